@@ -1,0 +1,51 @@
+"""Every error that mixedmode raises, as one tree.
+
+A message is a fact, the offending value and a hint.  Each class also subclasses the built-in that a caller
+would expect, so ``except ValueError`` around a bad option works without knowing this module.
+"""
+
+from __future__ import annotations
+
+
+class MixedModeError(Exception):
+    """Base of all errors of this library."""
+
+
+class OptionError(MixedModeError, ValueError):
+    """An option is unknown, or its value is not allowed.  The message names the option, the value and what is allowed."""
+
+
+class PlanError(MixedModeError, ValueError):
+    """The job cannot be planned as described (a column is missing, schemas differ, a function is not supported)."""
+
+
+class SetupError(MixedModeError, RuntimeError):
+    """Java, the worker interpreter or the kind of Spark session does not allow the job to run."""
+
+
+class CheckpointError(MixedModeError, RuntimeError):
+    """A checkpoint cannot be written, read or used by this job."""
+
+
+class CheckpointMismatchError(CheckpointError):
+    """The checkpoint belongs to another job, or to a newer format version."""
+
+
+class CorruptStateError(CheckpointError):
+    """A file of a checkpoint is missing, truncated or altered.  It is never read as "fewer rows"."""
+
+
+class StateSchemaError(MixedModeError, TypeError):
+    """A state value does not fit its declared schema, or a changed schema cannot take over the stored state."""
+
+
+class OutputSchemaError(MixedModeError, TypeError):
+    """A processor yielded a row that does not fit the output schema.  The message names field, value and key."""
+
+
+class SorterError(MixedModeError, RuntimeError):
+    """The external sorter cannot go on (budget too small, spill folder unusable, spill file corrupt)."""
+
+
+class QueryError(MixedModeError, RuntimeError):
+    """A running query failed.  ``__cause__`` holds the original error."""

@@ -1,0 +1,1 @@
+"""What the user says and what we decide."""

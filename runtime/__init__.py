@@ -1,0 +1,1 @@
+"""Doing it on Spark: query handle, phases, epochs, checkpoints, sinks."""

@@ -1,0 +1,196 @@
+"""What the planner hands to the runtime: plain, frozen data, and the one operator contract.
+
+The planner decides and fills these in; the runtime executes them and decides nothing about modes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+from ..state.keygroups import KeyGroupRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from ..state.registry import StateRegistry
+    from ..state.replica import ShardReplica
+    from ..state.sst import StateWriter
+
+#: Watermarks and timers are milliseconds since the epoch, as in PySpark's ``TimerValues``.
+MIN_WATERMARK = -(2**63)
+MAX_WATERMARK = 2**63 - 1
+
+PhaseKind = Literal["backlog", "history", "catch-up", "switch", "live", "finish"]
+
+
+class Phase(BaseModel):
+    """One step of a run, with the reason why it is in the plan.
+
+    ``backlog``   history and the live source's waiting data as sorted passes over batch keyed state
+    ``history``   the history cut into epochs that run as a stream (streaming mode)
+    ``catch-up``  what the live source holds at the start, as a stream with isBacklog=true (streaming mode)
+    ``switch``    isBacklog turns false: final watermark, immediate checkpoint
+    ``live``      micro-batches of the live source until the query is stopped
+    ``finish``    end of input: MAX_WATERMARK, last commit, the query ends by itself
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: PhaseKind
+    reason: str
+    #: Names of the sources read in this phase ("history", "live").
+    sources: tuple[str, ...] = ()
+    #: How the keyed stage works: "sorted" (one key at a time, batch keyed state) or "random" (RocksDB).
+    style: Literal["sorted", "random"] = "random"
+    #: Milliseconds between checkpoints; None: no periodic checkpoint in this phase.
+    checkpoint_interval_ms: int | None = None
+    #: Human-readable facts for explain(): watermark, state, failure, scheduling.
+    details: dict[str, str] = {}
+
+
+class Settings(BaseModel):
+    """All options, parsed and checked; durations in milliseconds, sizes in bytes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    runtime_mode: Literal["batch", "streaming", "mixed"] = "mixed"
+    interval_during_backlog_ms: int = 0
+    checkpoint_interval_ms: int = 10_000
+    checkpoint_min_pause_ms: int = 0
+    checkpoint_timeout_ms: int = 600_000
+    tolerable_failed_checkpoints: int = 0
+    final_watermark: Literal["max", "observed"] = "max"
+    history_rows_per_epoch: int = 1_000_000
+    max_parallelism: int = 128
+    #: Number of shards; None: the Spark context's default parallelism (or what the checkpoint holds).
+    parallelism: int | None = None
+    watermark_lag_threshold_ms: int | None = None
+    retained_checkpoints: int = 2
+    state_local_dir: str | None = None
+    state_cache_bytes: int = 256 * 1024 * 1024
+    sorter_engine: Literal["auto", "spark", "arrow"] = "auto"
+    sorter_memory_bytes: int = 256 * 1024 * 1024
+    sorter_spill_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class EpochSpec:
+    """Everything a shard task must know about the epoch it executes.  Invariant: equal on all shards."""
+
+    epoch: int
+    #: "sorted": keys arrive in encoded-key order, each exactly once; state goes straight to sorted files.
+    #: "random": keys may be visited again by timers; writes are held back until the end of the epoch.
+    style: Literal["sorted", "random"]
+    #: What the operator sees as current watermark while rows are processed (MIN in the backlog).
+    watermark_ms: int
+    #: Event-time timers and windows that end at or before this fire; MIN: none.  In "sorted" style they fire
+    #: at the end of each key, in "random" style after all rows, in time order.
+    firing_watermark_ms: int
+    #: Rows with event time strictly below are late and dropped; MIN: nothing is late.
+    late_watermark_ms: int
+    #: The processing time of the whole epoch, pinned by the driver.
+    processing_time_ms: int
+    #: Processing-time timers at or before this fire (MAX in batch mode, where they fire at the end of their key).
+    processing_timers_upto_ms: int
+    #: False in batch mode: the state of a key is forgotten at its end.
+    keep_state: bool = True
+    #: True while firing at MAX in batch mode or under ``max``: timers registered by callbacks are ignored.
+    ignore_new_timers: bool = False
+
+
+class OutputWriter(Protocol):
+    """Where an operator's rows go; attempt-private until the driver picks the winner."""
+
+    def write(self, rows: pa.RecordBatch) -> None: ...
+
+
+@dataclass
+class ShardCounters:
+    """What a shard task reports besides its files; summed up (or max-ed) by the driver."""
+
+    rows_in: int = 0
+    rows_late: int = 0
+    keys: int = 0
+    timers_fired: int = 0
+    #: Greatest event time among the rows that were not late, in ms; None: no row carried one.
+    max_event_time_ms: int | None = None
+    #: Earliest pending timers of the shard after this epoch, in ms; None: no timer is pending.
+    next_event_timer_ms: int | None = None
+    next_processing_timer_ms: int | None = None
+
+
+@dataclass
+class ShardContext:
+    """What an operator works with inside one shard task."""
+
+    shard: int
+    key_groups: KeyGroupRange
+    epoch: EpochSpec
+    #: State after the previous epoch; None: there is none (fresh job).
+    base: ShardReplica | None
+    #: Takes state entries in strictly ascending key order; its files become part of the shard's lineage.
+    writer: StateWriter
+    output: OutputWriter
+    counters: ShardCounters
+
+
+class KeyedOperator(ABC):
+    """One keyed stage's operator.  Built on the driver, pickled to the tasks.
+
+    The runtime's part: add the key-group column, shuffle, sort by (key group, key columns, order columns),
+    call :meth:`run` once per shard with the shard's rows in that order.
+    """
+
+    #: Stable id under which state is stored.
+    uid: str
+    #: Key columns by name, in the frame that :meth:`prepare` returns; they are sorted and hashed in this order.
+    key_columns: tuple[str, ...]
+    #: The key's Arrow schema (the contract of state.keys).
+    key_schema: pa.Schema
+    #: Columns that order the rows of one key (event time), after the key.
+    order_columns: tuple[str, ...] = ()
+    output_schema: StructType
+    registry: StateRegistry
+    #: True if windows or event-time timers can be pending: asks for a firing pass and for the observed watermark.
+    uses_event_time: bool
+    uses_processing_time: bool = False
+
+    def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
+        return frame
+
+    @abstractmethod
+    def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
+        """Process one shard of one epoch.  ``rows`` has column ``__kg`` (int32) first, then prepare()'s columns."""
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for explain() and for the job identity check (JSON-able)."""
+        return {"uid": self.uid, "key": list(self.key_columns)}
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A described job, ready to run."""
+
+    spark: SparkSession
+    name: str | None
+    history: DataFrame | None
+    live: DataFrame | None
+    event_time: str | None
+    watermark_delay_ms: int
+    operator: KeyedOperator
+    sink: Any  # runtime.sinks.Sink
+    settings: Settings
+    phases: tuple[Phase, ...]
+    checkpoint_location: str | None
+    #: Spark's trigger keyword arguments, e.g. {"processingTime": "2 seconds"} or {"availableNow": True}.
+    trigger: dict[str, Any]
+    #: explain(extended) of the plan, for query.explain().
+    explain: Callable[[bool], str]

@@ -1,0 +1,1 @@
+"""External key sort over Arrow record batches."""

@@ -1,0 +1,1 @@
+"""Keyed state: codecs, backends, timers, files.  Knows nothing of Spark."""

@@ -1,0 +1,55 @@
+"""Key groups: the unit in which keyed state is assigned to shards.
+
+A key belongs to key group ``pmod(hash(key), max_parallelism)``, where ``hash`` is Spark's public ``hash`` function
+(Murmur3, seed 42) over the key columns.  Shard ``i`` of ``n`` owns a contiguous range of key groups, so that a job can
+be restarted with another number of shards by re-dealing ranges.  Both rules are part of the on-disk contract.
+Same assignment as Flink's ``KeyGroupRangeAssignment``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Key groups are stored as two big-endian bytes.
+MAX_PARALLELISM_LIMIT = 32_768
+
+
+@dataclass(frozen=True, order=True)
+class KeyGroupRange:
+    """Key groups ``first`` to ``last``, both included."""
+
+    first: int
+    last: int
+
+    def __contains__(self, key_group: int) -> bool:
+        return self.first <= key_group <= self.last
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(range(self.first, self.last + 1))
+
+    def overlaps(self, other: KeyGroupRange) -> bool:
+        """True if at least one key group is in both ranges."""
+        return self.first <= other.last and other.first <= self.last
+
+    @property
+    def lower_bound(self) -> bytes:
+        """Smallest stored key of the range."""
+        return self.first.to_bytes(2, "big")
+
+    @property
+    def upper_bound(self) -> bytes:
+        """First stored key beyond the range (three bytes where the range ends at the greatest group)."""
+        return (self.last + 1).to_bytes(2, "big") if self.last < 0xFFFF else b"\xff\xff\xff"
+
+
+def shard_ranges(parallelism: int, max_parallelism: int) -> list[KeyGroupRange]:
+    """The key-group ranges of all shards, in shard order; ``1 <= parallelism <= max_parallelism``."""
+    if not 1 <= parallelism <= max_parallelism:
+        raise ValueError(f"parallelism must be between 1 and max_parallelism ({max_parallelism}), got {parallelism}")
+    firsts = [-(-shard * max_parallelism // parallelism) for shard in range(parallelism + 1)]
+    return [KeyGroupRange(first, following - 1) for first, following in zip(firsts, firsts[1:], strict=False)]
+
+
+def shard_of(key_group: int, parallelism: int, max_parallelism: int) -> int:
+    """The shard that owns a key group: ``key_group * parallelism // max_parallelism``."""
+    return key_group * parallelism // max_parallelism
