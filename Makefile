@@ -1,0 +1,58 @@
+# Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
+#   make test [ARGS="tests/state -x"]   make lint   make format   make demo   make bench   make clean
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.PHONY: demo test lint format bench clean java
+.DEFAULT_GOAL := test
+
+demo: java $(VENV)/.installed-demo
+	$(BIN)/python examples/demo.py $(ARGS)
+
+test: java $(VENV)/.installed-test
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: java $(VENV)/.installed-bench
+	$(BIN)/python -m pytest benchmarks $(ARGS)
+
+lint: $(VENV)/.installed-test build/typecheck
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	cd build/typecheck && "$(abspath $(BIN))/mypy" --config-file ../../pyproject.toml -p mixedmode
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks *.egg-info
+
+# The virtual environment, and one stamp for each set of extras: installed again only after pyproject.toml changed.
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "mixedmode needs Python 3.10 or newer; '$(PYTHON)' was not found. Set PYTHON=..."; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 10) or sys.exit("mixedmode needs Python 3.10 or newer, $(PYTHON) is %d.%d. Set PYTHON=..." % v[:2])'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Could not create $(VENV): the venv module is missing (Debian/Ubuntu: apt install python3-venv)."; exit 1; }
+
+$(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# The repository root is the package, so mypy gets a folder in which it has its name.
+# Links to its parts instead of one link to the root: that one would contain itself.
+.PHONY: build/typecheck
+build/typecheck:
+	@rm -rf $@ && mkdir -p $@/mixedmode
+	@for part in *.py py.typed planner runtime sorter state; do ln -s "../../../$$part" "$@/mixedmode/$$part"; done
+
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.* version "\([0-9._]*\).*/\1/p' | head -n 1); \
+	major=$${version%%.*}; \
+	if [ -z "$$version" ]; then \
+	  echo "Spark needs Java 17 or newer; '$$java' was not found. Install one (Debian/Ubuntu: apt install openjdk-17-jre-headless) or set JAVA_HOME."; exit 1; \
+	elif [ "$$major" -lt 17 ]; then \
+	  echo "Spark needs Java 17 or newer; '$$java' is version $$version. Set JAVA_HOME to a newer one."; exit 1; \
+	fi
