@@ -1,0 +1,327 @@
+"""The mode rules: which phases a job goes through, and why (FLIP-327, FLIP-309).
+
+Pure functions of the settings and of facts about the job.  What they return is both what ``explain()`` prints and what
+``start()`` executes, so neither can drift from the other.
+
+========================================  ==========================================================================
+the job                                    its phases
+========================================  ==========================================================================
+``batch``                                  backlog, finish
+``mixed``, interval-during-backlog 0       backlog, switch, live; without a live source: backlog, finish
+``mixed``, interval-during-backlog > 0     as ``streaming``, with that interval while in backlog
+``streaming``                              history, catch-up, switch, live; without a live source: history, finish
+========================================  ==========================================================================
+
+A trigger that ends by itself (``availableNow``, ``once``) drops the phase ``live``: the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import PlanError
+from ..runtime.spec import Phase, Settings
+from .values import format_duration_ms, format_size_bytes
+
+_LATE_AFTER_SWITCH = "rows later than the watermark are dropped and counted"
+_BACK_TO_CHECKPOINT = "back to the last complete checkpoint"
+_ROCKSDB = "RocksDB"
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the mode rules need to know about a job besides its settings."""
+
+    has_history: bool
+    has_live: bool
+    #: True for a trigger that ends by itself (availableNow, once).
+    ends_by_itself: bool = False
+    #: True if windows or event-time timers can be pending.
+    uses_event_time: bool = False
+    uses_processing_time: bool = False
+    #: True if ``withWatermark`` was called.
+    has_watermark: bool = False
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Who sorts in the sorted style, and why."""
+
+    engine: str
+    reason: str
+
+
+def choose_sorter(settings: Settings) -> EngineChoice:
+    """The sorter behind ``sorter.engine``; ``auto`` is Spark's."""
+    if settings.sorter_engine == "arrow":
+        spill = settings.sorter_spill_dir or "the temporary folder"
+        memory = format_size_bytes(settings.sorter_memory_bytes)
+        return EngineChoice("arrow", f"sorter.engine = arrow; {memory} per task, spills to {spill}")
+    if settings.sorter_engine == "spark":
+        return EngineChoice("spark", "sorter.engine = spark")
+    return EngineChoice(
+        "spark", "auto: the rows come out of Spark's shuffle, which sorts and spills in the JVM before Python sees them"
+    )
+
+
+def runs_sorted(settings: Settings) -> bool:
+    """True if the backlog is worked off as sorted passes; else the job is a stream throughout."""
+    if settings.runtime_mode == "batch":
+        return True
+    return settings.runtime_mode == "mixed" and settings.interval_during_backlog_ms == 0
+
+
+def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
+    """The phases of a fresh run, in order."""
+    if not (job.has_history or job.has_live):
+        raise PlanError("the job has neither a history nor a live source; give read() at least one of them")
+    if settings.runtime_mode == "batch":
+        return (_batch_backlog(settings, job), _batch_finish(job))
+    if runs_sorted(settings):
+        return _mixed(settings, job)
+    return _stream(settings, job)
+
+
+def _sources(job: JobFacts) -> tuple[str, ...]:
+    return tuple(name for name, there in (("history", job.has_history), ("live", job.has_live)) if there)
+
+
+# --- batch ------------------------------------------------------------------------------------------------------------
+
+
+def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
+    reason = "execution.runtime-mode = batch: all input is read once, sorted by key, without state to keep"
+    if job.has_live:
+        reason += "; of the live source, what it holds when the job starts"
+    return Phase(
+        kind="backlog",
+        reason=reason,
+        sources=_sources(job),
+        style="sorted",
+        details={
+            "scheduling": "stage by stage, blocking shuffle",
+            "watermark": "none while rows of a key are processed; MAX_WATERMARK at the end of each key",
+            "checkpoints": "none",
+            "failure": "the failed task runs again from the start of its input",
+            "keyed state": "one key at a time in memory, forgotten at its end",
+            **_sort_details(settings),
+            **_processing_timers(job, "at the end of their key, after the event-time timers"),
+        },
+    )
+
+
+def _batch_finish(job: JobFacts) -> Phase:
+    return Phase(
+        kind="finish",
+        reason="end of input: the output is committed at once and the query ends",
+        style="sorted",
+        details={
+            "watermark": "MAX_WATERMARK has already come at the end of each key",
+            "checkpoints": "none",
+            "failure": "nothing is visible before the commit",
+        },
+    )
+
+
+# --- mixed, interval-during-backlog = 0 -------------------------------------------------------------------------------
+
+
+def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
+    backlog = _sorted_backlog(settings, job)
+    if not job.has_live:
+        return (backlog, _finish(settings, "sorted"))
+    switch = Phase(
+        kind="switch",
+        reason=(
+            "history and the live source's waiting data are processed: isBacklog turns false"
+            if job.has_history
+            else "the live source's waiting data is processed: isBacklog turns false"
+        ),
+        style="sorted",
+        details={
+            "watermark": _switch_watermark(settings, job),
+            "checkpoints": "one immediately; the output of the backlog becomes visible with it",
+            "failure": "before that checkpoint is complete: from the start of the backlog; after it: back to it",
+            "keyed state": f"sorted files are taken over by {_ROCKSDB} as they are, without rewriting",
+        },
+    )
+    if job.ends_by_itself:
+        return (backlog, switch)
+    return (backlog, switch, _live(settings, job))
+
+
+def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
+    details = {
+        "scheduling": "one sorted pass (one per batch if the live source limits its batches), blocking shuffle",
+        "watermark": _backlog_watermark(settings, job),
+        "checkpoints": "none while isBacklog (execution.interval-during-backlog = 0)",
+        "failure": "from the start of its input; nothing of it is visible",
+        "keyed state": f"one key at a time in memory; moves to {_ROCKSDB} when the next key comes",
+        **_sort_details(settings),
+        **_processing_timers(job, "in real time, after the switch"),
+    }
+    if job.uses_event_time and job.has_live and settings.final_watermark == "max":
+        details["warning"] = (
+            "windows and event-time timers that straddle the switch fire at the switch with the backlog's part, and a"
+            " window fires again later with the rest (execution.backlog.final-watermark = observed carries them over)"
+        )
+    return Phase(
+        kind="backlog",
+        reason=(
+            "execution.runtime-mode = mixed and execution.interval-during-backlog = 0: without checkpoints to take,"
+            " the backlog is sorted by key and processed at batch speed"
+        ),
+        sources=_sources(job),
+        style="sorted",
+        details=details,
+    )
+
+
+def _backlog_watermark(settings: Settings, job: JobFacts) -> str:
+    if not job.has_live:
+        return "none while rows of a key are processed; MAX_WATERMARK for each key after its records" + _despite(
+            settings
+        )
+    if settings.final_watermark == "max":
+        return "none while isBacklog; MAX_WATERMARK for one key at a time after its records (final-watermark = max)"
+    return (
+        "none while isBacklog; the greatest watermark of the backlog for one key at a time after its records"
+        " (final-watermark = observed)"
+    )
+
+
+def _switch_watermark(settings: Settings, job: JobFacts) -> str:
+    if settings.final_watermark == "observed":
+        done = "the greatest watermark that the backlog reached; timers of keys without records in the backlog fire too"
+    else:
+        done = "MAX_WATERMARK has come for every key"
+    return f"{done}; from here on by the watermark strategy"
+
+
+def _despite(settings: Settings) -> str:
+    if settings.final_watermark == "observed":
+        return (
+            " (execution.backlog.final-watermark = observed does not apply: without a live source the end of the"
+            " backlog is the end of all input)"
+        )
+    return ""
+
+
+# --- streaming, and mixed with interval-during-backlog > 0 ------------------------------------------------------------
+
+
+def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
+    if settings.runtime_mode == "streaming":
+        why = "execution.runtime-mode = streaming"
+        interval_ms = settings.checkpoint_interval_ms
+        interval_option = "execution.checkpointing.interval"
+    else:
+        interval_ms = settings.interval_during_backlog_ms
+        interval_option = "execution.interval-during-backlog"
+        why = f"{interval_option} = {format_duration_ms(interval_ms)} is not 0: the job runs as a stream throughout"
+    details = {
+        "scheduling": "micro-batches",
+        "watermark": "by the watermark strategy; execution.backlog.final-watermark does not apply to a stream",
+        "checkpoints": f"every {format_duration_ms(interval_ms)} ({interval_option}), independent of micro-batches",
+        "failure": _BACK_TO_CHECKPOINT,
+        "keyed state": _ROCKSDB,
+        **_processing_timers(job, "in real time"),
+    }
+    phases: list[Phase] = []
+    if job.has_history:
+        rows = settings.history_rows_per_epoch
+        phases.append(
+            Phase(
+                kind="history",
+                reason=f"{why}; the history is cut into epochs of {rows} rows (execution.history.rows-per-epoch)",
+                sources=("history",),
+                checkpoint_interval_ms=interval_ms,
+                details=details,
+            )
+        )
+    if not job.has_live:
+        return (*phases, _finish(settings, "random"))
+    phases.append(
+        Phase(
+            kind="catch-up",
+            reason=f"{why}; what the live source holds at the start still counts as backlog",
+            sources=("live",),
+            checkpoint_interval_ms=interval_ms,
+            details=details,
+        )
+    )
+    phases.append(
+        Phase(
+            kind="switch",
+            reason="the data that was there at the start is processed: isBacklog turns false",
+            details={
+                "watermark": "nothing special: it goes on by the watermark strategy",
+                "checkpoints": "one immediately; then every "
+                f"{format_duration_ms(settings.checkpoint_interval_ms)} (execution.checkpointing.interval)",
+                "failure": _BACK_TO_CHECKPOINT,
+                "keyed state": f"{_ROCKSDB}, as before",
+            },
+        )
+    )
+    if not job.ends_by_itself:
+        phases.append(_live(settings, job))
+    return tuple(phases)
+
+
+# --- what several modes share -----------------------------------------------------------------------------------------
+
+
+def _live(settings: Settings, job: JobFacts) -> Phase:
+    interval_ms = settings.checkpoint_interval_ms
+    details = {
+        "scheduling": "micro-batches",
+        "watermark": f"by the watermark strategy; {_LATE_AFTER_SWITCH}" if job.has_watermark else "none declared",
+        "checkpoints": f"every {format_duration_ms(interval_ms)} (execution.checkpointing.interval), independent of"
+        " micro-batches",
+        "failure": _BACK_TO_CHECKPOINT,
+        "keyed state": _ROCKSDB,
+        **_processing_timers(job, "in real time, also when no data comes"),
+    }
+    threshold_ms = settings.watermark_lag_threshold_ms
+    if threshold_ms is not None:
+        lag = f"while the watermark lags by more than {format_duration_ms(threshold_ms)}, isBacklog is true"
+        details["backlog"] = (
+            f"{lag}: what waits is one sorted chunk, merged with the state under the observed watermark"
+            if runs_sorted(settings)
+            else f"{lag}, which changes only the checkpoint interval"
+        )
+    return Phase(
+        kind="live",
+        reason="the live source has no end: micro-batches until the query is stopped",
+        sources=("live",),
+        checkpoint_interval_ms=interval_ms,
+        details=details,
+    )
+
+
+def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:
+    """The end of a job without a live source that keeps its state."""
+    return Phase(
+        kind="finish",
+        reason="there is no live source: the end of the history is the end of input, and the query ends",
+        style=style,
+        details={
+            "watermark": "MAX_WATERMARK: every event-time timer and every open window fires"
+            + (_despite(settings) if style == "sorted" else ""),
+            "checkpoints": "a final one at once",
+            "failure": _BACK_TO_CHECKPOINT
+            if style == "random"
+            else "before the final checkpoint is complete: from the start of the backlog",
+            "keyed state": f"{_ROCKSDB}, kept in the final checkpoint",
+        },
+    )
+
+
+def _sort_details(settings: Settings) -> dict[str, str]:
+    choice = choose_sorter(settings)
+    return {"sort": f"by key, then event time; engine {choice.engine} ({choice.reason})"}
+
+
+def _processing_timers(job: JobFacts, when: str) -> dict[str, str]:
+    return {"processing-time timers": f"fire {when}"} if job.uses_processing_time else {}

@@ -1,0 +1,330 @@
+"""The registry of all options, and how their values become :class:`~mixedmode.runtime.spec.Settings`.
+
+An option may be set in three places; the nearer one wins, whatever the order in which they were set:
+``spark.conf`` (``spark.mixedmode.<option>``) < a TOML file (``optionsFile``) < ``.option()``.
+Names in our four name spaces (``execution``, ``pipeline``, ``state``, ``sorter``) must be known; every other name that
+comes from the file or from ``.option()`` belongs to the sink.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ..errors import OptionError
+from ..runtime.spec import Settings
+from ..state.keygroups import MAX_PARALLELISM_LIMIT
+from .values import (
+    format_duration_ms,
+    int_between,
+    one_of,
+    parse_duration_ms,
+    parse_path,
+    parse_positive_duration_ms,
+    parse_size_bytes,
+)
+
+#: Where options live in ``spark.conf``.
+CONF_PREFIX = "spark.mixedmode."
+#: First words of option names that are ours; an unknown name in them is an error and never goes to the sink.
+NAME_SPACES = ("execution.", "pipeline.", "state.", "sorter.")
+#: How alike (0 to 1) a dotted name outside of our name spaces must be to one of ours to be taken for a slip.
+_TYPO_LIKENESS = 0.85
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: what it is called, where its value goes, how it is read."""
+
+    name: str
+    #: Field of :class:`Settings`; its default is the option's default.
+    field: str
+    parse: Callable[[str], Any]
+    #: The allowed values in words, for error messages.
+    allowed: str
+    doc: str
+    #: A second name of the same option.
+    alias: str | None = None
+
+    @property
+    def default(self) -> Any:
+        return Settings.model_fields[self.field].default
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,) if self.alias is None else (self.name, self.alias)
+
+
+_DURATION = "a duration with a unit such as '10 s', '500 ms' or '1 hour'"
+_SIZE = "a size greater than 0 such as '256 MiB'"
+
+#: Every option there is.
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "execution.runtime-mode",
+        "runtime_mode",
+        one_of("batch", "streaming", "mixed"),
+        "batch, streaming, mixed",
+        "how the job runs: all as a batch, all as a stream, or backlog as a batch and then a stream",
+    ),
+    Option(
+        "execution.interval-during-backlog",
+        "interval_during_backlog_ms",
+        parse_duration_ms,
+        "0 (no checkpoint in the backlog) or a duration of at least execution.checkpointing.interval",
+        "time between checkpoints while any source is in backlog; 0: none, and the backlog runs at batch speed",
+        alias="execution.checkpointing.interval-during-backlog",
+    ),
+    Option(
+        "execution.checkpointing.interval",
+        "checkpoint_interval_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "time between checkpoints of the stream",
+    ),
+    Option(
+        "execution.checkpointing.min-pause",
+        "checkpoint_min_pause_ms",
+        parse_duration_ms,
+        f"{_DURATION}, or 0",
+        "least time between the end of a checkpoint and the start of the next one",
+    ),
+    Option(
+        "execution.checkpointing.timeout",
+        "checkpoint_timeout_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "a checkpoint that takes longer is given up",
+    ),
+    Option(
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        "tolerable_failed_checkpoints",
+        int_between(0),
+        "a whole number, 0 or more",
+        "how many checkpoints in a row may fail before the query does",
+    ),
+    Option(
+        "execution.backlog.final-watermark",
+        "final_watermark",
+        one_of("max", "observed"),
+        "max, observed",
+        "what fires at the switch: every timer and window, or those that the backlog's own watermark has reached",
+    ),
+    Option(
+        "execution.history.rows-per-epoch",
+        "history_rows_per_epoch",
+        int_between(1),
+        "a whole number, 1 or more",
+        "how many rows of history one epoch takes when the history runs as a stream",
+    ),
+    Option(
+        "pipeline.max-parallelism",
+        "max_parallelism",
+        int_between(1, MAX_PARALLELISM_LIMIT),
+        f"a whole number from 1 to {MAX_PARALLELISM_LIMIT}",
+        "number of key groups: the most shards that the job's state can ever be spread over",
+    ),
+    Option(
+        "pipeline.parallelism",
+        "parallelism",
+        int_between(1, MAX_PARALLELISM_LIMIT),
+        "a whole number from 1 to pipeline.max-parallelism",
+        "number of shards; unset: Spark's default parallelism, or what the checkpoint has",
+    ),
+    Option(
+        "pipeline.backlog.watermark-lag-threshold",
+        "watermark_lag_threshold_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "the live source is in backlog while its watermark lags by more than this; unset: lag has no effect",
+    ),
+    Option(
+        "state.checkpoints.num-retained",
+        "retained_checkpoints",
+        int_between(1),
+        "a whole number, 1 or more",
+        "how many complete checkpoints are kept",
+    ),
+    Option(
+        "state.local-dir",
+        "state_local_dir",
+        parse_path,
+        "a folder on the executors",
+        "where working copies of the state live; unset: the temporary folder",
+    ),
+    Option(
+        "state.cache-size",
+        "state_cache_bytes",
+        parse_size_bytes,
+        _SIZE,
+        "block cache of a Python worker's RocksDB",
+    ),
+    Option(
+        "sorter.engine",
+        "sorter_engine",
+        one_of("auto", "spark", "arrow"),
+        "auto, spark, arrow",
+        "who sorts the backlog by key: Spark in the JVM, or the external sorter in the Python worker",
+    ),
+    Option(
+        "sorter.memory",
+        "sorter_memory_bytes",
+        parse_size_bytes,
+        _SIZE,
+        "memory budget of one task's external sorter",
+    ),
+    Option(
+        "sorter.spill-dir",
+        "sorter_spill_dir",
+        parse_path,
+        "a folder on the executors",
+        "where the external sorter spills; unset: the temporary folder",
+    ),
+)
+
+_BY_NAME: dict[str, Option] = {name: option for option in OPTIONS for name in option.names}
+_BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Options from one place, as written."""
+
+    #: Where they come from, for error messages: ".option()", "spark.conf", "job.toml".
+    origin: str
+    values: Mapping[str, str]
+    #: True if names outside of our name spaces are the sink's; False: there must be none.
+    takes_sink_options: bool = True
+
+
+@dataclass(frozen=True)
+class ResolvedOptions:
+    """What all layers together say."""
+
+    settings: Settings
+    #: Options that are not ours, for the sink; keys as written, each once whatever its case.
+    sink_options: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A value and where it came from."""
+
+    name: str
+    text: str
+    origin: str
+
+
+def session_layer(conf: Mapping[str, str]) -> Layer:
+    """The layer of ``spark.conf``: its ``spark.mixedmode.*`` entries."""
+    values = {key[len(CONF_PREFIX) :]: value for key, value in conf.items() if key.startswith(CONF_PREFIX)}
+    return Layer("spark.conf", values, takes_sink_options=False)
+
+
+def resolve_options(*layers: Layer) -> ResolvedOptions:
+    """Merge the layers, the farthest first, and check every value.
+
+    Raises:
+        OptionError: a name is unknown, a value is not allowed, or two values contradict each other.
+    """
+    given: dict[str, _Given] = {}
+    sink_options: dict[str, tuple[str, str]] = {}
+    for layer in layers:
+        for field, found in _known(layer, sink_options).items():
+            given[field] = found
+    values = {field: _parse(_BY_FIELD[field], found) for field, found in given.items()}
+    settings = Settings(**values)
+    _cross_check(settings, given)
+    return ResolvedOptions(settings, dict(sink_options.values()))
+
+
+def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, _Given]:
+    """The layer's values by field of Settings; what is not ours goes to ``sink_options``."""
+    found: dict[str, _Given] = {}
+    for written, text in layer.values.items():
+        name = written.lower()
+        option = _BY_NAME.get(name)
+        if option is None:
+            _check_not_ours(written, layer)
+            sink_options[name] = (written, text)
+            continue
+        other = found.get(option.field)
+        if other is not None and other.text != text:
+            raise OptionError(
+                f"{other.name} = {other.text!r} and {written} = {text!r} (both from {layer.origin}) are one option;"
+                " set it once"
+            )
+        found[option.field] = _Given(written, text, layer.origin)
+    return found
+
+
+def _check_not_ours(written: str, layer: Layer) -> None:
+    """Raise if the unknown name cannot be the sink's: it is in our name spaces, or nearly one of our names."""
+    name = written.lower()
+    ours = name.startswith(NAME_SPACES) or not layer.takes_sink_options
+    slip = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=_TYPO_LIKENESS) if "." in name else []
+    if not ours and not slip:
+        return
+    near = slip or difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.6)
+    known = ", ".join(option.name for option in OPTIONS)
+    hint = f"did you mean {near[0]}?" if near else f"the options are {known}"
+    raise OptionError(f"unknown option {written} (from {layer.origin}); {hint}")
+
+
+def _parse(option: Option, given: _Given) -> Any:
+    try:
+        return option.parse(given.text)
+    except ValueError as error:
+        raise OptionError(
+            f"{given.name} = {given.text!r} (from {given.origin}) is not allowed: {error}; allowed: {option.allowed}"
+        ) from error
+
+
+def _cross_check(settings: Settings, given: Mapping[str, _Given]) -> None:
+    """Rules that tie two options together."""
+    if 0 < settings.interval_during_backlog_ms < settings.checkpoint_interval_ms:
+        _contradiction(
+            settings,
+            given,
+            "interval_during_backlog_ms",
+            "checkpoint_interval_ms",
+            "checkpoints in the backlog must not be more frequent than afterwards",
+            "0, or a duration of at least",
+        )
+    if settings.parallelism is not None and settings.parallelism > settings.max_parallelism:
+        _contradiction(
+            settings,
+            given,
+            "parallelism",
+            "max_parallelism",
+            "a shard owns at least one key group",
+            "a whole number of at most",
+        )
+
+
+def _contradiction(
+    settings: Settings, given: Mapping[str, _Given], field: str, bound_field: str, why: str, allowed: str
+) -> NoReturn:
+    value, bound = _BY_FIELD[field], _BY_FIELD[bound_field]
+    found, limit = given[field], given.get(bound_field)
+    limit_text = format_value(bound, getattr(settings, bound_field))
+    source = "the default" if limit is None else f"from {limit.origin}"
+    raise OptionError(
+        f"{found.name} = {found.text!r} (from {found.origin}) does not go with {bound.name} = {limit_text} ({source}): "
+        f"{why}; allowed for {value.name}: {allowed} {limit_text}"
+    )
+
+
+def format_value(option: Option, value: Any) -> str:
+    """A setting as a user would write it."""
+    from .values import format_size_bytes
+
+    if value is None:
+        return "unset"
+    if option.field.endswith("_ms"):
+        return format_duration_ms(value)
+    if option.field.endswith("_bytes"):
+        return format_size_bytes(value)
+    return str(value)
