@@ -49,6 +49,8 @@ class Phase(BaseModel):
     sources: tuple[str, ...] = ()
     #: How the keyed stage works: "sorted" (one key at a time, batch keyed state) or "random" (RocksDB).
     style: Literal["sorted", "random"] = "random"
+    #: Who sorts a sorted pass: Spark before the rows cross into Python, or mixedmode.sorter in the task.
+    sorter: Literal["spark", "arrow"] = "spark"
     #: Milliseconds between checkpoints; None: no periodic checkpoint in this phase.
     checkpoint_interval_ms: int | None = None
     #: Human-readable facts for explain(): watermark, state, failure, scheduling.
@@ -101,6 +103,8 @@ class EpochSpec:
     processing_timers_upto_ms: int
     #: False in batch mode: the state of a key is forgotten at its end.
     keep_state: bool = True
+    #: True for the very first epoch of a job, the one in which initial state is handed over.
+    first: bool = False
     #: True while firing at MAX in batch mode or under ``max``: timers registered by callbacks are ignored.
     ignore_new_timers: bool = False
 
@@ -154,8 +158,8 @@ class KeyedOperator(ABC):
     key_columns: tuple[str, ...]
     #: The key's Arrow schema (the contract of state.keys).
     key_schema: pa.Schema
-    #: Columns that order the rows of one key (event time), after the key.
-    order_columns: tuple[str, ...] = ()
+    #: Columns of prepare()'s frame that order the rows of one key, after the key (event time).
+    sort_columns: tuple[str, ...] = ()
     output_schema: StructType
     registry: StateRegistry
     #: True if windows or event-time timers can be pending: asks for a firing pass and for the observed watermark.

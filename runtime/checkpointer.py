@@ -1,0 +1,139 @@
+"""Takes checkpoints between epochs: compact → ``_metadata`` → sink commit → subsume older ones.
+
+A checkpoint needs no task and copies no state: the files that the epochs wrote are already in the pool, so the cut is
+the list of them.  Only shards whose change logs have outgrown their base are compacted first, in one Spark job.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointError
+from .checkpoints.scheduler import CheckpointScheduler
+from .checkpoints.store import CheckpointStore
+from .compaction import CompactionTask, compact_shards
+from .failpoints import failpoint
+from .recovery import commit_transaction
+from .sparklog import SparkLog
+from .state_of_job import JobState
+
+if TYPE_CHECKING:
+    from .spec import JobSpec
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CheckpointReport:
+    """What a checkpoint did, for progress."""
+
+    checkpoint_id: int
+    trigger: str
+    duration_ms: int
+    state_bytes: int
+    keys: int
+    new_files: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.checkpoint_id,
+            "trigger": self.trigger,
+            "durationMs": self.duration_ms,
+            "stateBytes": self.state_bytes,
+            "stateEntries": self.keys,
+            "newFiles": self.new_files,
+        }
+
+
+@dataclass
+class Checkpointer:
+    """Runs the checkpoint protocol for one job."""
+
+    job: JobSpec
+    store: CheckpointStore
+    scheduler: CheckpointScheduler
+    state: JobState
+    run_id: str
+    #: False in batch mode: only the completion of the job is recorded, no state.
+    with_state: bool
+    _failures: int = 0
+    _last_files: frozenset[str] = frozenset()
+
+    def take(self, trigger: str, now_ms: int) -> CheckpointReport | None:
+        """Take a checkpoint now; None if it failed within the tolerated number of failures.
+
+        Raises:
+            CheckpointError: more consecutive checkpoints failed than
+                ``execution.checkpointing.tolerable-failed-checkpoints`` allows.
+        """
+        started = time.monotonic()
+        self.scheduler.triggered(now_ms)
+        try:
+            metadata = self._write()
+        except Exception as error:
+            self._failures += 1
+            self.scheduler.ended_checkpoint(now_ms)
+            tolerated = self.job.settings.tolerable_failed_checkpoints
+            if self._failures > tolerated or self.state.finished:
+                raise CheckpointError(
+                    f"checkpoint {self.state.checkpoint_id + 1} failed ({error}); {self._failures} in a row, "
+                    f"execution.checkpointing.tolerable-failed-checkpoints is {tolerated}"
+                ) from error
+            logger.warning("checkpoint %s failed, the job goes on: %s", self.state.checkpoint_id + 1, error)
+            return None
+        self._failures = 0
+        self.state.checkpoint_id = metadata.checkpoint_id
+        self.state.pending = []
+        failpoint("checkpoint-after-metadata")
+        commit_transaction(self.job, self.store, metadata)
+        self.store.subsume(self.job.settings.retained_checkpoints)
+        failpoint("checkpoint-before-gc")
+        self.store.collect_garbage(self.job.operator.uid, self.state.lineages, up_to_epoch=self.state.epoch)
+        self.scheduler.ended_checkpoint(now_ms)
+        files = {file.name: file for lineage in self.state.lineages for file in lineage.files}
+        new_files = len(files.keys() - self._last_files)
+        self._last_files = frozenset(files)
+        return CheckpointReport(
+            metadata.checkpoint_id,
+            trigger,
+            round((time.monotonic() - started) * 1000),
+            sum(file.size_bytes for file in files.values()),
+            sum(file.entries - file.tombstones for file in files.values()),
+            new_files,
+        )
+
+    def _write(self) -> Any:
+        failpoint("checkpoint-start")
+        self._compact()
+        state = self.state
+        if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
+            log = SparkLog(self.store.filesystem, self.store.spark_location)
+            state.spark = log.position(state.batch_id)
+        metadata = state.to_metadata(state.checkpoint_id + 1, self.job.operator, with_state=self.with_state)
+        self.store.write(metadata)
+        return metadata
+
+    def _compact(self) -> None:
+        wanted = [index for index, lineage in enumerate(self.state.lineages) if lineage.needs_compaction()]
+        if not wanted:
+            return
+        task = CompactionTask(
+            job_id=self.state.job_id,
+            epoch=self.state.epoch,
+            name=f"e{self.state.epoch:08d}-compacted-{self.run_id}-{uuid.uuid4().hex[:8]}",
+            lineages=tuple(self.state.lineages),
+            shards=tuple(wanted),
+            registry=self.job.operator.registry,
+            filesystem=self.store.filesystem,
+            pool=self.store.pool(self.job.operator.uid),
+            local_dir=self.job.settings.state_local_dir,
+            cache_bytes=self.job.settings.state_cache_bytes,
+            now_ms=round(time.time() * 1000),
+        )
+        for shard, lineage in compact_shards(self.job.spark, task).items():
+            self.state.shards[shard].lineage = lineage
+        failpoint("checkpoint-after-compaction")

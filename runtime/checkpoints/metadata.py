@@ -1,0 +1,132 @@
+"""What a checkpoint says: the content of its ``_metadata`` file.
+
+``_metadata`` is written last and atomically: a checkpoint exists if and only if it does.  It is JSON with a checksum,
+names every file by a path relative to the checkpoint location and carries a format version; readers accept older
+versions and refuse unknown newer ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ...errors import CheckpointMismatchError, CorruptStateError
+from ...state.lineage import ShardLineage
+from ..staging import StagedFile
+
+#: Version of the format that this code writes.
+FORMAT_VERSION = 1
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class SparkPosition(_Frozen):
+    """Where the live source's Structured Streaming query stands: everything up to this batch is in the checkpoint."""
+
+    batch_id: int
+    #: Content of Spark's offsets/<batch_id>; lets a purged log entry be written again.
+    offset_entry: str
+
+
+class SourceState(_Frozen):
+    """One source: whether it is in backlog, whether it has ended, how far it was read."""
+
+    is_backlog: bool
+    finished: bool = False
+    #: Source-specific position (history in streaming mode: the cut points and the next slice).
+    position: dict[str, Any] | None = None
+
+
+class ShardState(_Frozen):
+    """One shard: its files and its earliest pending timers."""
+
+    lineage: dict[str, Any]
+    finished: bool = False
+    next_event_timer_ms: int | None = None
+    next_processing_timer_ms: int | None = None
+
+    def load(self) -> ShardLineage:
+        return ShardLineage.from_json(self.lineage)
+
+
+class OperatorState(_Frozen):
+    """One keyed stage."""
+
+    uid: str
+    #: True if the operator has finished: it is not opened or run again after recovery.
+    finished: bool = False
+    max_parallelism: int
+    registry: Any
+    shards: tuple[ShardState, ...] = ()
+    #: State of the operator's coordinator on the driver, if it has one.
+    coordinator: str | None = None
+    #: Operator events that were buffered while the gateways were closed, per direction and shard.
+    buffered_events: tuple[dict[str, Any], ...] = ()
+
+
+class TransactionFile(_Frozen):
+    """One staged output file of a transaction."""
+
+    name: str
+    rows: int
+    size_bytes: int
+
+    def staged(self) -> StagedFile:
+        return StagedFile(self.name, self.rows, self.size_bytes)
+
+
+class SinkTransaction(_Frozen):
+    """Output that becomes visible when its checkpoint is complete.  ``id`` is stable across re-deliveries."""
+
+    id: int
+    files: tuple[TransactionFile, ...] = ()
+
+
+class CheckpointMetadata(_Frozen):
+    """A consistent cut between two epochs."""
+
+    checkpoint_id: int
+    #: "checkpoint": state to go on from; "completion": the job has ended, only the transaction matters.
+    kind: Literal["checkpoint", "completion"] = "checkpoint"
+    job_id: str
+    timestamp_ms: int
+    epoch: int
+    watermark_ms: int
+    max_event_time_ms: int | None = None
+    sources: dict[str, SourceState]
+    spark: SparkPosition | None = None
+    operators: tuple[OperatorState, ...]
+    transaction: SinkTransaction
+    #: Rows dropped as late since the start of the job.
+    rows_late_total: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The file's content: version, checksum of the body, body."""
+        body = self.model_dump_json()
+        digest = hashlib.sha256(body.encode()).hexdigest()
+        return json.dumps({"format_version": FORMAT_VERSION, "sha256": digest, "body": body}).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> CheckpointMetadata:
+        """Parse and verify; ``where`` names the file in errors."""
+        try:
+            envelope = json.loads(data)
+            version, digest, body = envelope["format_version"], envelope["sha256"], envelope["body"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptStateError(f"{where} is not a checkpoint metadata file: {error}") from error
+        if not isinstance(version, int) or version > FORMAT_VERSION:
+            raise CheckpointMismatchError(
+                f"{where} has format version {version}; this version of mixedmode reads up to {FORMAT_VERSION}. "
+                "Use the version that wrote it, or a newer one"
+            )
+        if hashlib.sha256(body.encode()).hexdigest() != digest:
+            raise CorruptStateError(f"{where} does not match its checksum: the file was altered or cut off")
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            raise CorruptStateError(f"{where} cannot be understood: {error}") from error

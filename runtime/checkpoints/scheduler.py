@@ -1,0 +1,112 @@
+"""When checkpoints are taken: the periodic trigger, the pause during backlog, the immediate ones.  Sans-IO.
+
+Rules of FLIP-309 and FLIP-327:
+
+- The effective interval is the backlog interval while any source is in backlog, and the normal one otherwise.
+- A change that makes the next trigger earlier re-arms it at now + effective; one that would make it later leaves it.
+- A backlog interval of 0 means that **no** periodic checkpoint fires in the backlog, not even one that was armed
+  before the backlog began (Flink fires that one: FLINK-39108).
+- When the last source leaves the backlog under interval 0, a checkpoint is due at once; the periodic ones follow.
+- A source that ends is not in backlog any more; when all have ended, the final checkpoint is due at once.
+
+All times are milliseconds of one monotonic clock that the caller owns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class CheckpointScheduler:
+    """Decides whether a checkpoint is due.
+
+    Args:
+        interval_ms: normal interval, > 0.
+        interval_during_backlog_ms: 0 (none while any source is in backlog) or at least ``interval_ms``.
+        min_pause_ms: least time between the end of one checkpoint and the trigger of the next periodic one.
+        now_ms: the clock's reading at the start.
+        sources: names of all sources of the job.
+    """
+
+    interval_ms: int
+    interval_during_backlog_ms: int
+    min_pause_ms: int
+    now_ms: int
+    sources: frozenset[str]
+    #: Sources whose isBacklog is true.
+    backlog: set[str] = field(default_factory=set)
+    #: Sources that reached their end.
+    ended: set[str] = field(default_factory=set)
+    #: True if a checkpoint is wanted whatever the interval says.
+    immediate: bool = False
+    _next_ms: int = 0
+    _pause_until_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if self.interval_ms <= 0:
+            raise ValueError(f"interval_ms must be > 0, got {self.interval_ms}")
+        if self.interval_during_backlog_ms < 0 or 0 < self.interval_during_backlog_ms < self.interval_ms:
+            raise ValueError(
+                f"interval_during_backlog_ms must be 0 or >= interval_ms ({self.interval_ms}), "
+                f"got {self.interval_during_backlog_ms}"
+            )
+        self._next_ms = self.now_ms + (self.effective_interval_ms or self.interval_ms)
+        self._pause_until_ms = self.now_ms
+
+    @property
+    def effective_interval_ms(self) -> int | None:
+        """The interval in force; None: no periodic checkpoints now."""
+        if self.backlog:
+            return self.interval_during_backlog_ms or None
+        return self.interval_ms
+
+    def set_backlog(self, source: str, is_backlog: bool, now_ms: int) -> None:
+        """A source reports isBacklog; repeated reports of the same value change nothing."""
+        if is_backlog == (source in self.backlog):
+            return
+        if is_backlog:
+            self.backlog.add(source)
+            return
+        self.backlog.discard(source)
+        if not self.backlog and self.interval_during_backlog_ms == 0:
+            self.immediate = True
+        self._rearm(now_ms)
+
+    def source_ended(self, source: str, now_ms: int) -> None:
+        """A source reached its end: it no longer counts as in backlog."""
+        self.ended.add(source)
+        self.set_backlog(source, False, now_ms)
+        if self.ended >= self.sources:
+            self.immediate = True
+
+    def _rearm(self, now_ms: int) -> None:
+        effective = self.effective_interval_ms
+        if effective is not None and now_ms + effective < self._next_ms:
+            self._next_ms = now_ms + effective
+
+    def request(self) -> None:
+        """Ask for a checkpoint at the next opportunity (the user asked, or the query stops)."""
+        self.immediate = True
+
+    def due(self, now_ms: int) -> bool:
+        """True if a checkpoint must be taken now."""
+        if self.immediate:
+            return True
+        next_ms = self.next_trigger_ms()
+        return next_ms is not None and now_ms >= next_ms
+
+    def next_trigger_ms(self) -> int | None:
+        """When the next periodic checkpoint is due; None: none is armed."""
+        if self.effective_interval_ms is None:
+            return None
+        return max(self._next_ms, self._pause_until_ms)
+
+    def triggered(self, now_ms: int) -> None:
+        """A checkpoint starts; the next periodic one is armed one effective interval later."""
+        self.immediate = False
+        self._next_ms = now_ms + (self.effective_interval_ms or self.interval_ms)
+
+    def ended_checkpoint(self, now_ms: int) -> None:
+        """A checkpoint has completed or failed; the minimum pause starts."""
+        self._pause_until_ms = now_ms + self.min_pause_ms

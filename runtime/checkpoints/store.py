@@ -1,0 +1,194 @@
+"""Where checkpoints live: ``<checkpointLocation>/mixedmode``.
+
+::
+
+    job.json                      which job this location belongs to
+    checkpoints/chk-00000007/_metadata
+    state/<operator uid>/*.sst|*.log     pool of immutable files, shared by checkpoints
+    output/                       staged rows of sinks that are not files
+
+A file of the pool is removed only when no retained checkpoint and no running epoch can name it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyarrow import fs
+
+from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from ...state.lineage import ShardLineage
+from ..failpoints import failpoint
+from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from .metadata import FORMAT_VERSION, CheckpointMetadata
+
+_FOLDER = re.compile(r"chk-(\d{8})$")
+
+
+@dataclass(frozen=True)
+class JobIdentity:
+    """What makes a checkpoint location belong to one job."""
+
+    job_id: str
+    operator: dict[str, object]
+    max_parallelism: int
+
+
+class CheckpointStore:
+    """Reads and writes the checkpoints below one checkpoint location."""
+
+    def __init__(self, filesystem: fs.FileSystem, location: str) -> None:
+        self.filesystem = filesystem
+        self.location = location
+        self.root = f"{location}/mixedmode"
+        self.spark_location = f"{location}/spark"
+
+    def pool(self, uid: str) -> str:
+        """Folder of an operator's state files."""
+        return f"{self.root}/state/{uid}"
+
+    @property
+    def output(self) -> str:
+        """Folder for staged output of sinks that have no folder of their own."""
+        return f"{self.root}/output"
+
+    def identity(self) -> JobIdentity | None:
+        """The job that this location belongs to; None: it is empty."""
+        path = f"{self.root}/job.json"
+        if not exists(self.filesystem, path):
+            self._refuse_foreign()
+            return None
+        try:
+            body = json.loads(read_bytes(self.filesystem, path))
+            version = body["format_version"]
+            if version > FORMAT_VERSION:
+                raise CheckpointMismatchError(
+                    f"{path} has format version {version}; this version of mixedmode reads up to {FORMAT_VERSION}"
+                )
+            return JobIdentity(body["job_id"], body["operator"], body["max_parallelism"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptStateError(f"{path} is damaged ({error}); restore it, or use another checkpointLocation") from error
+
+    def _refuse_foreign(self) -> None:
+        names = {info.base_name for info in list_files(self.filesystem, self.location)}
+        if names & {"offsets", "commits", "metadata"}:
+            raise CheckpointMismatchError(
+                f"checkpointLocation {self.location!r} holds the checkpoint of a stock Structured Streaming query; "
+                "use a folder of its own for this job"
+            )
+
+    def claim(self, identity: JobIdentity) -> None:
+        """Write the identity of a new job."""
+        self.filesystem.create_dir(self.root, recursive=True)
+        body = {
+            "format_version": FORMAT_VERSION,
+            "job_id": identity.job_id,
+            "operator": identity.operator,
+            "max_parallelism": identity.max_parallelism,
+        }
+        write_atomically(self.filesystem, f"{self.root}/job.json", json.dumps(body, indent=1).encode())
+
+    def ids(self) -> list[int]:
+        """Ids of the complete checkpoints, oldest first."""
+        found = []
+        for info in list_files(self.filesystem, f"{self.root}/checkpoints"):
+            match = _FOLDER.search(info.path)
+            if match and exists(self.filesystem, f"{info.path}/_metadata"):
+                found.append(int(match[1]))
+        return sorted(found)
+
+    def folder(self, checkpoint_id: int) -> str:
+        """Folder of a checkpoint."""
+        return f"{self.root}/checkpoints/chk-{checkpoint_id:08d}"
+
+    def read(self, checkpoint_id: int) -> CheckpointMetadata:
+        """Read one checkpoint's metadata; it is verified."""
+        path = f"{self.folder(checkpoint_id)}/_metadata"
+        return CheckpointMetadata.from_bytes(read_bytes(self.filesystem, path), path)
+
+    def write(self, metadata: CheckpointMetadata) -> None:
+        """Make a checkpoint exist.  Everything that it names must already be in place."""
+        folder = self.folder(metadata.checkpoint_id)
+        path = f"{folder}/_metadata"
+        if exists(self.filesystem, path):
+            raise CheckpointError(
+                f"{path} exists already: another driver is running this job on the same checkpointLocation. Stop one of them"
+            )
+        self.filesystem.create_dir(folder, recursive=True)
+        failpoint("checkpoint-before-metadata")
+        write_atomically(self.filesystem, path, metadata.to_bytes())
+
+    def is_committed(self, checkpoint_id: int) -> bool:
+        """True if the checkpoint's transaction is known to be visible."""
+        return exists(self.filesystem, f"{self.folder(checkpoint_id)}/_committed")
+
+    def mark_committed(self, checkpoint_id: int) -> None:
+        """Remember that the checkpoint's transaction is visible."""
+        write_atomically(self.filesystem, f"{self.folder(checkpoint_id)}/_committed", b"")
+
+    def latest(self) -> CheckpointMetadata | None:
+        """The newest checkpoint, verified with the presence and size of all its files; None: there is none."""
+        ids = self.ids()
+        if not ids:
+            return None
+        try:
+            metadata = self.read(ids[-1])
+            self.check_files(metadata, checksums=False)
+        except CorruptStateError as error:
+            raise self.with_alternative(error, ids[-1]) from error
+        return metadata
+
+    def with_alternative(self, error: CorruptStateError, damaged_id: int) -> CorruptStateError:
+        """The same error, with the newest older checkpoint that is whole."""
+        for candidate in reversed([found for found in self.ids() if found < damaged_id]):
+            try:
+                self.check_files(self.read(candidate), checksums=True)
+            except CorruptStateError:
+                continue
+            return CorruptStateError(
+                f"{error}. The newest older checkpoint that is whole is {candidate} ({self.folder(candidate)}); to go back to "
+                f"it, remove the folders of the newer ones (rows that they committed will be committed again)"
+            )
+        return CorruptStateError(f"{error}. No older checkpoint is whole")
+
+    def check_files(self, metadata: CheckpointMetadata, *, checksums: bool) -> None:
+        """Raise CorruptStateError if a state file is missing or has another size (or content, with ``checksums``)."""
+        for operator in metadata.operators:
+            pool = self.pool(operator.uid)
+            for shard in operator.shards:
+                for file in shard.load().files:
+                    file.verify(self.filesystem, pool, content=checksums)
+
+    def subsume(self, retained: int) -> None:
+        """Keep the newest ``retained`` checkpoints; remove older ones."""
+        for old in self.ids()[:-retained]:
+            folder = self.folder(old)
+            # The metadata goes first: what is left of a half-removed folder is not a checkpoint.
+            delete_quietly(self.filesystem, f"{folder}/_metadata")
+            failpoint("gc-after-metadata")
+            delete_quietly(self.filesystem, folder)
+
+    def collect_garbage(self, uid: str, live: Iterable[ShardLineage], *, up_to_epoch: int | None = None) -> int:
+        """Remove pool files that neither a retained checkpoint nor ``live`` names; returns how many.
+
+        Args:
+            uid: the operator whose pool is swept.
+            live: lineages of the running job.
+            up_to_epoch: leave files of later epochs alone (their attempts may still be running); None: sweep all.
+        """
+        named = {file.name for lineage in live for file in lineage.files}
+        for checkpoint_id in self.ids():
+            for operator in self.read(checkpoint_id).operators:
+                if operator.uid == uid:
+                    named |= {file.name for shard in operator.shards for file in shard.load().files}
+        removed = 0
+        for info in list_files(self.filesystem, self.pool(uid)):
+            epoch = re.match(r"e(\d{8})-", info.base_name)
+            too_new = up_to_epoch is not None and (epoch is None or int(epoch[1]) > up_to_epoch)
+            if info.type == fs.FileType.File and info.base_name not in named and not too_new:
+                delete_quietly(self.filesystem, info.path)
+                removed += 1
+        return removed

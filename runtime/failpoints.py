@@ -1,0 +1,48 @@
+"""Named points at which a test may kill or fail the process for real.
+
+``MIXEDMODE_FAILPOINTS="name=kill;other=raise:3;third=kill-once:/tmp/flag"``: the process SIGKILLs itself when it reaches
+``name`` for the first time, raises when it reaches ``other`` for the third time, and dies at ``third`` if it is the
+first process that manages to create the flag file (a retried task runs in a new process and must get through).
+Unset (always, outside tests) a point costs one dictionary look-up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+VARIABLE = "MIXEDMODE_FAILPOINTS"
+
+_hits: Counter[str] = Counter()
+
+
+class InjectedFailure(RuntimeError):
+    """Raised by a failpoint that was asked to ``raise``."""
+
+
+def failpoint(name: str) -> None:
+    """Die or raise here if the environment asks for it."""
+    configured = os.environ.get(VARIABLE)
+    if not configured:
+        return
+    _hits[name] += 1
+    for item in configured.split(";"):
+        point, _, action = item.strip().partition("=")
+        if point != name:
+            continue
+        verb, _, argument = action.partition(":")
+        if verb == "kill-once":
+            _kill_once(argument)
+        elif _hits[name] == int(argument or 1):
+            if verb == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise InjectedFailure(f"failpoint {name!r}, hit {_hits[name]}")
+
+
+def _kill_once(flag: str) -> None:
+    try:
+        os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)

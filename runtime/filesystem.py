@@ -1,0 +1,78 @@
+"""Paths on any filesystem that ``pyarrow.fs`` reaches, and the two atomic operations that the protocols lean on."""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+from pyarrow import fs
+
+
+def resolve(location: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem and the path on it of a URI or of a plain (relative or absolute) local path."""
+    if "://" in location or location.startswith("file:"):
+        filesystem, path = fs.FileSystem.from_uri(location.replace("file:///", "file:/").replace("file:/", "file:///"))
+        return filesystem, path.rstrip("/")
+    return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(location))
+
+
+def uri(location: str, path: str) -> str:
+    """``path``, resolved from ``location`` (or below it), as Spark must be given it: always with a scheme."""
+    if "://" not in location or location.startswith("file:"):
+        return f"file://{path}"
+    return f"{location[: location.index('://') + 3]}{path}"
+
+
+def exists(filesystem: fs.FileSystem, path: str) -> bool:
+    """True if there is a file or folder at ``path``."""
+    return filesystem.get_file_info(path).type != fs.FileType.NotFound
+
+
+def list_files(filesystem: fs.FileSystem, folder: str, *, recursive: bool = False) -> list[fs.FileInfo]:
+    """The files and folders below ``folder``; empty if it does not exist."""
+    return filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=recursive))
+
+
+def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
+    """Write a file so that a reader sees all of it or none.
+
+    Local files go through a temporary name, fsync and rename; object stores make an object visible only when its
+    upload is complete.
+    """
+    if not isinstance(filesystem, fs.LocalFileSystem):
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(data)
+        return
+    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    _sync_folder(os.path.dirname(path))
+
+
+def read_bytes(filesystem: fs.FileSystem, path: str) -> bytes:
+    """The whole content of a file."""
+    with filesystem.open_input_stream(path) as stream:
+        return bytes(stream.read())
+
+
+def delete_quietly(filesystem: fs.FileSystem, path: str) -> None:
+    """Delete a file or folder that may already be gone."""
+    kind = filesystem.get_file_info(path).type
+    try:
+        if kind == fs.FileType.Directory:
+            filesystem.delete_dir(path)
+        elif kind == fs.FileType.File:
+            filesystem.delete_file(path)
+    except FileNotFoundError:
+        pass
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,125 @@
+"""The ``StatefulProcessorHandle`` that a processor's ``init`` gets: PySpark's methods over our keyed state.
+
+There are two: the *declaring* handle runs once on the driver at plan time and learns the state variables (schemas may
+be DDL text, which only a JVM can parse); the *task* handle runs in every shard task and hands out live state objects.
+Rules (time modes, TTL) are those of stock ``transformWithState``
+(https://spark.apache.org/docs/latest/streaming/structured-streaming-transform-with-state.html).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+from pyspark.sql.types import StructType
+
+from ..errors import PlanError
+from ..state.keyed import KeyedState
+from ..state.registry import StateRegistry
+from .rows import arrow_schema
+
+Schema = StructType | str
+_KIND_OF_MODE = {"eventTime": "event", "processingTime": "processing"}
+
+
+class DeclaringHandle(StatefulProcessorHandle):
+    """Records what ``init`` declares.  State objects it returns refuse to be used: there is no key on the driver."""
+
+    def __init__(self, time_mode: str, parse_ddl: Callable[[str], StructType]) -> None:
+        self.registry = StateRegistry()
+        #: State variables that ``init`` asked to delete (``deleteIfExists``).
+        self.deleted: list[str] = []
+        self._time_mode = time_mode
+        self._parse_ddl = parse_ddl
+
+    def _arrow(self, schema: Schema) -> pa.Schema:
+        return arrow_schema(self._parse_ddl(schema) if isinstance(schema, str) else schema)
+
+    def _declare(
+        self, name: str, kind: str, schema: Schema, user_key: Schema | None, ttl_ms: int | None
+    ) -> _Undefined:
+        if ttl_ms is not None and self._time_mode != "processingTime":
+            raise PlanError(
+                f"state {name!r} declares ttlDurationMs={ttl_ms}, but the time mode is {self._time_mode!r}; "
+                "state TTL is measured in processing time and needs timeMode='processingTime'"
+            )
+        if ttl_ms is not None and ttl_ms <= 0:
+            raise PlanError(f"state {name!r} declares ttlDurationMs={ttl_ms}; it must be greater than 0")
+        key_schema = None if user_key is None else self._arrow(user_key)
+        self.registry.declare(name, kind, self._arrow(schema), user_key_schema=key_schema, ttl_ms=ttl_ms)
+        return _Undefined(name)
+
+    def getValueState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
+        return self._declare(stateName, "value", schema, None, ttlDurationMs)
+
+    def getListState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
+        return self._declare(stateName, "list", schema, None, ttlDurationMs)
+
+    def getMapState(
+        self, stateName: str, userKeySchema: Schema, valueSchema: Schema, ttlDurationMs: int | None = None
+    ) -> Any:
+        return self._declare(stateName, "map", valueSchema, userKeySchema, ttlDurationMs)
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:
+        raise PlanError(f"registerTimer({expiryTimestampMs}) in init(): there is no current key; register timers in handlers")
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
+        raise PlanError(f"deleteTimer({expiryTimestampMs}) in init(): there is no current key; use timers in handlers")
+
+    def listTimers(self) -> Iterator[int]:
+        raise PlanError("listTimers() in init(): there is no current key; use timers in handlers")
+
+    def deleteIfExists(self, stateName: str) -> None:
+        self.deleted.append(stateName)
+
+
+class _Undefined:
+    """A state variable before there is a key."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        raise PlanError(f"state {self._name!r}.{attribute}() in init(): there is no current key; use state in handlers")
+
+
+class TaskHandle(StatefulProcessorHandle):
+    """Live state and timers of the current key of a shard task."""
+
+    def __init__(self, state: KeyedState, time_mode: str) -> None:
+        self._state = state
+        self._time_mode = time_mode
+
+    def getValueState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
+        return self._state.value_state(stateName)
+
+    def getListState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
+        return self._state.list_state(stateName)
+
+    def getMapState(
+        self, stateName: str, userKeySchema: Schema, valueSchema: Schema, ttlDurationMs: int | None = None
+    ) -> Any:
+        return self._state.map_state(stateName)
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:
+        self._state.register_timer(self._kind("registerTimer"), expiryTimestampMs)
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
+        self._state.delete_timer(self._kind("deleteTimer"), expiryTimestampMs)
+
+    def listTimers(self) -> Iterator[int]:
+        return iter(list(self._state.list_timers(self._kind("listTimers"))))
+
+    def deleteIfExists(self, stateName: str) -> None:
+        """Nothing to do in a task: the driver has taken the variable out of the registry."""
+
+    def _kind(self, method: str) -> Any:
+        if self._time_mode not in _KIND_OF_MODE:
+            raise PlanError(
+                f"{method}() needs timeMode 'eventTime' or 'processingTime'; this operator has timeMode {self._time_mode!r}"
+            )
+        return _KIND_OF_MODE[self._time_mode]

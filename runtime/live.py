@@ -1,0 +1,140 @@
+"""The live source's Structured Streaming query: it supplies micro-batches and positions, we do the rest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .failpoints import failpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+#: Options by which a source limits a micro-batch; with one of them AvailableNow takes several.
+_RATE_LIMITS = frozenset(
+    name.lower()
+    for name in (
+        "maxFilesPerTrigger",
+        "maxBytesPerTrigger",
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxRecordsPerTrigger",
+    )
+)
+
+OnBatch = Callable[["DataFrame", int], None]
+
+
+class Stopped(Exception):
+    """Raised inside a phase when the user asked to stop; never reaches the user."""
+
+
+class LiveSource:
+    """Runs the one Structured Streaming query of a job, now with AvailableNow, later with a processing-time trigger.
+
+    Args:
+        frame: the user's streaming DataFrame.
+        checkpoint: Spark's checkpoint folder for it, as a URI; the same for every trigger, so the hand-over between
+            two triggers is at an exact offset.
+        name: name of the job.
+        turn: lock under which micro-batches are handed over.
+        stopping: set when the job is to stop; a waiting micro-batch is then refused, so that Spark does not commit it.
+    """
+
+    def __init__(
+        self, frame: DataFrame, checkpoint: str, name: str | None, turn: threading.RLock, stopping: threading.Event
+    ) -> None:
+        self._frame = frame
+        self._checkpoint = checkpoint
+        self._name = name
+        self._turn = turn
+        self._stopping = stopping
+        self._error: BaseException | None = None
+        self.query: StreamingQuery | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True if handing over a micro-batch raised."""
+        return self._error is not None
+
+    def start(self, on_batch: OnBatch, trigger: dict[str, Any]) -> StreamingQuery:
+        """Start the query, or go on with it where it was."""
+        self._error = None
+        writer = self._frame.writeStream.foreachBatch(self._guarded(on_batch)).trigger(**trigger)
+        writer = writer.option("checkpointLocation", self._checkpoint)
+        if self._name:
+            writer = writer.queryName(f"{self._name} (live source)")
+        self.query = writer.start()
+        if self._stopping.is_set():
+            self.stop()
+        return self.query
+
+    def _guarded(self, on_batch: OnBatch) -> OnBatch:
+        def run(batch: DataFrame, batch_id: int) -> None:
+            try:
+                # Never block for good: whoever stops the query may hold the lock and wait for this very call.
+                while not self._turn.acquire(timeout=0.1):
+                    self._refuse_if_stopping()
+                try:
+                    self._refuse_if_stopping()
+                    on_batch(batch, batch_id)
+                finally:
+                    self._turn.release()
+            except BaseException as error:
+                self._error = error
+                raise
+            failpoint("batch-before-spark-commit")
+
+        return run
+
+    def _refuse_if_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise Stopped
+
+    def drain(self, on_batch: OnBatch) -> None:
+        """Take everything that the source holds now (``Trigger.AvailableNow``); returns when all of it was handed over."""
+        query = self.start(on_batch, {"availableNow": True})
+        try:
+            query.awaitTermination()
+        except Exception:
+            if self._error is None and not self._stopping.is_set():
+                raise
+        if self._stopping.is_set():
+            raise Stopped
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        """Raise what ended the query, if it did not end because it was told to."""
+        if isinstance(self._error, Stopped):
+            return
+        if self._error is not None:
+            raise self._error
+        error = None if self.query is None or self._stopping.is_set() else self.query.exception()
+        if error is not None:
+            raise error
+
+    def stop(self) -> None:
+        """Stop the query if it runs."""
+        if self.query is not None and self.query.isActive:
+            self.query.stop()
+
+
+def delivers_one_batch(live: DataFrame) -> bool:
+    """True if ``Trigger.AvailableNow`` is known to take everything that waits in one micro-batch.
+
+    That holds for Spark's file sources without a rate limit.  Of other sources it is not known, so False: the final
+    watermark then comes in a pass of its own after the last micro-batch.
+    """
+    plan = live._jdf.queryExecution().analyzed()  # the options of a source are not public API
+    leaves = plan.collectLeaves()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if leaf.getClass().getSimpleName() != "StreamingRelation" or not leaf.sourceName().startswith("FileSource"):
+            return False
+        options = leaf.dataSource().options().keySet().iterator()
+        while options.hasNext():
+            if str(options.next()).lower() in _RATE_LIMITS:
+                return False
+    return bool(leaves.size())

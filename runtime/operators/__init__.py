@@ -1,0 +1,1 @@
+"""The operators of a keyed stage: what runs once per shard and epoch inside a Spark task."""

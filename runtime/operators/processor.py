@@ -1,0 +1,367 @@
+"""Runs a PySpark ``StatefulProcessor`` over one shard of one epoch.
+
+``sorted`` style: one key at a time in encoded-key order over batch keyed state; at the end of a key its due timers fire.
+``random`` style: the rows of all keys first (also in key order), then all due timers of the shard in time order, as
+stock ``transformWithState`` and Flink's streaming mode do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
+from pyspark.sql.types import StructType
+
+from ...state.batch import BatchKeyedState
+from ...state.keyed import KeyedState
+from ...state.keys import KeyCodec
+from ...state.rocks import RocksDBKeyedState
+from ..handle import DeclaringHandle, TaskHandle
+from ..rows import RowReader, RowWriter, arrow_schema
+from ..spec import MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext
+from .keyed_rows import KeyedRows, KeySlices
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TimeMode = Literal["none", "processingTime", "eventTime"]
+
+#: Column that holds a row of the initial state; null for input rows.
+INITIAL_STATE_COLUMN = "__initial_state"
+#: Column that sorts initial-state rows before the input rows of their key.
+_KIND_COLUMN = "__row_kind"
+#: Rows per output record batch: large enough to amortise Arrow, small enough to hold many columns.
+_OUTPUT_BATCH_ROWS = 10_000
+
+
+class ProcessorOperator(KeyedOperator):
+    """A keyed stage whose operator is a user's ``StatefulProcessor``.
+
+    Building it runs ``init`` of a copy of the processor once on the driver, with a handle that records the state
+    variables, as stock Spark does before its first batch.
+
+    Args:
+        processor: the user's processor; it is pickled to the tasks and must not hold a Spark session.
+        uid: id under which the state is stored.
+        key_columns: columns of the frame that hold the key, in order.
+        input_schema: the columns that the processor's rows have.
+        key_schema: schema of the key tuple, in the order of ``key_columns``.
+        output_schema: schema of the rows that the processor yields.
+        time_mode: ``"none"``, ``"processingTime"`` or ``"eventTime"``.
+        event_time: the watermarked column, if there is one.
+        initial_state: rows grouped by the same key columns (by name, first) to start from.
+    """
+
+    def __init__(
+        self,
+        processor: StatefulProcessor,
+        *,
+        uid: str,
+        key_columns: tuple[str, ...],
+        input_schema: StructType,
+        key_schema: StructType,
+        output_schema: StructType,
+        time_mode: TimeMode,
+        event_time: str | None,
+        initial_state: DataFrame | None = None,
+        initial_state_key: tuple[str, ...] = (),
+    ) -> None:
+        self.uid = uid
+        self.key_columns = key_columns
+        self.key_schema = arrow_schema(key_schema)
+        self.input_schema = input_schema
+        self.output_schema = output_schema
+        self.time_mode = time_mode
+        self.event_time = event_time
+        self.uses_event_time = time_mode == "eventTime"
+        self.uses_processing_time = time_mode == "processingTime"
+        kind = (_KIND_COLUMN,) if initial_state is not None else ()
+        self.sort_columns = (*kind, *((event_time,) if event_time else ()))
+        self._initial_state = initial_state
+        self._initial_state_key = initial_state_key or key_columns
+        self._initial_schema = None if initial_state is None else initial_state.schema
+        self._pickled = cloudpickle.dumps(processor)
+        self.processor_name = type(processor).__name__
+        declaring = DeclaringHandle(time_mode, StructType.fromDDL)
+        copy = cloudpickle.loads(self._pickled)
+        copy.init(declaring)
+        copy.close()
+        self.registry = declaring.registry
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get everything but the initial state's data frame."""
+        return {**self.__dict__, "_initial_state": None}
+
+    def describe(self) -> dict[str, Any]:
+        """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
+        return {
+            "operator": "transformWithState",
+            "uid": self.uid,
+            "processor": self.processor_name,
+            "key": [f"{field.name} {field.type}" for field in self.key_schema],
+            "time mode": self.time_mode,
+        }
+
+    def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """Input rows as they are; in the very first epoch with the rows of the initial state before them."""
+        names = list(dict.fromkeys([*self.key_columns, *self.input_schema.fieldNames()]))
+        rows = frame.select(*names)
+        if self._initial_state is None:
+            return rows
+        packed = F.struct(*self._initial_state.columns)
+        nothing = F.lit(None).cast(self._initial_state.schema)
+        if not epoch.first:
+            return rows.select(F.lit(1).alias(_KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN))
+        columns = dict(zip(self.key_columns, self._initial_state_key, strict=True))
+        types = {field.name: field.dataType for field in rows.schema.fields}
+        initial = self._initial_state.select(
+            F.lit(0).alias(_KIND_COLUMN),
+            *[
+                (F.col(columns[name]) if name in columns else F.lit(None)).cast(types[name]).alias(name)
+                for name in names
+            ],
+            packed.alias(INITIAL_STATE_COLUMN),
+        )
+        return initial.unionByName(
+            rows.select(F.lit(1).alias(_KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN))
+        )
+
+    def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
+        """Process one shard of one epoch; see the module docstring for the two styles."""
+        processor = cloudpickle.loads(self._pickled)
+        run = _Run(self, processor, context)
+        try:
+            run.execute(rows)
+        finally:
+            processor.close()
+
+
+class _Run:
+    """One execution of a processor over one shard: the current key, its rows, its timers, its output."""
+
+    def __init__(self, operator: ProcessorOperator, processor: StatefulProcessor, context: ShardContext) -> None:
+        self._operator = operator
+        self._processor = processor
+        self._context = context
+        self._epoch = context.epoch
+        self._counters = context.counters
+        self._codec = KeyCodec(operator.key_schema)
+        self._slices = KeySlices(self._codec, operator.key_columns)
+        self._reader = RowReader(operator.input_schema)
+        self._converted: tuple[int, list[Any]] = (-1, [])
+        self._output = _Output(operator.output_schema, context)
+        self._key: tuple[Any, ...] = ()
+
+    def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
+        epoch, context = self._epoch, self._context
+        batches = self._admitted(rows)
+        state: BatchKeyedState | RocksDBKeyedState
+        if epoch.style == "sorted":
+            state = BatchKeyedState(
+                self._operator.registry, context.writer, epoch.processing_time_ms, context.base, epoch.keep_state
+            )
+            self._init(state)
+            self._sorted(state, KeyedRows(batches, self._slices))
+            state.close()
+        else:
+            state = RocksDBKeyedState(
+                self._operator.registry, context.base, context.key_groups, epoch.processing_time_ms
+            )
+            self._init(state)
+            self._random(state, KeyedRows(batches, self._slices))
+            state.flush(context.writer)
+        self._output.flush()
+        self._counters.next_event_timer_ms = state.next_timer("event")
+        self._counters.next_processing_timer_ms = state.next_timer("processing")
+
+    def _init(self, state: KeyedState) -> None:
+        self._processor.init(TaskHandle(state, self._operator.time_mode))
+
+    def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Count rows, drop late ones, note the greatest event time."""
+        column, late_ms = self._operator.event_time, self._epoch.late_watermark_ms
+        drop_late = self._operator.uses_event_time and late_ms != MIN_WATERMARK
+        for arrived in rows:
+            batch = arrived
+            is_input = None
+            if self._operator._initial_schema is not None:
+                is_input = batch.column(_KIND_COLUMN)
+                self._counters.rows_in += int(pc.sum(is_input).as_py() or 0)
+            else:
+                self._counters.rows_in += batch.num_rows
+            if column is not None:
+                if drop_late:
+                    micros = batch.column(column).cast(pa.timestamp("us", batch.column(column).type.tz)).view(pa.int64())
+                    in_time = pc.fill_null(pc.greater_equal(micros, late_ms * 1000), True)
+                    if is_input is not None:
+                        in_time = pc.or_(in_time, pc.equal(is_input, 0))
+                    kept = batch.filter(in_time)
+                    self._counters.rows_late += batch.num_rows - kept.num_rows
+                    batch = kept
+                self._note_event_time(batch.column(column))
+            if batch.num_rows:
+                yield batch
+
+    def _note_event_time(self, column: pa.Array) -> None:
+        greatest = pc.max(column.cast(pa.timestamp("us", column.type.tz)).view(pa.int64())).as_py()
+        if greatest is None:
+            return
+        greatest_ms = greatest // 1000
+        so_far = self._counters.max_event_time_ms
+        self._counters.max_event_time_ms = greatest_ms if so_far is None else max(so_far, greatest_ms)
+
+    def _sorted(self, state: BatchKeyedState, keyed: KeyedRows) -> None:
+        for key_group, key, pieces in self._with_due_keys(state, keyed):
+            state.set_current_key(key_group, key)
+            self._key = self._codec.decode(key)
+            if pieces is not None:
+                self._handle_rows(pieces)
+            state.ignore_new_timers = self._epoch.ignore_new_timers
+            for ts_ms in state.pop_due_timers("event", self._epoch.firing_watermark_ms):
+                self._fire(ts_ms)
+            for ts_ms in state.pop_due_timers("processing", self._epoch.processing_timers_upto_ms):
+                self._fire(ts_ms)
+            state.ignore_new_timers = False
+            self._counters.keys += 1
+
+    def _with_due_keys(
+        self, state: BatchKeyedState, keyed: KeyedRows
+    ) -> Iterator[tuple[int, bytes, Iterator[Any] | None]]:
+        """The keys with rows, and in their places the keys without rows whose timers from before are due."""
+        epoch = self._epoch
+        groups = iter(self._context.key_groups)
+        due: list[tuple[int, bytes]] = []  # descending, so that pop() gives the next one
+
+        def due_before(limit: tuple[int, bytes] | None) -> Iterator[tuple[int, bytes, None]]:
+            nonlocal due
+            while True:
+                while due and (limit is None or due[-1] < limit):
+                    yield (*due.pop(), None)
+                if due and limit is not None:
+                    if due[-1] == limit:
+                        due.pop()
+                    return
+                group = next(groups, None)
+                if group is None:
+                    return
+                due = [
+                    (group, key)
+                    for key in state.due_keys(group, epoch.firing_watermark_ms, epoch.processing_timers_upto_ms)
+                ][::-1]
+
+        watch = self._context.base is not None and (
+            epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
+        )
+        for key_group, key, pieces in keyed:
+            if watch:
+                yield from due_before((key_group, key))
+            yield key_group, key, pieces
+        if watch:
+            yield from due_before(None)
+
+    def _random(self, state: RocksDBKeyedState, keyed: KeyedRows) -> None:
+        epoch = self._epoch
+        for key_group, key, pieces in keyed:
+            state.set_current_key(key_group, key)
+            self._key = self._codec.decode(key)
+            self._handle_rows(pieces)
+            self._counters.keys += 1
+        state.ignore_new_timers = epoch.ignore_new_timers
+        for kind, upto_ms in (("event", epoch.firing_watermark_ms), ("processing", epoch.processing_timers_upto_ms)):
+            if upto_ms == MIN_WATERMARK:
+                continue
+            for ts_ms, key_group, key in state.due_timers(kind, upto_ms):  # type: ignore[arg-type]
+                state.set_current_key(key_group, key)
+                self._key = self._codec.decode(key)
+                self._fire(ts_ms)
+
+    def _handle_rows(self, pieces: Iterator[tuple[pa.RecordBatch, int, int, int]]) -> None:
+        times = TimerValues(*self._times(self._epoch.watermark_ms))
+        rows = self._rows(pieces)
+        if self._operator._initial_schema is not None:
+            rows = self._initial_first(rows, times)
+            if rows is None:
+                return
+        self._emit(self._processor.handleInputRows(self._key, rows, times))
+
+    def _rows(self, pieces: Iterator[tuple[pa.RecordBatch, int, int, int]]) -> Iterator[Any]:
+        for batch, number, start, stop in pieces:
+            if self._converted[0] != number:
+                self._converted = (number, self._convert(batch))
+            yield from self._converted[1][start:stop]
+
+    def _convert(self, batch: pa.RecordBatch) -> list[Any]:
+        rows = self._reader.rows(batch)
+        if self._operator._initial_schema is None:
+            return rows
+        initial = batch.column(INITIAL_STATE_COLUMN)
+        if initial.null_count == len(initial):
+            return [(None, row) for row in rows]
+        packed = pa.RecordBatch.from_arrays(initial.flatten(), names=[field.name for field in initial.type])
+        initial_rows = RowReader(self._operator._initial_schema).rows(packed)
+        kinds = batch.column(_KIND_COLUMN).to_pylist()
+        return [(first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True)]
+
+    def _initial_first(self, pairs: Iterator[Any], times: TimerValues) -> Iterator[Any] | None:
+        """Hand the key's initial-state rows to ``handleInitialState``; the input rows are left, None if there are none."""
+        for initial, row in pairs:
+            if initial is None:
+                return _chain_first(row, (follower for _, follower in pairs))
+            self._processor.handleInitialState(self._key, initial, times)
+        return None
+
+    def _fire(self, ts_ms: int) -> None:
+        self._counters.timers_fired += 1
+        times = TimerValues(*self._times(self._epoch.firing_watermark_ms))
+        self._emit(
+            self._processor.handleExpiredTimer(
+                key=self._key, timerValues=times, expiredTimerInfo=ExpiredTimerInfo(ts_ms)
+            )
+        )
+
+    def _times(self, watermark_ms: int) -> tuple[int, int]:
+        """(processing time, watermark) as PySpark reports them: -1 both when the time mode is none."""
+        mode = self._operator.time_mode
+        if mode == "none":
+            return -1, -1
+        return self._epoch.processing_time_ms, watermark_ms if mode == "eventTime" else -1
+
+    def _emit(self, rows: Iterable[Any] | None) -> None:
+        if rows is not None:
+            self._output.extend(rows, self._key)
+
+
+def _chain_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+class _Output:
+    """Buffers yielded rows and remembers which key each came from, for errors."""
+
+    def __init__(self, schema: StructType, context: ShardContext) -> None:
+        self._writer = RowWriter(schema)
+        self._target = context.output
+        self._width = len(schema.fields)
+        self._rows: list[tuple[Any, ...]] = []
+        self._keys: list[tuple[Any, ...]] = []
+
+    def extend(self, rows: Iterable[Any], key: tuple[Any, ...]) -> None:
+        width = self._width
+        for row in rows:
+            fits = isinstance(row, tuple) and len(row) == width
+            self._rows.append(row if fits else self._writer.check(row, key))
+            self._keys.append(key)
+            if len(self._rows) >= _OUTPUT_BATCH_ROWS:
+                self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            keys = self._keys
+            self._target.write(self._writer.batch(self._rows, lambda index: keys[index]))
+            self._rows, self._keys = [], []

@@ -1,0 +1,204 @@
+"""The handle of a running job; mirrors ``pyspark.sql.streaming.StreamingQuery``."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+import uuid
+import weakref
+from typing import Any
+
+from ..errors import QueryError
+from .live import Stopped
+from .progress import QueryProgress
+from .recorder import LifecycleEvent, Recorder
+from .runner import JobRunner
+from .spec import JobSpec
+
+_active: weakref.WeakSet[MixedQuery] = weakref.WeakSet()
+
+
+def start_query(job: JobSpec) -> MixedQuery:
+    """Start a job; returns at once."""
+    query = MixedQuery(job)
+    query._start()
+    return query
+
+
+class MixedQuery:
+    """A job that runs: backlog first, then live."""
+
+    def __init__(self, job: JobSpec) -> None:
+        self._job = job
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        location = job.checkpoint_location
+        if location is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="mixedmode-", ignore_cleanup_errors=True)
+            location = self._temporary.name
+        self.runId = str(uuid.uuid4())
+        self._recorder = Recorder(self.runId, job.name, job.sink.describe())
+        self._runner = JobRunner(job, location, self.runId[:8], self._recorder)
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"mixedmode-{job.name or self.runId[:8]}", daemon=True)
+
+    def _start(self) -> None:
+        _active.add(self)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._runner.run()
+        except Stopped:
+            self._recorder.event("stopped", "before the switch: nothing of the backlog is visible")
+        except BaseException as error:
+            if not self._runner.stopping.is_set():
+                self._error = error
+                self._recorder.event("failed", f"{type(error).__name__}: {error}")
+        finally:
+            if self._temporary is not None:
+                self._temporary.cleanup()
+            self._ended.set()
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str | None:
+        """Id of the query, the same over restarts from one checkpointLocation; None until recovery has read it."""
+        state = getattr(self._runner, "state", None)
+        return None if state is None else state.job_id
+
+    @property
+    def name(self) -> str | None:
+        """The name given with ``queryName``."""
+        return self._job.name
+
+    @property
+    def isActive(self) -> bool:
+        """True while the query runs."""
+        return not self._ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the query is doing now; in a backlog with rows so far, rows/s, ETA and shards done."""
+        phase = self._runner.phase
+        state = getattr(self._runner, "state", None)
+        active = self.isActive
+        kind = phase.kind if phase is not None else "recovery"
+        status: dict[str, Any] = {
+            "message": f"{kind}" if active else ("Failed" if self._error else "Stopped"),
+            "isDataAvailable": active and kind in ("backlog", "history", "catch-up"),
+            "isTriggerActive": active and kind != "live",
+            "phase": kind,
+            "mode": phase.style if phase is not None else None,
+            "isBacklog": None if state is None else state.is_backlog,
+            "epoch": 0 if state is None else state.epoch,
+            "checkpoint": 0 if state is None else state.checkpoint_id,
+        }
+        if active and phase is not None and phase.style == "sorted":
+            status["backlog"] = self._runner.backlog.snapshot()
+        return status
+
+    @property
+    def lastProgress(self) -> QueryProgress | None:
+        """The last finished epoch; None before the first."""
+        recent = self._recorder.recent
+        return recent[-1] if recent else None
+
+    @property
+    def recentProgress(self) -> list[QueryProgress]:
+        """The last 100 finished epochs, oldest first."""
+        return self._recorder.recent
+
+    @property
+    def checkpoints(self) -> list[dict[str, Any]]:
+        """The checkpoints that this run has completed, oldest first."""
+        return [report.to_json() for report in self._recorder.checkpoints]
+
+    @property
+    def lifecycle(self) -> list[LifecycleEvent]:
+        """What happened in this run, in order: phases, switch, checkpoints, end."""
+        return self._recorder.events
+
+    def explain(self, extended: bool = False) -> None:
+        """Print the plan that this query executes, with the reason for each decision."""
+        print(self._job.explain(extended))
+
+    def exception(self) -> QueryError | None:
+        """Why the query failed; None if it runs or ended well."""
+        if self._error is None:
+            return None
+        error = QueryError(f"query {self.name or self.runId} failed: {self._error}")
+        error.__cause__ = self._error
+        return error
+
+    # -- waiting and ending ------------------------------------------------------------------------------------------
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Wait until the query ends.
+
+        Args:
+            timeout: seconds to wait; None: for ever.
+
+        Returns:
+            With a timeout, whether the query has ended; without, None (as in PySpark).
+
+        Raises:
+            QueryError: the query failed.
+        """
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout must be greater than 0 seconds, got {timeout}")
+        ended = self._ended.wait(timeout)
+        if ended:
+            self._raise()
+        return None if timeout is None else ended
+
+    def processAllAvailable(self) -> None:
+        """Wait until everything that the sources hold now is processed and visible in the sink (for tests).
+
+        Raises:
+            QueryError: the query failed.
+        """
+        while self.isActive:
+            phase, live = self._runner.phase, self._runner.live
+            if phase is not None and phase.kind == "live" and live is not None and live.query is not None:
+                if live.query.isActive:
+                    try:
+                        live.query.processAllAvailable()
+                    except Exception:
+                        self._ended.wait()
+                        break
+                    self._runner.commit_now()
+                    break
+            self._ended.wait(0.05)
+        if not self.isActive:
+            self._raise()
+
+    def stop(self) -> None:
+        """Stop the query and wait for its end.
+
+        In the live phase the epoch in hand is finished and a checkpoint is taken, so that all processed rows are visible.
+        A backlog that is stopped leaves nothing and starts again from its beginning.
+        """
+        if not self._ended.is_set():
+            self._runner.stop()
+            self._thread.join()
+
+    def _raise(self) -> None:
+        error = self.exception()
+        if error is not None:
+            raise error
+
+    def __repr__(self) -> str:
+        return f"<MixedQuery {self.name or self.runId} {self.status['message']}>"
+
+    def wait_for(self, phase: str, timeout: float) -> bool:
+        """Wait until the query has reached a phase (by ``lifecycle``) or has ended; True if it was reached."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if any(event.event == "phase" and event.detail == phase for event in self.lifecycle):
+                return True
+            if self._ended.wait(0.02):
+                return any(event.event == "phase" and event.detail == phase for event in self.lifecycle)
+        return False

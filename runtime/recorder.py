@@ -1,0 +1,143 @@
+"""Remembers what a run did: progress records, checkpoints, and the events of its life in order."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .checkpointer import CheckpointReport
+from .progress import QueryProgress, timestamp
+from .shard_task import ShardReport, describe
+from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, Phase
+
+if TYPE_CHECKING:
+    from .runner import JobRunner
+
+logger = logging.getLogger(__name__)
+
+#: Progress records kept, as Spark's ``spark.sql.streaming.numRecentProgressUpdates``.
+_RECENT = 100
+
+
+@dataclass(frozen=True)
+class LifecycleEvent:
+    """One thing that happened in the life of a query."""
+
+    at_ms: int
+    event: str
+    detail: str
+
+
+class Recorder:
+    """Thread-safe history of one run.
+
+    Args:
+        run_id: id of this run.
+        name: name of the query.
+        sink: the sink's description.
+    """
+
+    def __init__(
+        self, run_id: str, name: str | None, sink: str
+    ) -> None:
+        self._run_id = run_id
+        self._name = name
+        self._sink = sink
+        self._lock = threading.Lock()
+        self._recent: deque[QueryProgress] = deque(maxlen=_RECENT)
+        self._events: list[LifecycleEvent] = []
+        self._checkpoint: dict[str, Any] | None = None
+        self.checkpoints: list[CheckpointReport] = []
+
+    def event(self, event: str, detail: str = "") -> None:
+        """Note something that happened."""
+        logger.info("%s: %s %s", self._name or self._run_id, event, detail)
+        with self._lock:
+            self._events.append(LifecycleEvent(round(time.time() * 1000), event, detail))
+
+    def checkpoint(self, report: CheckpointReport) -> None:
+        """A checkpoint is complete and committed."""
+        with self._lock:
+            self.checkpoints.append(report)
+            self._checkpoint = report.to_json()
+            if self._recent:
+                self._recent[-1]["checkpoint"] = self._checkpoint
+        self.event("checkpoint", f"{report.checkpoint_id} ({report.trigger}, {report.duration_ms} ms)")
+
+    def epoch(
+        self, runner: JobRunner, phase: Phase, spec: EpochSpec, reports: list[ShardReport], elapsed_s: float
+    ) -> None:
+        """An epoch has been applied."""
+        state = runner.state
+        sums = describe(reports)
+        rate = sums["numInputRows"] / elapsed_s if elapsed_s > 0 else 0.0
+        durations: dict[str, int] = {"addBatch": round(elapsed_s * 1000)}
+        for report in reports:
+            for name, value in report.durations_ms.items():
+                durations[name] = max(durations.get(name, 0), value)
+        progress = QueryProgress(
+            id=state.job_id,
+            runId=self._run_id,
+            name=self._name,
+            timestamp=timestamp(),
+            batchId=spec.epoch,
+            batchDuration=round(elapsed_s * 1000),
+            durationMs=durations,
+            eventTime=_event_time(state.watermark.current_ms, state.watermark.max_event_time_ms),
+            mode="backlog" if spec.style == "sorted" else "streaming",
+            phase=phase.kind,
+            isBacklog=state.is_backlog,
+            numInputRows=sums["numInputRows"],
+            processedRowsPerSecond=rate,
+            stateOperators=[
+                {
+                    "operatorName": runner.job.operator.uid,
+                    "numRowsUpdated": sums["numKeys"],
+                    "numRowsTotal": sum(f.entries - f.tombstones for line in state.lineages for f in line.files),
+                    "commitTimeMs": durations.get("publish", 0),
+                    "numRowsDroppedByWatermark": sums["numRowsDroppedByWatermark"],
+                    "numShufflePartitions": len(state.shards),
+                    "customMetrics": {
+                        "timersFired": sums["numTimersFired"],
+                        "stateBytesWritten": sums["stateBytesWritten"],
+                        "spilledBytes": sums["spilledBytes"],
+                    },
+                }
+            ],
+            sources=[
+                {"description": name, "isBacklog": source.is_backlog, "finished": source.finished}
+                for name, source in state.sources.items()
+            ],
+            sink={"description": self._sink, "numOutputRows": sums["numOutputRows"]},
+            observedMetrics={},
+            checkpoint=self._checkpoint,
+        )
+        with self._lock:
+            self._recent.append(progress)
+
+    @property
+    def recent(self) -> list[QueryProgress]:
+        """The last records, oldest first."""
+        with self._lock:
+            return list(self._recent)
+
+    @property
+    def events(self) -> list[LifecycleEvent]:
+        """Everything that happened, in order."""
+        with self._lock:
+            return list(self._events)
+
+
+def _event_time(watermark_ms: int, max_ms: int | None) -> dict[str, str]:
+    times = {}
+    if MIN_WATERMARK < watermark_ms < MAX_WATERMARK:
+        times["watermark"] = timestamp(watermark_ms)
+    elif watermark_ms == MAX_WATERMARK:
+        times["watermark"] = "MAX_WATERMARK"
+    if max_ms is not None:
+        times["max"] = timestamp(max_ms)
+    return times

@@ -1,0 +1,112 @@
+"""What happens before a run: find out where the job stands, and make disk, sink and Spark's log agree with it.
+
+Order (each step may be repeated after a crash in the middle): last complete checkpoint → re-commit its transaction →
+rewind Spark's log → abort all other staged output → sweep state files that nothing names.
+Without a checkpoint the job starts from the beginning: nothing of an earlier attempt is visible or used.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointMismatchError, OptionError
+from .checkpoints.metadata import CheckpointMetadata
+from .checkpoints.store import CheckpointStore, JobIdentity
+from .failpoints import failpoint
+from .sparklog import SparkLog
+from .state_of_job import JobState, stored_registry
+from .watermarks import WatermarkTracker
+
+if TYPE_CHECKING:
+    from .spec import JobSpec
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """The state to go on from, and the checkpoint that it came from (None: a fresh start)."""
+
+    state: JobState
+    checkpoint: CheckpointMetadata | None
+
+
+def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
+    """The identity of the checkpoint location, claimed for this job if it is new.
+
+    Raises:
+        CheckpointMismatchError: the location belongs to another job.
+        OptionError: ``pipeline.max-parallelism`` differs from the one that the state was written with.
+    """
+    described = job.operator.describe()
+    known = store.identity()
+    if known is None:
+        known = JobIdentity(uuid.uuid4().hex, described, job.settings.max_parallelism)
+        store.claim(known)
+        return known
+    differences = _differences(known.operator, described)
+    if differences:
+        raise CheckpointMismatchError(
+            f"checkpointLocation {store.location!r} belongs to another job: {'; '.join(differences)}. "
+            "Use a checkpointLocation of its own for each job"
+        )
+    if known.max_parallelism != job.settings.max_parallelism:
+        raise OptionError(
+            f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state in {store.location!r} was written "
+            f"with {known.max_parallelism}; it is fixed for the life of the state"
+        )
+    return known
+
+
+def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Recovered:
+    """Bring everything to the last complete checkpoint, or to the beginning; the sink must be open."""
+    sources = [name for name, frame in (("history", job.history), ("live", job.live)) if frame is not None]
+    watermark = WatermarkTracker(job.watermark_delay_ms, job.settings.watermark_lag_threshold_ms)
+    log = SparkLog(store.filesystem, store.spark_location)
+    metadata = store.latest()
+    if metadata is None:
+        log.clear()
+        parallelism = job.settings.parallelism or min(
+            job.spark.sparkContext.defaultParallelism, identity.max_parallelism
+        )
+        state = JobState.fresh(identity.job_id, identity.max_parallelism, parallelism, watermark, sources)
+        job.sink.abort_all()
+    else:
+        stored = stored_registry(metadata, job.operator.uid)
+        if stored is not None:
+            job.operator.registry = job.operator.registry.evolve(stored)
+        state = JobState.restored(metadata, job.operator.uid, job.settings.parallelism, watermark)
+        for name in sources:
+            if name not in state.sources:
+                raise CheckpointMismatchError(
+                    f"the job reads source {name!r}, but checkpoint {metadata.checkpoint_id} in {store.location!r} knows "
+                    f"only {', '.join(map(repr, state.sources))}; a source cannot be added to a job that has run"
+                )
+        commit_transaction(job, store, metadata)
+        failpoint("recovery-after-commit")
+        if metadata.spark is None:
+            log.clear()
+        else:
+            log.rewind(metadata.spark)
+        job.sink.abort_all()
+    store.collect_garbage(job.operator.uid, state.lineages)
+    return Recovered(state, metadata)
+
+
+def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    """Make a complete checkpoint's output visible, once; a marker spares later recoveries the look at the files."""
+    if store.is_committed(metadata.checkpoint_id):
+        return
+    job.sink.commit(metadata.transaction)
+    failpoint("checkpoint-after-commit")
+    store.mark_committed(metadata.checkpoint_id)
+
+
+def _differences(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What tells two jobs apart, in words; the name of the processor's class may change."""
+    ignored = {"processor"}
+    return [
+        f"its {name} is {stored.get(name)!r}, this job's is {now.get(name)!r}"
+        for name in sorted((stored.keys() | now.keys()) - ignored)
+        if stored.get(name) != now.get(name)
+    ]

@@ -1,0 +1,219 @@
+"""The code that runs inside a Spark task: one shard, one epoch, one attempt.
+
+Invariants:
+- An attempt changes nothing that another attempt can see.  It reads the replica of the shard's committed lineage and
+  writes new files whose names contain its run id and task attempt id; it returns their names in its report.
+- Whoever collects the job's result sees exactly one report per shard, that of the successful attempt; the driver
+  appends the files named there to the lineage.  Files of all other attempts are garbage.
+- Nothing here depends on the process: a replica found in the process is used if it embodies a prefix of the lineage,
+  and rebuilt from the files otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark import TaskContext, cloudpickle
+
+from ..sorter import ExternalSorter
+from ..state.lineage import ShardLineage
+from ..state.replica import process_cache
+from ..state.sst import LogWriter, SstWriter, StateFile
+from .failpoints import failpoint
+from .progress import TaskProgress
+from .rows import arrow_schema
+from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
+from .staging import StagedFile, StagedOutput
+
+REPORT_COLUMN = "report"
+REPORT_SCHEMA = f"{REPORT_COLUMN} binary"
+
+
+@dataclass(frozen=True)
+class SortPlan:
+    """How the task sorts its rows itself; absent when Spark has sorted them."""
+
+    key: tuple[str, ...]
+    then: tuple[str, ...]
+    memory_bytes: int
+    spill_dir: str | None
+
+
+@dataclass(frozen=True)
+class ShardReport:
+    """What one winning attempt did; the only thing that goes back to the driver."""
+
+    shard: int
+    attempt: str
+    files: tuple[StateFile, ...]
+    output: tuple[StagedFile, ...]
+    counters: ShardCounters
+    durations_ms: dict[str, int]
+    #: How the replica was found: "none", "current", "caught-up" or "rebuilt".
+    spilled_bytes: int = 0
+
+    def to_bytes(self) -> bytes:
+        body = asdict(self)
+        body["files"] = [file.to_json() for file in self.files]
+        return json.dumps(body).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ShardReport:
+        body = json.loads(data)
+        return cls(
+            shard=body["shard"],
+            attempt=body["attempt"],
+            files=tuple(StateFile.from_json(file) for file in body["files"]),
+            output=tuple(StagedFile(**file) for file in body["output"]),
+            counters=ShardCounters(**body["counters"]),
+            durations_ms=body["durations_ms"],
+            spilled_bytes=body["spilled_bytes"],
+        )
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """The function handed to ``mapInArrow``; carries everything a task needs and nothing of the driver's process."""
+
+    job_id: str
+    run_id: str
+    epoch: EpochSpec
+    #: The pickled KeyedOperator: unpickled once per process.
+    operator: bytes
+    #: Committed state of every shard before this epoch, by shard.
+    lineages: tuple[ShardLineage, ...]
+    #: Partition number -> shard.
+    shards: tuple[int, ...]
+    state_filesystem: fs.FileSystem
+    state_pool: str
+    output_filesystem: fs.FileSystem
+    output_folder: str
+    local_dir: str | None
+    cache_bytes: int
+    sort: SortPlan | None = None
+    #: Folder for live progress of a sorted pass; None: no live progress.
+    progress_folder: str | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "a shard task runs only inside a Spark task"
+        shard = self.shards[context.partitionId()]
+        progress = None
+        if self.progress_folder is not None:
+            progress = TaskProgress(self.state_filesystem, self.progress_folder, str(context.taskAttemptId()))
+            batches = progress.counted(batches)
+        report = _Attempt(self, shard, context.taskAttemptId()).run(batches)
+        if progress is not None:
+            progress.write(done=True)
+        failpoint("task-before-report")
+        yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([report.to_bytes()], pa.binary())})
+
+
+@dataclass
+class _Attempt:
+    task: ShardTask
+    shard: int
+    task_attempt_id: int
+    durations_ms: dict[str, int] = field(default_factory=dict)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
+        task = self.task
+        failpoint("task-start")
+        operator = _operator(task.operator)
+        lineage = task.lineages[self.shard]
+        local_dir = local_root(task.local_dir)
+        # Task attempt ids start again with each SparkContext; the run id and a random part make the name unique.
+        name = f"e{task.epoch.epoch:08d}-s{self.shard:04d}-{task.run_id}-{self.task_attempt_id}-{uuid.uuid4().hex[:8]}"
+        started = time.monotonic()
+        base = None
+        if lineage.files:
+            base = process_cache().acquire(
+                task.job_id, self.shard, lineage, task.state_filesystem, task.state_pool, local_dir, task.cache_bytes
+            )
+        self._lap("restore", started)
+        writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
+        writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
+        output = StagedOutput(
+            task.output_filesystem,
+            task.output_folder,
+            name,
+            arrow_schema(operator.output_schema),
+            operator.output_schema.json(),
+        )
+        counters = ShardCounters()
+        shard_context = ShardContext(
+            self.shard, lineage.key_groups, task.epoch, base, writer, output, counters
+        )
+        started = time.monotonic()
+        try:
+            spilled = self._execute(operator, shard_context, batches)
+            self._lap("process", started)
+            failpoint("task-before-publish")
+            started = time.monotonic()
+            files = tuple(writer.finish())
+            staged = tuple(output.finish())
+            self._lap("publish", started)
+        except BaseException:
+            writer.abort()
+            output.abort()
+            raise
+        return ShardReport(self.shard, name, files, staged, counters, self.durations_ms, spilled)
+
+    def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
+        sort = self.task.sort
+        if sort is None:
+            operator.run(context, batches)
+            return 0
+        first = next(batches, None)
+        if first is None:
+            operator.run(context, iter(()))
+            return 0
+        with ExternalSorter(
+            first.schema, sort.key, then=sort.then, memory_bytes=sort.memory_bytes, spill_dir=sort.spill_dir
+        ) as sorter:
+            sorter.add(first)
+            for batch in batches:
+                sorter.add(batch)
+            operator.run(context, sorter.sorted_batches())
+            return sorter.stats.spilled_bytes
+
+    def _lap(self, name: str, started: float) -> None:
+        self.durations_ms[name] = round((time.monotonic() - started) * 1000)
+
+
+@lru_cache(maxsize=4)
+def _operator(pickled: bytes) -> KeyedOperator:
+    operator: KeyedOperator = cloudpickle.loads(pickled)
+    return operator
+
+
+def local_root(configured: str | None) -> str:
+    """Local folder for replicas: the option, or Spark's own scratch space, which goes away with the executor."""
+    spark_dirs = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    root = configured or spark_dirs[0] or "/tmp"
+    folder = os.path.join(root, "mixedmode")
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def describe(reports: list[ShardReport]) -> dict[str, Any]:
+    """Sums of the reports' counters, for progress."""
+    return {
+        "numInputRows": sum(report.counters.rows_in for report in reports),
+        "numRowsDroppedByWatermark": sum(report.counters.rows_late for report in reports),
+        "numKeys": sum(report.counters.keys for report in reports),
+        "numTimersFired": sum(report.counters.timers_fired for report in reports),
+        "numOutputRows": sum(file.rows for report in reports for file in report.output),
+        "stateBytesWritten": sum(file.size_bytes for report in reports for file in report.files),
+        "stateEntriesWritten": sum(file.entries for report in reports for file in report.files),
+        "spilledBytes": sum(report.spilled_bytes for report in reports),
+    }

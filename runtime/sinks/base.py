@@ -1,0 +1,85 @@
+"""The sink contract: output is staged by tasks, and made visible by the driver.
+
+Two guarantees, and the runtime treats them differently:
+
+``exactly-once``
+    Staged files belong to a transaction that is part of a checkpoint.  :meth:`Sink.commit` is called when that
+    checkpoint is complete, and again after a recovery from it: it must be idempotent by transaction id.
+``at-least-once``
+    :meth:`Sink.deliver` is called after each epoch (the backlog is one); after a failure an epoch's rows may come again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pyarrow import fs
+
+from ..checkpoints.metadata import SinkTransaction
+from ..filesystem import delete_quietly, list_files
+from ..staging import StagedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Guarantee = Literal["exactly-once", "at-least-once"]
+
+
+class Sink(ABC):
+    """Where a query's rows go.  ``open`` is called before anything else."""
+
+    name: str
+    guarantee: Guarantee
+
+    def __init__(self, schema: StructType) -> None:
+        self.schema = schema
+        self._spark: SparkSession | None = None
+
+    def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
+        """Prepare for a run: where tasks stage rows (sinks may choose another place), and for which job."""
+        self._spark = spark
+        self._filesystem = filesystem
+        self._staging = staging
+
+    @property
+    def staging(self) -> tuple[fs.FileSystem, str]:
+        """Filesystem and folder in which tasks stage their output."""
+        return self._filesystem, self._staging
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One line for explain()."""
+
+    def commit(self, transaction: SinkTransaction) -> None:
+        """Make a complete transaction visible; idempotent."""
+        self.discard([file.staged() for file in transaction.files])
+
+    def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
+        """Hand over one epoch's rows at once (at-least-once sinks)."""
+        self.discard(files)
+
+    def discard(self, files: Sequence[StagedFile]) -> None:
+        """Remove staged files."""
+        for file in files:
+            delete_quietly(self._filesystem, f"{self._staging}/{file.name}")
+
+    def abort_all(self, *, keep: Sequence[StagedFile] = ()) -> int:
+        """Remove every staged file that is not kept; returns how many.  Called when no task of the job runs."""
+        kept = {file.name for file in keep}
+        removed = 0
+        for info in list_files(self._filesystem, self._staging):
+            if info.base_name not in kept:
+                delete_quietly(self._filesystem, info.path)
+                removed += 1
+        return removed
+
+    def frame(self, files: Sequence[StagedFile]) -> DataFrame:
+        """Staged rows as a batch DataFrame of the output schema."""
+        assert self._spark is not None, "open() comes first"
+        paths = [f"{self._staging}/{file.name}" for file in files]
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            paths = [f"file://{path}" for path in paths]
+        return self._spark.read.schema(self.schema).parquet(*paths)

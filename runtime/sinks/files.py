@@ -1,0 +1,63 @@
+"""Parquet files, exactly once.
+
+Tasks stage files below ``<path>/_mixedmode/<job id>`` (Spark and most readers skip folders that begin with ``_``); the
+commit renames each into ``<path>``.  A rename is atomic and its target name is fixed by the transaction, so a commit
+that was cut short is completed by doing it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyarrow import fs
+
+from ...errors import CheckpointError
+from ..checkpoints.metadata import SinkTransaction
+from ..failpoints import failpoint
+from ..filesystem import delete_quietly, exists, resolve
+from .base import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+class ParquetSink(Sink):
+    """Files appear in ``path`` when their checkpoint completes: all of a transaction's, each exactly once."""
+
+    name = "parquet"
+    guarantee = "exactly-once"
+
+    def __init__(self, schema: StructType, path: str) -> None:
+        super().__init__(schema)
+        self.path = path
+
+    def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
+        target_filesystem, self._target = resolve(self.path)
+        super().open(spark, target_filesystem, f"{self._target}/_mixedmode/{job_id}", job_id)
+        target_filesystem.create_dir(self._target, recursive=True)
+
+    def describe(self) -> str:
+        return f"parquet files in {self.path}: exactly-once, visible when a checkpoint completes"
+
+    def commit(self, transaction: SinkTransaction) -> None:
+        for file in transaction.files:
+            source = f"{self._staging}/{file.name}"
+            target = f"{self._target}/part-{transaction.id:08d}-{file.name}"
+            if exists(self._filesystem, source):
+                self._filesystem.move(source, target)
+                failpoint("sink-between-files")
+            elif not exists(self._filesystem, target):
+                raise CheckpointError(
+                    f"transaction {transaction.id} names {file.name}, which is neither staged ({source}) nor committed "
+                    f"({target}): somebody removed it; restore the file, or use a new checkpointLocation and output path"
+                )
+        if not transaction.files:
+            return
+        delete_if_empty(self._filesystem, self._staging)
+
+
+def delete_if_empty(filesystem: fs.FileSystem, folder: str) -> None:
+    """Leave no empty staging folder behind."""
+    if not filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        delete_quietly(filesystem, folder)

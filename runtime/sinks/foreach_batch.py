@@ -1,0 +1,49 @@
+"""``foreachBatch``: a user's function over the rows of each checkpoint.
+
+Stock Spark calls the function once per micro-batch; a micro-batch that is processed again after a failure may hold other
+rows here, because our checkpoints do not coincide with micro-batches.  So the function gets the rows of a whole
+checkpoint under the checkpoint's id: after a failure the same id comes with the same rows (the staged files themselves).
+A function that is idempotent by id is therefore exactly-once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..checkpoints.metadata import SinkTransaction
+from ..failpoints import failpoint
+from ..filesystem import exists
+from .base import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class ForeachBatchSink(Sink):
+    """Calls ``function(rows, id)`` when a checkpoint completes; not called for a checkpoint without rows."""
+
+    name = "foreachBatch"
+    guarantee = "exactly-once"
+
+    def __init__(self, schema: StructType, function: Callable[[DataFrame, int], None]) -> None:
+        super().__init__(schema)
+        self._function = function
+
+    def describe(self) -> str:
+        return (
+            "foreachBatch: same id, same rows after a failure (exactly-once if the function is idempotent by the id), "
+            "called when a checkpoint completes"
+        )
+
+    def commit(self, transaction: SinkTransaction) -> None:
+        files = [file.staged() for file in transaction.files]
+        if not files:
+            return
+        staged = [file for file in files if exists(self._filesystem, f"{self._staging}/{file.name}")]
+        if not staged:
+            return  # an earlier delivery was complete: files are discarded only after the function returned
+        self._function(self.frame(files), transaction.id)
+        failpoint("sink-after-function")
+        self.discard(files)

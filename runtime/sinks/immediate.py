@@ -1,0 +1,75 @@
+"""Sinks that show rows at once: memory, console, noop.  At-least-once: a failed epoch's rows may be shown again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..staging import StagedFile
+from .base import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class MemorySink(Sink):
+    """A temporary view named like the query, holding all rows so far on the driver (for tests and notebooks)."""
+
+    name = "memory"
+    guarantee = "at-least-once"
+
+    def __init__(self, schema: StructType, view: str) -> None:
+        super().__init__(schema)
+        self.view = view
+        self._rows: DataFrame | None = None
+
+    def describe(self) -> str:
+        return f"memory table {self.view}: at-least-once, visible at once, gone with the driver"
+
+    def open(self, *args: object) -> None:  # type: ignore[override]
+        super().open(*args)  # type: ignore[arg-type]
+        assert self._spark is not None
+        self._rows = self._spark.createDataFrame([], self.schema)
+        self._rows.createOrReplaceTempView(self.view)
+
+    def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
+        if files:
+            assert self._spark is not None and self._rows is not None
+            # Collected on purpose: the staged files go away, and a memory sink is meant for few rows.
+            fresh = self._spark.createDataFrame(self.frame(files).collect(), self.schema)
+            self._rows = self._rows.unionAll(fresh)
+            self._rows.createOrReplaceTempView(self.view)
+        self.discard(files)
+
+
+class ConsoleSink(Sink):
+    """Prints each epoch's rows."""
+
+    name = "console"
+    guarantee = "at-least-once"
+
+    def __init__(self, schema: StructType, rows: int, truncate: bool) -> None:
+        super().__init__(schema)
+        self._shown_rows = rows
+        self._truncate = truncate
+
+    def describe(self) -> str:
+        return "console: at-least-once, visible at once"
+
+    def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
+        if files:
+            rule = "-" * 43
+            print(f"{rule}\nEpoch: {epoch}\n{rule}")
+            self.frame(files).show(self._shown_rows, self._truncate)
+        self.discard(files)
+
+
+class NoopSink(Sink):
+    """Rows are computed, staged and dropped (benchmarks)."""
+
+    name = "noop"
+    guarantee = "at-least-once"
+
+    def describe(self) -> str:
+        return "noop: rows are dropped"

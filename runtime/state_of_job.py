@@ -1,0 +1,203 @@
+"""Where a running job stands between two epochs: everything a checkpoint captures, as one mutable object.
+
+Invariant: it changes only between epochs, in one step, after the epoch's job has succeeded.  A failed epoch leaves no
+trace in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..errors import CheckpointMismatchError
+from ..state.keygroups import shard_ranges
+from ..state.lineage import ShardLineage, redeal
+from ..state.registry import StateRegistry
+from .checkpoints.metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    ShardState,
+    SinkTransaction,
+    SourceState,
+    SparkPosition,
+    TransactionFile,
+)
+from .shard_task import ShardReport
+from .spec import KeyedOperator
+from .staging import StagedFile
+from .watermarks import WatermarkTracker
+
+
+@dataclass
+class Shard:
+    """One shard of the keyed stage."""
+
+    lineage: ShardLineage
+    next_event_timer_ms: int | None = None
+    next_processing_timer_ms: int | None = None
+
+
+@dataclass
+class JobState:
+    """The consistent cut between two epochs."""
+
+    job_id: str
+    max_parallelism: int
+    shards: list[Shard]
+    watermark: WatermarkTracker
+    sources: dict[str, SourceState]
+    #: Last epoch that is part of this state.
+    epoch: int = 0
+    #: Last complete checkpoint.
+    checkpoint_id: int = 0
+    spark: SparkPosition | None = None
+    #: Batch of the live source's query that is part of this state; -1: none.
+    batch_id: int = -1
+    #: Output of the epochs since the last checkpoint, for exactly-once sinks.
+    pending: list[StagedFile] = field(default_factory=list)
+    rows_late_total: int = 0
+    finished: bool = False
+
+    @classmethod
+    def fresh(
+        cls, job_id: str, max_parallelism: int, parallelism: int, watermark: WatermarkTracker, sources: Sequence[str]
+    ) -> JobState:
+        """A job that has processed nothing: every source is in backlog."""
+        return cls(
+            job_id=job_id,
+            max_parallelism=max_parallelism,
+            shards=[Shard(ShardLineage(groups, ())) for groups in shard_ranges(parallelism, max_parallelism)],
+            watermark=watermark,
+            sources={name: SourceState(is_backlog=True) for name in sources},
+        )
+
+    @classmethod
+    def restored(
+        cls, metadata: CheckpointMetadata, uid: str, parallelism: int | None, watermark: WatermarkTracker
+    ) -> JobState:
+        """The state that a checkpoint holds, dealt to ``parallelism`` shards (None: as many as it has)."""
+        stored = next((operator for operator in metadata.operators if operator.uid == uid), None)
+        if stored is None:
+            held = ", ".join(operator.uid for operator in metadata.operators)
+            raise CheckpointMismatchError(
+                f"checkpoint {metadata.checkpoint_id} holds state of the operators {held}, but the job's is {uid!r}"
+            )
+        shards = [
+            Shard(shard.load(), shard.next_event_timer_ms, shard.next_processing_timer_ms) for shard in stored.shards
+        ]
+        if shards and parallelism is not None and parallelism != len(shards):
+            shards = _redealt(shards, parallelism, stored.max_parallelism)
+        watermark.current_ms = metadata.watermark_ms
+        watermark.max_event_time_ms = metadata.max_event_time_ms
+        return cls(
+            job_id=metadata.job_id,
+            max_parallelism=stored.max_parallelism,
+            shards=shards,
+            watermark=watermark,
+            sources=dict(metadata.sources),
+            epoch=metadata.epoch,
+            checkpoint_id=metadata.checkpoint_id,
+            spark=metadata.spark,
+            batch_id=metadata.spark.batch_id if metadata.spark else -1,
+            rows_late_total=metadata.rows_late_total,
+            finished=metadata.kind == "completion",
+        )
+
+    @property
+    def lineages(self) -> list[ShardLineage]:
+        return [shard.lineage for shard in self.shards]
+
+    @property
+    def is_backlog(self) -> bool:
+        """Combined by OR over the sources."""
+        return any(source.is_backlog for source in self.sources.values())
+
+    def set_source(self, name: str, **changes: object) -> None:
+        """Change what is known of a source."""
+        self.sources[name] = self.sources[name].model_copy(update=changes)
+
+    def apply(self, epoch: int, reports: Sequence[ShardReport], *, keep_output: bool) -> None:
+        """Take over a finished epoch: the winners' files, output, timers and the watermark."""
+        for report in reports:
+            shard = self.shards[report.shard]
+            shard.lineage = shard.lineage.append(report.files)
+            shard.next_event_timer_ms = report.counters.next_event_timer_ms
+            shard.next_processing_timer_ms = report.counters.next_processing_timer_ms
+            if keep_output:
+                self.pending.extend(report.output)
+            self.rows_late_total += report.counters.rows_late
+            self.watermark.observe(report.counters.max_event_time_ms)
+        self.epoch = epoch
+
+    def shards_due(self, watermark_ms: int, processing_time_ms: int) -> list[int]:
+        """Shards with a timer that may fire now."""
+        return [
+            index
+            for index, shard in enumerate(self.shards)
+            if _due(shard.next_event_timer_ms, watermark_ms) or _due(shard.next_processing_timer_ms, processing_time_ms)
+        ]
+
+    def next_processing_timer_ms(self) -> int | None:
+        """The earliest processing-time timer of all shards."""
+        pending = [s.next_processing_timer_ms for s in self.shards if s.next_processing_timer_ms is not None]
+        return min(pending, default=None)
+
+    def to_metadata(self, checkpoint_id: int, operator: KeyedOperator, *, with_state: bool) -> CheckpointMetadata:
+        """The checkpoint that captures this state; without state it only completes the job's last transaction."""
+        shards = tuple(
+            ShardState(
+                lineage=shard.lineage.to_json(),
+                finished=self.finished,
+                next_event_timer_ms=shard.next_event_timer_ms,
+                next_processing_timer_ms=shard.next_processing_timer_ms,
+            )
+            for shard in self.shards
+        )
+        files = tuple(TransactionFile(name=f.name, rows=f.rows, size_bytes=f.size_bytes) for f in self.pending)
+        return CheckpointMetadata(
+            checkpoint_id=checkpoint_id,
+            kind="completion" if self.finished else "checkpoint",
+            job_id=self.job_id,
+            timestamp_ms=round(time.time() * 1000),
+            epoch=self.epoch,
+            watermark_ms=self.watermark.current_ms,
+            max_event_time_ms=self.watermark.max_event_time_ms,
+            sources=self.sources,
+            spark=self.spark,
+            operators=(
+                OperatorState(
+                    uid=operator.uid,
+                    finished=self.finished,
+                    max_parallelism=self.max_parallelism,
+                    registry=operator.registry.to_json(),
+                    shards=shards if with_state else (),
+                ),
+            ),
+            transaction=SinkTransaction(id=checkpoint_id, files=files),
+            rows_late_total=self.rows_late_total,
+        )
+
+
+def stored_registry(metadata: CheckpointMetadata, uid: str) -> StateRegistry | None:
+    """The registry under which an operator's state was written."""
+    for operator in metadata.operators:
+        if operator.uid == uid:
+            return StateRegistry.from_json(operator.registry)
+    return None
+
+
+def _due(timer_ms: int | None, time_ms: int) -> bool:
+    return timer_ms is not None and timer_ms <= time_ms
+
+
+def _redealt(shards: list[Shard], parallelism: int, max_parallelism: int) -> list[Shard]:
+    ranges = shard_ranges(parallelism, max_parallelism)
+    lineages = redeal([shard.lineage for shard in shards], ranges)
+    event = min((s.next_event_timer_ms for s in shards if s.next_event_timer_ms is not None), default=None)
+    processing = min(
+        (s.next_processing_timer_ms for s in shards if s.next_processing_timer_ms is not None), default=None
+    )
+    # Which new shard holds which timer is not known without reading: ask every shard at the earliest time of all.
+    return [Shard(lineage, event, processing) for lineage in lineages]
+
