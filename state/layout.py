@@ -1,0 +1,102 @@
+"""Where everything lies in a shard's key space; part of the on-disk contract.
+
+One column family, raw bytes, in this order::
+
+    key group (2, big-endian) | 0x01 | key | slot (1) | sub     a cell: one entry of one state variable of one key
+    key group                 | 0x02 | ts (8) | key             event-time timer index, value empty
+    key group                 | 0x03 | ts (8) | key             processing-time timer index, value empty
+
+``key`` is self-delimiting (:mod:`.keys`), so ``key | slot`` of one key is never a prefix of another key's.  The key
+group comes first everywhere: a shard is one contiguous range, and re-dealing key groups is clipping files by range.
+A key's own timers are cells too (slots 0xF0 and 0xF1, sub = ts), so that they come with the key; invariant: a timer
+cell exists if and only if its index entry does.  ``ts`` is big-endian with the sign bit flipped: byte order is time order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .keys import KeyCodec
+
+TimerKind = Literal["event", "processing"]
+TIMER_KINDS: tuple[TimerKind, ...] = ("event", "processing")
+
+CELL_SECTION = 0x01
+TIMER_SECTIONS: dict[TimerKind, int] = {"event": 0x02, "processing": 0x03}
+TIMER_SLOTS: dict[TimerKind, int] = {"event": 0xF0, "processing": 0xF1}
+_KIND_OF_SECTION: dict[int, TimerKind] = {section: kind for kind, section in TIMER_SECTIONS.items()}
+
+#: State variables have slots 0 to this; the slots above are the house's own.
+MAX_VARIABLE_SLOT = 0xEF
+
+_TS_OFFSET = 1 << 63
+_CELL = bytes([CELL_SECTION])
+
+
+def encode_ts(ts_ms: int) -> bytes:
+    """Eight bytes in time order; a timer or TTL beyond the signed 64-bit range is an OverflowError."""
+    return (ts_ms + _TS_OFFSET).to_bytes(8, "big")
+
+
+def decode_ts(data: bytes) -> int:
+    """Inverse of :func:`encode_ts`."""
+    return int.from_bytes(data, "big") - _TS_OFFSET
+
+
+def group_prefix(kg: int, section: int) -> bytes:
+    """What all stored keys of one section of a key group start with."""
+    return kg.to_bytes(2, "big") + bytes([section])
+
+
+def state_prefix(kg: int, key: bytes, slot: int | None = None) -> bytes:
+    """What all cells of a key, or of one state variable of a key, start with."""
+    prefix = kg.to_bytes(2, "big") + _CELL + key
+    return prefix if slot is None else prefix + bytes([slot])
+
+
+def state_key(kg: int, key: bytes, slot: int, sub: bytes = b"") -> bytes:
+    """The stored key of one cell."""
+    return b"%b\x01%b%c%b" % (kg.to_bytes(2, "big"), key, slot, sub)
+
+
+def timer_index_prefix(kind: TimerKind, kg: int) -> bytes:
+    """What all index entries of one kind in a key group start with."""
+    return group_prefix(kg, TIMER_SECTIONS[kind])
+
+
+def timer_index_key(kind: TimerKind, kg: int, ts_ms: int, key: bytes) -> bytes:
+    """The stored key of a timer's index entry."""
+    return group_prefix(kg, TIMER_SECTIONS[kind]) + encode_ts(ts_ms) + key
+
+
+def parse_timer_index(stored: bytes) -> tuple[int, int, bytes]:
+    """``(key group, ts_ms, key)`` of an index entry."""
+    return int.from_bytes(stored[:2], "big"), decode_ts(stored[3:11]), stored[11:]
+
+
+def timer_slot_key(kind: TimerKind, kg: int, key: bytes, ts_ms: int) -> bytes:
+    """The stored key of a timer's cell."""
+    return state_key(kg, key, TIMER_SLOTS[kind], encode_ts(ts_ms))
+
+
+def section_of(stored: bytes) -> int:
+    """The section byte of a stored key."""
+    return stored[2]
+
+
+def timer_kind_of(stored: bytes) -> TimerKind | None:
+    """The kind of a timer index entry; None for a cell."""
+    return _KIND_OF_SECTION.get(stored[2])
+
+
+def parse_state_key(stored: bytes, codec: KeyCodec) -> tuple[int, bytes, int, bytes]:
+    """``(key group, key, slot, sub)`` of a cell; only the key's codec knows where the key ends."""
+    end = codec.end_of(stored, 3)
+    return int.from_bytes(stored[:2], "big"), stored[3:end], stored[end], stored[end + 1 :]
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The smallest byte string beyond everything that starts with ``prefix`` (which must not be all 0xFF)."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1])
