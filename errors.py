@@ -12,7 +12,7 @@ class MixedModeError(Exception):
 
 
 class OptionError(MixedModeError, ValueError):
-    """An option is unknown, or its value is not allowed.  The message names the option, the value and what is allowed."""
+    """An option is unknown or its value not allowed.  The message names the option, the value and what is allowed."""
 
 
 class PlanError(MixedModeError, ValueError):

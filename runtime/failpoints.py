@@ -1,8 +1,8 @@
 """Named points at which a test may kill or fail the process for real.
 
-``MIXEDMODE_FAILPOINTS="name=kill;other=raise:3;third=kill-once:/tmp/flag"``: the process SIGKILLs itself when it reaches
-``name`` for the first time, raises when it reaches ``other`` for the third time, and dies at ``third`` if it is the
-first process that manages to create the flag file (a retried task runs in a new process and must get through).
+``MIXEDMODE_FAILPOINTS="name=kill;other=raise:3;third=kill-once:/tmp/flag"``: the process SIGKILLs itself when it
+reaches ``name`` for the first time, raises when it reaches ``other`` for the third time, and dies at ``third`` if it
+is the first process that manages to create the flag file (a retried task runs in a new process and must get through).
 Unset (always, outside tests) a point costs one dictionary look-up.
 """
 

@@ -37,9 +37,7 @@ class DeclaringHandle(StatefulProcessorHandle):
     def _arrow(self, schema: Schema) -> pa.Schema:
         return arrow_schema(self._parse_ddl(schema) if isinstance(schema, str) else schema)
 
-    def _declare(
-        self, name: str, kind: str, schema: Schema, user_key: Schema | None, ttl_ms: int | None
-    ) -> _Undefined:
+    def _declare(self, name: str, kind: str, schema: Schema, user_key: Schema | None, ttl_ms: int | None) -> _Undefined:
         if ttl_ms is not None and self._time_mode != "processingTime":
             raise PlanError(
                 f"state {name!r} declares ttlDurationMs={ttl_ms}, but the time mode is {self._time_mode!r}; "
@@ -63,7 +61,9 @@ class DeclaringHandle(StatefulProcessorHandle):
         return self._declare(stateName, "map", valueSchema, userKeySchema, ttlDurationMs)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        raise PlanError(f"registerTimer({expiryTimestampMs}) in init(): there is no current key; register timers in handlers")
+        raise PlanError(
+            f"registerTimer({expiryTimestampMs}) in init(): there is no current key; register timers in handlers"
+        )
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
         raise PlanError(f"deleteTimer({expiryTimestampMs}) in init(): there is no current key; use timers in handlers")
@@ -120,6 +120,6 @@ class TaskHandle(StatefulProcessorHandle):
     def _kind(self, method: str) -> Any:
         if self._time_mode not in _KIND_OF_MODE:
             raise PlanError(
-                f"{method}() needs timeMode 'eventTime' or 'processingTime'; this operator has timeMode {self._time_mode!r}"
+                f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is {self._time_mode!r}"
             )
         return _KIND_OF_MODE[self._time_mode]

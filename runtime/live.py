@@ -94,7 +94,7 @@ class LiveSource:
             raise Stopped
 
     def drain(self, on_batch: OnBatch) -> None:
-        """Take everything that the source holds now (``Trigger.AvailableNow``); returns when all of it was handed over."""
+        """Take everything that the source holds now (``Trigger.AvailableNow``); returns when all was handed over."""
         query = self.start(on_batch, {"availableNow": True})
         try:
             query.awaitTermination()

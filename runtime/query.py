@@ -162,15 +162,15 @@ class MixedQuery:
         """
         while self.isActive:
             phase, live = self._runner.phase, self._runner.live
-            if phase is not None and phase.kind == "live" and live is not None and live.query is not None:
-                if live.query.isActive:
-                    try:
-                        live.query.processAllAvailable()
-                    except Exception:
-                        self._ended.wait()
-                        break
-                    self._runner.commit_now()
+            source = None if live is None or phase is None or phase.kind != "live" else live.query
+            if source is not None and source.isActive:
+                try:
+                    source.processAllAvailable()
+                except Exception:
+                    self._ended.wait()  # the query is failing: its own error says more
                     break
+                self._runner.commit_now()
+                break
             self._ended.wait(0.05)
         if not self.isActive:
             self._raise()
@@ -178,7 +178,7 @@ class MixedQuery:
     def stop(self) -> None:
         """Stop the query and wait for its end.
 
-        In the live phase the epoch in hand is finished and a checkpoint is taken, so that all processed rows are visible.
+        In the live phase the epoch in hand is finished and a checkpoint is taken: all processed rows are visible.
         A backlog that is stopped leaves nothing and starts again from its beginning.
         """
         if not self._ended.is_set():

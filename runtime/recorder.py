@@ -41,9 +41,7 @@ class Recorder:
         sink: the sink's description.
     """
 
-    def __init__(
-        self, run_id: str, name: str | None, sink: str
-    ) -> None:
+    def __init__(self, run_id: str, name: str | None, sink: str) -> None:
         self._run_id = run_id
         self._name = name
         self._sink = sink

@@ -52,8 +52,8 @@ def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
         )
     if known.max_parallelism != job.settings.max_parallelism:
         raise OptionError(
-            f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state in {store.location!r} was written "
-            f"with {known.max_parallelism}; it is fixed for the life of the state"
+            f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state in {store.location!r} was "
+            f"written with {known.max_parallelism}; it is fixed for the life of the state"
         )
     return known
 
@@ -79,8 +79,8 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         for name in sources:
             if name not in state.sources:
                 raise CheckpointMismatchError(
-                    f"the job reads source {name!r}, but checkpoint {metadata.checkpoint_id} in {store.location!r} knows "
-                    f"only {', '.join(map(repr, state.sources))}; a source cannot be added to a job that has run"
+                    f"the job reads source {name!r}, but checkpoint {metadata.checkpoint_id} in {store.location!r} "
+                    f"knows only {', '.join(map(repr, state.sources))}; a source cannot be added to a job that has run"
                 )
         commit_transaction(job, store, metadata)
         failpoint("recovery-after-commit")

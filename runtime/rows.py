@@ -146,7 +146,9 @@ class RowWriter:
         self.schema = schema
         self.arrow_schema = arrow_schema(schema)
         self._width = len(schema.fields)
-        self._columns = [_column_writer(field, self.arrow_schema.field(i).type) for i, field in enumerate(schema.fields)]
+        self._columns = [
+            _column_writer(field, self.arrow_schema.field(i).type) for i, field in enumerate(schema.fields)
+        ]
 
     def check(self, row: Any, key: Any) -> tuple[Any, ...]:
         """The row as a tuple of the right width; anything else is an error that names the key."""

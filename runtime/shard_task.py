@@ -150,9 +150,7 @@ class _Attempt:
             operator.output_schema.json(),
         )
         counters = ShardCounters()
-        shard_context = ShardContext(
-            self.shard, lineage.key_groups, task.epoch, base, writer, output, counters
-        )
+        shard_context = ShardContext(self.shard, lineage.key_groups, task.epoch, base, writer, output, counters)
         started = time.monotonic()
         try:
             spilled = self._execute(operator, shard_context, batches)

@@ -2,8 +2,8 @@
 
 Spark writes ``offsets/N`` before it hands micro-batch N to us and ``commits/N`` after our function returned.  Removing
 every entry above K from both makes the next micro-batch K+1 hold everything since K: nothing lost, nothing twice
-(measured; ``sources/`` stays as it is).  A checkpoint of ours stores K and the text of ``offsets/K``, because Spark purges
-old entries of its logs on its own schedule.
+(measured; ``sources/`` stays as it is).  A checkpoint of ours stores K and the text of ``offsets/K``, because Spark
+purges old entries of its logs on its own schedule.
 """
 
 from __future__ import annotations

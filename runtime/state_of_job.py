@@ -200,4 +200,3 @@ def _redealt(shards: list[Shard], parallelism: int, max_parallelism: int) -> lis
     )
     # Which new shard holds which timer is not known without reading: ask every shard at the earliest time of all.
     return [Shard(lineage, event, processing) for lineage in lineages]
-

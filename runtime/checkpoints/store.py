@@ -70,7 +70,9 @@ class CheckpointStore:
                 )
             return JobIdentity(body["job_id"], body["operator"], body["max_parallelism"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptStateError(f"{path} is damaged ({error}); restore it, or use another checkpointLocation") from error
+            raise CorruptStateError(
+                f"{path} is damaged ({error}); restore it, or use another checkpointLocation"
+            ) from error
 
     def _refuse_foreign(self) -> None:
         names = {info.base_name for info in list_files(self.filesystem, self.location)}
@@ -115,7 +117,7 @@ class CheckpointStore:
         path = f"{folder}/_metadata"
         if exists(self.filesystem, path):
             raise CheckpointError(
-                f"{path} exists already: another driver is running this job on the same checkpointLocation. Stop one of them"
+                f"{path} exists already: another driver runs this job on the same checkpointLocation. Stop one of them"
             )
         self.filesystem.create_dir(folder, recursive=True)
         failpoint("checkpoint-before-metadata")
@@ -149,8 +151,8 @@ class CheckpointStore:
             except CorruptStateError:
                 continue
             return CorruptStateError(
-                f"{error}. The newest older checkpoint that is whole is {candidate} ({self.folder(candidate)}); to go back to "
-                f"it, remove the folders of the newer ones (rows that they committed will be committed again)"
+                f"{error}. The newest older checkpoint that is whole is {candidate} ({self.folder(candidate)}); to go back "
+                f"to it, remove the folders of the newer ones (rows that they committed will be committed again)"
             )
         return CorruptStateError(f"{error}. No older checkpoint is whole")
 

@@ -79,7 +79,8 @@ class KeyedRows:
             follower: list[tuple[pa.RecordBatch, KeySlice] | None] = [None]
 
             def rest(
-                head: tuple[pa.RecordBatch, KeySlice] = head, follower: list[tuple[pa.RecordBatch, KeySlice] | None] = follower
+                head: tuple[pa.RecordBatch, KeySlice] = head,
+                follower: list[tuple[pa.RecordBatch, KeySlice] | None] = follower,
             ) -> Iterator[tuple[pa.RecordBatch, int, int, int]]:
                 for batch, piece in stream:
                     if (piece.key_group, piece.key) != (head[1].key_group, head[1].key):

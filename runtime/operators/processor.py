@@ -1,6 +1,7 @@
 """Runs a PySpark ``StatefulProcessor`` over one shard of one epoch.
 
-``sorted`` style: one key at a time in encoded-key order over batch keyed state; at the end of a key its due timers fire.
+``sorted`` style: one key at a time in encoded-key order over batch keyed state; at the end of a key its due timers
+fire.
 ``random`` style: the rows of all keys first (also in key order), then all due timers of the shard in time order, as
 stock ``transformWithState`` and Flink's streaming mode do.
 """
@@ -127,9 +128,7 @@ class ProcessorOperator(KeyedOperator):
             ],
             packed.alias(INITIAL_STATE_COLUMN),
         )
-        return initial.unionByName(
-            rows.select(F.lit(1).alias(_KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN))
-        )
+        return initial.unionByName(rows.select(F.lit(1).alias(_KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN)))
 
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch; see the module docstring for the two styles."""
@@ -196,7 +195,9 @@ class _Run:
                 self._counters.rows_in += batch.num_rows
             if column is not None:
                 if drop_late:
-                    micros = batch.column(column).cast(pa.timestamp("us", batch.column(column).type.tz)).view(pa.int64())
+                    micros = (
+                        batch.column(column).cast(pa.timestamp("us", batch.column(column).type.tz)).view(pa.int64())
+                    )
                     in_time = pc.fill_null(pc.greater_equal(micros, late_ms * 1000), True)
                     if is_input is not None:
                         in_time = pc.or_(in_time, pc.equal(is_input, 0))
@@ -308,7 +309,7 @@ class _Run:
         return [(first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True)]
 
     def _initial_first(self, pairs: Iterator[Any], times: TimerValues) -> Iterator[Any] | None:
-        """Hand the key's initial-state rows to ``handleInitialState``; the input rows are left, None if there are none."""
+        """Hand the key's initial-state rows to ``handleInitialState``; returns its input rows, None if there are none."""
         for initial, row in pairs:
             if initial is None:
                 return _chain_first(row, (follower for _, follower in pairs))

@@ -6,7 +6,7 @@ Two guarantees, and the runtime treats them differently:
     Staged files belong to a transaction that is part of a checkpoint.  :meth:`Sink.commit` is called when that
     checkpoint is complete, and again after a recovery from it: it must be idempotent by transaction id.
 ``at-least-once``
-    :meth:`Sink.deliver` is called after each epoch (the backlog is one); after a failure an epoch's rows may come again.
+    :meth:`Sink.deliver` is called after each epoch (the backlog is one); after a failure its rows may come again.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class ParquetSink(Sink):
             elif not exists(self._filesystem, target):
                 raise CheckpointError(
                     f"transaction {transaction.id} names {file.name}, which is neither staged ({source}) nor committed "
-                    f"({target}): somebody removed it; restore the file, or use a new checkpointLocation and output path"
+                    f"({target}): somebody removed it; restore it, or use a new checkpointLocation and output path"
                 )
         if not transaction.files:
             return

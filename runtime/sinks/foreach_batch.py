@@ -1,9 +1,9 @@
 """``foreachBatch``: a user's function over the rows of each checkpoint.
 
-Stock Spark calls the function once per micro-batch; a micro-batch that is processed again after a failure may hold other
-rows here, because our checkpoints do not coincide with micro-batches.  So the function gets the rows of a whole
-checkpoint under the checkpoint's id: after a failure the same id comes with the same rows (the staged files themselves).
-A function that is idempotent by id is therefore exactly-once.
+Stock Spark calls the function once per micro-batch; a micro-batch that is processed again after a failure may hold
+other rows here, because our checkpoints do not coincide with micro-batches.  So the function gets the rows of a whole
+checkpoint under the checkpoint's id: after a failure the same id comes with the same rows (the staged files
+themselves).  A function that is idempotent by id is therefore exactly-once.
 """
 
 from __future__ import annotations
