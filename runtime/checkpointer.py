@@ -92,6 +92,7 @@ class Checkpointer:
         commit_transaction(self.job, self.store, metadata)
         self.store.subsume(self.job.settings.retained_checkpoints)
         failpoint("checkpoint-before-gc")
+        self.job.sink.sweep(self.state.epoch)
         self.store.collect_garbage(self.job.operator.uid, self.state.lineages, up_to_epoch=self.state.epoch)
         self.scheduler.ended_checkpoint(now_ms)
         files = {file.name: file for lineage in self.state.lineages for file in lineage.files}

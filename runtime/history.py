@@ -1,8 +1,8 @@
 """Cutting the history into epochs, for streaming mode: a bounded table read as if it arrived bit by bit.
 
 With an event-time column the cuts are in event time, so that slices come in order and nothing is late.  Without one,
-the slices are by a hash of the whole row.  Both are functions of the row alone: the same slice holds the same rows after
-a restart, as long as the history itself has not changed.
+the slices are by a hash of the whole row.  Both are functions of the row alone: the same slice holds the same rows
+after a restart, as long as the history itself has not changed.
 """
 
 from __future__ import annotations

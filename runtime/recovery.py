@@ -70,7 +70,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
             job.spark.sparkContext.defaultParallelism, identity.max_parallelism
         )
         state = JobState.fresh(identity.job_id, identity.max_parallelism, parallelism, watermark, sources)
-        job.sink.abort_all()
+        job.sink.sweep()
     else:
         stored = stored_registry(metadata, job.operator.uid)
         if stored is not None:
@@ -88,7 +88,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
             log.clear()
         else:
             log.rewind(metadata.spark)
-        job.sink.abort_all()
+        job.sink.sweep()
     store.collect_garbage(job.operator.uid, state.lineages)
     return Recovered(state, metadata)
 

@@ -97,7 +97,7 @@ class JobRunner:
         for name, source in self.state.sources.items():
             self.scheduler.set_backlog(name, source.is_backlog and not source.finished, _clock_ms())
         self.checkpointer = Checkpointer(
-            job, store, self.scheduler, self.state, self.run_id, with_state=settings.runtime_mode != "batch"
+            job, store, self.scheduler, self.state, self.run_id, with_state=self._keeps_state
         )
         output_filesystem, output_folder = job.sink.staging
         self.executor = EpochExecutor(
@@ -246,7 +246,7 @@ class JobRunner:
             self._check_stopped()
             self.state.watermark.end_of_input()
             self.recorder.event("MAX_WATERMARK", "all sources have ended")
-            if self.state.shards_due(MAX_WATERMARK, MIN_WATERMARK):
+            if self._keeps_state and self.state.shards_due(MAX_WATERMARK, MIN_WATERMARK):
                 self._sorted_pass(phase, None, MAX_WATERMARK)
             for name in self.state.sources:
                 self.state.set_source(name, is_backlog=False, finished=True)
@@ -275,7 +275,6 @@ class JobRunner:
             if frame is not None and observed and self.job.operator.uses_event_time:
                 reach_ms, total = self._look_ahead(frame)
             firing_ms = MIN_WATERMARK if final_ms is None else watermark.would_reach(reach_ms) if observed else final_ms
-            batch_mode = self.job.settings.runtime_mode == "batch"
             catching_up = self.phase is not None and self.phase.kind == "live"
             now_ms = _now_ms()
             spec = EpochSpec(
@@ -285,8 +284,8 @@ class JobRunner:
                 firing_watermark_ms=firing_ms,
                 late_watermark_ms=watermark.current_ms if catching_up else MIN_WATERMARK,
                 processing_time_ms=now_ms,
-                processing_timers_upto_ms=MAX_WATERMARK if batch_mode else MIN_WATERMARK,
-                keep_state=not batch_mode,
+                processing_timers_upto_ms=MIN_WATERMARK if self._keeps_state else MAX_WATERMARK,
+                keep_state=self._keeps_state,
                 ignore_new_timers=firing_ms == MAX_WATERMARK,
                 first=self.state.epoch == 0,
             )
@@ -415,6 +414,11 @@ class JobRunner:
 
     def _has_phase(self, kind: str) -> bool:
         return any(phase.kind == kind for phase in self.job.phases)
+
+    @property
+    def _keeps_state(self) -> bool:
+        """False in batch mode, where the state of a key is forgotten at its end."""
+        return self.job.settings.runtime_mode != "batch"
 
     @property
     def _backlog_is_sorted(self) -> bool:

@@ -6,6 +6,7 @@ is visible to readers; the driver's sink makes the winner's files visible when t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,6 +26,12 @@ class StagedFile:
     name: str
     rows: int
     size_bytes: int
+
+
+def epoch_of(file_name: str) -> int:
+    """The epoch in which a state or output file was written; attempts put it first in their names."""
+    match = re.match(r"e(\d{8})-", file_name)
+    return int(match[1]) if match else 0
 
 
 class StagedOutput:

@@ -23,6 +23,7 @@ from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateErro
 from ...state.lineage import ShardLineage
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..staging import epoch_of
 from .metadata import FORMAT_VERSION, CheckpointMetadata
 
 _FOLDER = re.compile(r"chk-(\d{8})$")
@@ -151,8 +152,8 @@ class CheckpointStore:
             except CorruptStateError:
                 continue
             return CorruptStateError(
-                f"{error}. The newest older checkpoint that is whole is {candidate} ({self.folder(candidate)}); to go back "
-                f"to it, remove the folders of the newer ones (rows that they committed will be committed again)"
+                f"{error}. The newest older checkpoint that is whole is {candidate} ({self.folder(candidate)}); to go "
+                f"back to it, remove the folders of the newer ones (rows that they committed will be committed again)"
             )
         return CorruptStateError(f"{error}. No older checkpoint is whole")
 
@@ -188,8 +189,7 @@ class CheckpointStore:
                     named |= {file.name for shard in operator.shards for file in shard.load().files}
         removed = 0
         for info in list_files(self.filesystem, self.pool(uid)):
-            epoch = re.match(r"e(\d{8})-", info.base_name)
-            too_new = up_to_epoch is not None and (epoch is None or int(epoch[1]) > up_to_epoch)
+            too_new = up_to_epoch is not None and epoch_of(info.base_name) > up_to_epoch
             if info.type == fs.FileType.File and info.base_name not in named and not too_new:
                 delete_quietly(self.filesystem, info.path)
                 removed += 1

@@ -309,7 +309,7 @@ class _Run:
         return [(first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True)]
 
     def _initial_first(self, pairs: Iterator[Any], times: TimerValues) -> Iterator[Any] | None:
-        """Hand the key's initial-state rows to ``handleInitialState``; returns its input rows, None if there are none."""
+        """Hand the key's initial-state rows to ``handleInitialState``; returns the input rows, None without any."""
         for initial, row in pairs:
             if initial is None:
                 return _chain_first(row, (follower for _, follower in pairs))

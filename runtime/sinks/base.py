@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from ..checkpoints.metadata import SinkTransaction
 from ..filesystem import delete_quietly, list_files
-from ..staging import StagedFile
+from ..staging import StagedFile, epoch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,12 +66,15 @@ class Sink(ABC):
         for file in files:
             delete_quietly(self._filesystem, f"{self._staging}/{file.name}")
 
-    def abort_all(self, *, keep: Sequence[StagedFile] = ()) -> int:
-        """Remove every staged file that is not kept; returns how many.  Called when no task of the job runs."""
-        kept = {file.name for file in keep}
+    def sweep(self, up_to_epoch: int | None = None) -> int:
+        """Remove what losing attempts staged; returns how many files.  Called when nothing is pending.
+
+        Args:
+            up_to_epoch: leave files of later epochs alone; None: remove all (no task of the job runs).
+        """
         removed = 0
         for info in list_files(self._filesystem, self._staging):
-            if info.base_name not in kept:
+            if up_to_epoch is None or epoch_of(info.base_name) <= up_to_epoch:
                 delete_quietly(self._filesystem, info.path)
                 removed += 1
         return removed
