@@ -1,0 +1,228 @@
+"""The steps of a running job: an epoch, a delivery, a checkpoint; one at a time.
+
+Invariants:
+- Every step runs under :attr:`Stepper.turn`.
+- ``JobState`` changes only after an epoch's Spark job has succeeded; a failed epoch leaves no trace in it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from .checkpointer import Checkpointer, CheckpointReport
+from .checkpoints.scheduler import CheckpointScheduler
+from .epochs import EpochExecutor
+from .failpoints import failpoint
+from .history import event_time_us
+from .live import Stopped
+from .progress import BacklogProgress
+from .recorder import Recorder
+from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
+from .state_of_job import JobState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: As the final watermark of a sorted pass: find out the greatest one that the backlog itself reaches.
+OBSERVED = MIN_WATERMARK
+
+
+@dataclass
+class Stepper:
+    """Executes steps on behalf of the phases and of the clock.
+
+    Args:
+        job: what to do.
+        state: where the job stands.
+        scheduler: when checkpoints are due.
+        checkpointer: takes them.
+        executor: runs epochs.
+        recorder: takes progress records and lifecycle events.
+        backlog: live progress of sorted passes.
+        tag: Spark job tag of this run, by which its jobs can be cancelled.
+        turn: the lock under which steps run.
+        stopping: set when the job is to stop.
+    """
+
+    job: JobSpec
+    state: JobState
+    scheduler: CheckpointScheduler
+    checkpointer: Checkpointer
+    executor: EpochExecutor
+    recorder: Recorder
+    backlog: BacklogProgress
+    tag: str
+    turn: threading.RLock
+    stopping: threading.Event
+    _checkpointed_epoch: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._checkpointed_epoch = self.state.epoch
+
+    def check_stopped(self) -> None:
+        """Raise Stopped if the job is to stop."""
+        if self.stopping.is_set():
+            raise Stopped
+
+    # -- epochs ------------------------------------------------------------------------------------------------------
+
+    def sorted_pass(
+        self, phase: Phase, frame: DataFrame | None, final_ms: int | None, *, drop_late: bool = False
+    ) -> None:
+        """One epoch over batch keyed state, keys in order.
+
+        Args:
+            phase: the phase it belongs to.
+            frame: its rows; None for a pass that only fires timers.
+            final_ms: final watermark of the keys; None: more of the backlog follows, nothing fires yet;
+                ``OBSERVED``: the greatest watermark that the backlog itself reaches.
+            drop_late: rows behind the current watermark are late (a stream that fell back into backlog).
+        """
+        with self.turn:
+            self.check_stopped()
+            watermark = self.state.watermark
+            reach_ms, total_rows = None, None
+            if frame is not None and final_ms == OBSERVED and self.job.operator.uses_event_time:
+                reach_ms, total_rows = self._look_ahead(frame)
+            if final_ms is None:
+                firing_ms = MIN_WATERMARK
+            else:
+                firing_ms = watermark.would_reach(reach_ms) if final_ms == OBSERVED else final_ms
+            keeps_state = self.job.keeps_state
+            spec = EpochSpec(
+                epoch=self.state.epoch + 1,
+                style="sorted",
+                watermark_ms=MIN_WATERMARK,
+                firing_watermark_ms=firing_ms,
+                late_watermark_ms=watermark.current_ms if drop_late else MIN_WATERMARK,
+                processing_time_ms=now_ms(),
+                processing_timers_upto_ms=MIN_WATERMARK if keeps_state else MAX_WATERMARK,
+                keep_state=keeps_state,
+                ignore_new_timers=firing_ms == MAX_WATERMARK,
+                first=self.state.epoch == 0,
+            )
+            self.backlog.begin(total_rows, len(self.state.shards))
+            try:
+                self._execute(phase, frame, spec)
+            finally:
+                self.backlog.end()
+            failpoint("backlog-epoch-applied")
+
+    def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: list[int] | None = None) -> None:
+        """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once."""
+        with self.turn:
+            self.check_stopped()
+            watermark_ms, time_ms = self.state.watermark.current_ms, now_ms()
+            spec = EpochSpec(
+                epoch=self.state.epoch + 1,
+                style="random",
+                watermark_ms=watermark_ms,
+                firing_watermark_ms=watermark_ms,
+                late_watermark_ms=watermark_ms,
+                processing_time_ms=time_ms,
+                processing_timers_upto_ms=time_ms,
+                first=self.state.epoch == 0,
+            )
+            self._execute(phase, frame, spec, shards)
+            self.deliver()
+            failpoint("epoch-applied")
+
+    def tick(self, phase: Phase) -> bool:
+        """Fire what is due without new rows; True if something was."""
+        due = self.state.shards_due(self.state.watermark.current_ms, now_ms())
+        if due:
+            self.streaming_epoch(phase, None, due)
+        return bool(due)
+
+    def _execute(
+        self, phase: Phase, frame: DataFrame | None, spec: EpochSpec, shards: list[int] | None = None
+    ) -> None:
+        context = self.job.spark.sparkContext
+        started = time.monotonic()
+        context.addJobTag(self.tag)
+        context.setJobDescription(f"{self.job.name or 'mixedmode'}: {phase.kind}, epoch {spec.epoch}")
+        try:
+            reports = self.executor.execute(frame, spec, self.state.lineages, sorter=phase.sorter, shards=shards)
+        finally:
+            context.removeJobTag(self.tag)
+            context.setJobDescription(None)  # type: ignore[arg-type]
+        failpoint("epoch-before-apply")
+        self.state.apply(spec.epoch, reports)
+        self.recorder.epoch(self.job, self.state, phase, spec, reports, time.monotonic() - started)
+
+    def _look_ahead(self, frame: DataFrame) -> tuple[int | None, int]:
+        """Greatest event time (ms) and number of rows of a backlog: ``observed`` must know the end before it starts."""
+        assert self.job.event_time is not None
+        row = frame.agg(F.max(event_time_us(frame, self.job.event_time)), F.count("*")).first()
+        assert row is not None
+        return None if row[0] is None else row[0] // 1000, row[1]
+
+    # -- sources -----------------------------------------------------------------------------------------------------
+
+    def set_backlog(self, source: str, is_backlog: bool, why: str) -> None:
+        """A source's isBacklog changes."""
+        if self.state.sources[source].is_backlog == is_backlog:
+            return
+        self.state.set_source(source, is_backlog=is_backlog)
+        self.scheduler.set_backlog(source, is_backlog, clock_ms())
+        detail = f"{source} isBacklog={str(is_backlog).lower()} after epoch {self.state.epoch}: {why}"
+        self.recorder.event("switch", detail)
+
+    def source_ended(self, source: str) -> None:
+        """A source will give no more rows."""
+        self.state.set_source(source, is_backlog=False, finished=True)
+        self.scheduler.source_ended(source, clock_ms())
+
+    def note_lag(self) -> None:
+        """isBacklog by watermark lag (FLIP-328), evaluated whenever the watermark may have moved."""
+        if self.job.settings.watermark_lag_threshold_ms is not None:
+            self.set_backlog("live", self.state.watermark.is_backlog(now_ms()), "watermark lag")
+
+    # -- delivery and checkpoints ------------------------------------------------------------------------------------
+
+    def deliver(self) -> None:
+        """Hand rows to an at-least-once sink; exactly-once sinks wait for the checkpoint."""
+        if self.job.sink.guarantee == "at-least-once":
+            self.job.sink.deliver(self.state.epoch, self.state.pending)
+            self.state.pending = []
+
+    def checkpoint_if_due(self, trigger: str = "interval") -> None:
+        """Take a checkpoint if the scheduler says so."""
+        if self.scheduler.due(clock_ms()):
+            self.checkpoint(trigger)
+
+    def checkpoint(self, trigger: str) -> CheckpointReport | None:
+        """Take a checkpoint now; None if it failed tolerably."""
+        report = self.checkpointer.take(trigger, clock_ms())
+        if report is not None:
+            self._checkpointed_epoch = self.state.epoch
+            self.recorder.checkpoint(report)
+        return report
+
+    def checkpoint_if_behind(self, trigger: str) -> None:
+        """Take a checkpoint if there was an epoch since the last one."""
+        with self.turn:
+            if self.state.pending or self.state.epoch > self._checkpointed_epoch:
+                self.checkpoint(trigger)
+
+    def commit_now(self, phase: Phase) -> None:
+        """Fire what is due and make everything processed so far visible."""
+        with self.turn:
+            while self.tick(phase):
+                pass
+            self.checkpoint_if_behind("requested")
+
+
+def clock_ms() -> int:
+    """Monotonic clock of the checkpoint scheduler."""
+    return round(time.monotonic() * 1000)
+
+
+def now_ms() -> int:
+    """Wall clock: processing time."""
+    return round(time.time() * 1000)
