@@ -58,8 +58,6 @@ class Checkpointer:
     scheduler: CheckpointScheduler
     state: JobState
     run_id: str
-    #: False in batch mode: only the completion of the job is recorded, no state.
-    with_state: bool
     _failures: int = 0
     _last_files: frozenset[str] = frozenset()
 
@@ -114,7 +112,7 @@ class Checkpointer:
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
             log = SparkLog(self.store.filesystem, self.store.spark_location)
             state.spark = log.position(state.batch_id)
-        metadata = state.to_metadata(state.checkpoint_id + 1, self.job.operator, with_state=self.with_state)
+        metadata = state.to_metadata(state.checkpoint_id + 1, self.job.operator, with_state=self.job.keeps_state)
         self.store.write(metadata)
         return metadata
 

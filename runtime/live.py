@@ -52,6 +52,7 @@ class LiveSource:
         self._turn = turn
         self._stopping = stopping
         self._error: BaseException | None = None
+        self._refusing = False
         self.query: StreamingQuery | None = None
 
     @property
@@ -61,7 +62,7 @@ class LiveSource:
 
     def start(self, on_batch: OnBatch, trigger: dict[str, Any]) -> StreamingQuery:
         """Start the query, or go on with it where it was."""
-        self._error = None
+        self._error, self._refusing = None, False
         writer = self._frame.writeStream.foreachBatch(self._guarded(on_batch)).trigger(**trigger)
         writer = writer.option("checkpointLocation", self._checkpoint)
         if self._name:
@@ -90,8 +91,12 @@ class LiveSource:
         return run
 
     def _refuse_if_stopping(self) -> None:
-        if self._stopping.is_set():
+        if self._refusing or self._stopping.is_set():
             raise Stopped
+
+    def refuse(self) -> None:
+        """Take no further micro-batch: the query is about to be stopped."""
+        self._refusing = True
 
     def drain(self, on_batch: OnBatch) -> None:
         """Take everything that the source holds now (``Trigger.AvailableNow``); returns when all was handed over."""

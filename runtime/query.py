@@ -66,8 +66,8 @@ class MixedQuery:
     @property
     def id(self) -> str | None:
         """Id of the query, the same over restarts from one checkpointLocation; None until recovery has read it."""
-        state = getattr(self._runner, "state", None)
-        return None if state is None else state.job_id
+        stepper = self._runner.stepper
+        return None if stepper is None else stepper.state.job_id
 
     @property
     def name(self) -> str | None:
@@ -83,7 +83,7 @@ class MixedQuery:
     def status(self) -> dict[str, Any]:
         """What the query is doing now; in a backlog with rows so far, rows/s, ETA and shards done."""
         phase = self._runner.phase
-        state = getattr(self._runner, "state", None)
+        state = None if self._runner.stepper is None else self._runner.stepper.state
         active = self.isActive
         kind = phase.kind if phase is not None else "recovery"
         status: dict[str, Any] = {
@@ -169,7 +169,8 @@ class MixedQuery:
                 except Exception:
                     self._ended.wait()  # the query is failing: its own error says more
                     break
-                self._runner.commit_now()
+                assert self._runner.stepper is not None
+                self._runner.stepper.commit_now(phase)
                 break
             self._ended.wait(0.05)
         if not self.isActive:

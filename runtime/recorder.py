@@ -7,15 +7,13 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .checkpointer import CheckpointReport
 from .progress import QueryProgress, timestamp
 from .shard_task import ShardReport, describe
-from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, Phase
-
-if TYPE_CHECKING:
-    from .runner import JobRunner
+from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
+from .state_of_job import JobState
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +65,15 @@ class Recorder:
         self.event("checkpoint", f"{report.checkpoint_id} ({report.trigger}, {report.duration_ms} ms)")
 
     def epoch(
-        self, runner: JobRunner, phase: Phase, spec: EpochSpec, reports: list[ShardReport], elapsed_s: float
+        self,
+        job: JobSpec,
+        state: JobState,
+        phase: Phase,
+        spec: EpochSpec,
+        reports: list[ShardReport],
+        elapsed_s: float,
     ) -> None:
         """An epoch has been applied."""
-        state = runner.state
         sums = describe(reports)
         rate = sums["numInputRows"] / elapsed_s if elapsed_s > 0 else 0.0
         durations: dict[str, int] = {"addBatch": round(elapsed_s * 1000)}
@@ -93,7 +96,7 @@ class Recorder:
             processedRowsPerSecond=rate,
             stateOperators=[
                 {
-                    "operatorName": runner.job.operator.uid,
+                    "operatorName": job.operator.uid,
                     "numRowsUpdated": sums["numKeys"],
                     "numRowsTotal": sum(f.entries - f.tombstones for line in state.lineages for f in line.files),
                     "commitTimeMs": durations.get("publish", 0),

@@ -237,15 +237,11 @@ class JobRunner:
                         step.checkpoint_if_due()
         finally:
             # The epoch in hand is finished first; a micro-batch that still waits for its turn is refused.
-            self.stopping_live(live)
+            live.refuse()
+            with self.turn:
+                live.stop()
         live.raise_failure()
         step.checkpoint_if_behind("stop")
-
-    def stopping_live(self, live: LiveSource) -> None:
-        """Stop the live query between two epochs."""
-        live.refuse()
-        with self.turn:
-            live.stop()
 
     def _on_live_batch(self, phase: Phase, step: Stepper) -> OnBatch:
         def on_batch(batch: DataFrame, batch_id: int) -> None:

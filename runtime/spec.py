@@ -198,3 +198,8 @@ class JobSpec:
     trigger: dict[str, Any]
     #: explain(extended) of the plan, for query.explain().
     explain: Callable[[bool], str]
+
+    @property
+    def keeps_state(self) -> bool:
+        """False in batch mode, where the state of a key is forgotten at its end."""
+        return self.settings.runtime_mode != "batch"

@@ -117,15 +117,14 @@ class JobState:
         """Change what is known of a source."""
         self.sources[name] = self.sources[name].model_copy(update=changes)
 
-    def apply(self, epoch: int, reports: Sequence[ShardReport], *, keep_output: bool) -> None:
+    def apply(self, epoch: int, reports: Sequence[ShardReport]) -> None:
         """Take over a finished epoch: the winners' files, output, timers and the watermark."""
         for report in reports:
             shard = self.shards[report.shard]
             shard.lineage = shard.lineage.append(report.files)
             shard.next_event_timer_ms = report.counters.next_event_timer_ms
             shard.next_processing_timer_ms = report.counters.next_processing_timer_ms
-            if keep_output:
-                self.pending.extend(report.output)
+            self.pending.extend(report.output)
             self.rows_late_total += report.counters.rows_late
             self.watermark.observe(report.counters.max_event_time_ms)
         self.epoch = epoch

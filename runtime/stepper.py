@@ -139,9 +139,7 @@ class Stepper:
             self.streaming_epoch(phase, None, due)
         return bool(due)
 
-    def _execute(
-        self, phase: Phase, frame: DataFrame | None, spec: EpochSpec, shards: list[int] | None = None
-    ) -> None:
+    def _execute(self, phase: Phase, frame: DataFrame | None, spec: EpochSpec, shards: list[int] | None = None) -> None:
         context = self.job.spark.sparkContext
         started = time.monotonic()
         context.addJobTag(self.tag)
