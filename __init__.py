@@ -1,1 +1,82 @@
-"""mixedmode: one PySpark job, first at batch speed through its backlog, then as a stream."""
+"""mixedmode: one PySpark job, first at batch speed through its backlog, then as a stream.
+
+    import mixedmode
+
+    query = (
+        mixedmode.read(history=spark.read.parquet("lake/flights"), live=live_flights)
+        .withWatermark("ts", "1 hour")
+        .groupBy("tailnum")
+        .transformWithState(Rotations(), "tailnum string, legs long", "append", "eventTime")
+        .writeStream.option("path", out).option("checkpointLocation", checkpoints)
+        .start()
+    )
+
+The names below are the public surface.  They are loaded on first use: Spark's workers import this package for the
+runtime alone, and ``mixedmode.sorter`` and ``mixedmode.state`` work without Spark.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    CheckpointError,
+    CheckpointMismatchError,
+    CorruptStateError,
+    MixedModeError,
+    OptionError,
+    OutputSchemaError,
+    PlanError,
+    QueryError,
+    SetupError,
+    SorterError,
+    StateSchemaError,
+)
+
+if TYPE_CHECKING:
+    from .planner.environment import check_environment
+    from .planner.frame import read
+    from .planner.plan import ExecutionPlan
+    from .runtime.query import MixedQuery
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointMismatchError",
+    "CorruptStateError",
+    "ExecutionPlan",
+    "MixedModeError",
+    "MixedQuery",
+    "OptionError",
+    "OutputSchemaError",
+    "PlanError",
+    "QueryError",
+    "SetupError",
+    "SorterError",
+    "StateSchemaError",
+    "check_environment",
+    "read",
+]
+
+#: Where the names that need Spark or pydantic live.
+_LAZY = {
+    "ExecutionPlan": ".planner.plan",
+    "MixedQuery": ".runtime.query",
+    "check_environment": ".planner.environment",
+    "read": ".planner.frame",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(module, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -48,7 +48,7 @@ class JobFacts:
 class EngineChoice:
     """Who sorts in the sorted style, and why."""
 
-    engine: str
+    engine: Literal["spark", "arrow"]
     reason: str
 
 
@@ -77,7 +77,7 @@ def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     if not (job.has_history or job.has_live):
         raise PlanError("the job has neither a history nor a live source; give read() at least one of them")
     if settings.runtime_mode == "batch":
-        return (_batch_backlog(settings, job), _batch_finish(job))
+        return (_batch_backlog(settings, job), _batch_finish(settings))
     if runs_sorted(settings):
         return _mixed(settings, job)
     return _stream(settings, job)
@@ -99,6 +99,7 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
         reason=reason,
         sources=_sources(job),
         style="sorted",
+        sorter=choose_sorter(settings).engine,
         details={
             "scheduling": "stage by stage, blocking shuffle",
             "watermark": "none while rows of a key are processed; MAX_WATERMARK at the end of each key",
@@ -111,11 +112,12 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
     )
 
 
-def _batch_finish(job: JobFacts) -> Phase:
+def _batch_finish(settings: Settings) -> Phase:
     return Phase(
         kind="finish",
         reason="end of input: the output is committed at once and the query ends",
         style="sorted",
+        sorter=choose_sorter(settings).engine,
         details={
             "watermark": "MAX_WATERMARK has already come at the end of each key",
             "checkpoints": "none",
@@ -139,6 +141,7 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
             else "the live source's waiting data is processed: isBacklog turns false"
         ),
         style="sorted",
+        sorter=choose_sorter(settings).engine,
         details={
             "watermark": _switch_watermark(settings, job),
             "checkpoints": "one immediately; the output of the backlog becomes visible with it",
@@ -174,6 +177,7 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         ),
         sources=_sources(job),
         style="sorted",
+        sorter=choose_sorter(settings).engine,
         details=details,
     )
 
@@ -295,6 +299,7 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
         kind="live",
         reason="the live source has no end: micro-batches until the query is stopped",
         sources=("live",),
+        sorter=choose_sorter(settings).engine,
         checkpoint_interval_ms=interval_ms,
         details=details,
     )
@@ -306,6 +311,7 @@ def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:
         kind="finish",
         reason="there is no live source: the end of the history is the end of input, and the query ends",
         style=style,
+        sorter=choose_sorter(settings).engine,
         details={
             "watermark": "MAX_WATERMARK: every event-time timer and every open window fires"
             + (_despite(settings) if style == "sorted" else ""),

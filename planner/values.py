@@ -1,7 +1,7 @@
 """Option values as people write them: durations, sizes, counts, choices, and back to text for explain().
 
-A parser takes the text and returns the value, or raises ``ValueError`` with what is wrong with it; the registry adds the
-option and what is allowed.  Parsers never guess: a duration without a unit is refused rather than read as
+A parser takes the text and returns the value, or raises ``ValueError`` with what is wrong with it; the registry
+adds the option and what is allowed.  Parsers never guess: a duration without a unit is refused rather than read as
 some unit.
 """
 

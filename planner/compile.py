@@ -1,0 +1,185 @@
+"""From a described job to an :class:`ExecutionPlan` and the :class:`JobSpec` that executes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ..errors import OptionError, PlanError
+from ..runtime.sinks import Sink, make_sink
+from ..runtime.spec import JobSpec, KeyedOperator, Settings
+from .analysis import duration_ms, spark_plan
+from .keyed import KeyedStage
+from .modes import JobFacts, plan_phases
+from .options import Layer, resolve_options, session_layer
+from .plan import ExecutionPlan, SinkPlan, SourcePlan
+from .schemas import columns_ddl
+
+#: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
+_PASSING_FORMATS = ("memory", "console", "noop")
+#: Formats that can only add rows.
+_FILE_FORMATS = ("parquet", "orc", "json", "csv", "text")
+_DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
+
+
+@dataclass(frozen=True)
+class SinkRequest:
+    """What the writer was told, besides options."""
+
+    query_name: str | None
+    format: str | None
+    foreach_batch: Callable[[DataFrame, int], None] | None
+    output_mode: str | None
+    trigger: dict[str, Any]
+
+
+def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
+    """Check everything, decide, and describe the result twice: for people and for the runtime."""
+    spark = stage.inputs.spark
+    resolved = resolve_options(session_layer(spark.conf.getAll), file, explicit)
+    settings, sink_options = resolved.settings, dict(resolved.sink_options)
+    _check_trigger(spark, request.trigger)
+    format = _format(spark, request)
+    output_mode = _output_mode(stage, request, format)
+    location = _checkpoint_location(spark, request, format, _take(sink_options, "checkpointLocation"))
+    path = _take(sink_options, "path")
+    sink = make_sink(format, path, sink_options, request.query_name, stage.output_schema, request.foreach_batch)
+    operator = stage.build(output_mode, settings)
+    facts = JobFacts(
+        has_history=stage.inputs.history is not None,
+        has_live=stage.inputs.live is not None,
+        ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),
+        uses_event_time=operator.uses_event_time,
+        uses_processing_time=operator.uses_processing_time,
+        has_watermark=stage.watermark is not None,
+    )
+    plan = ExecutionPlan(
+        name=request.query_name,
+        sources=_sources(stage),
+        event_time=None if stage.watermark is None else stage.watermark.event_time,
+        watermark_delay_ms=0 if stage.watermark is None else stage.watermark.delay_ms,
+        operator=_described(operator),
+        output_columns=columns_ddl(stage.output_schema.fields),
+        output_mode=output_mode,
+        sink=_sink_plan(sink),
+        trigger=request.trigger,
+        settings=settings,
+        parallelism=_parallelism(spark, settings),
+        checkpoint_location=location,
+        phases=plan_phases(settings, facts),
+    )
+    return plan, _job(stage, plan, operator, sink)
+
+
+def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: Sink) -> JobSpec:
+    return JobSpec(
+        spark=stage.inputs.spark,
+        name=plan.name,
+        history=stage.inputs.history,
+        live=stage.inputs.live,
+        event_time=plan.event_time,
+        watermark_delay_ms=plan.watermark_delay_ms,
+        operator=operator,
+        sink=sink,
+        settings=plan.settings,
+        phases=plan.phases,
+        checkpoint_location=plan.checkpoint_location,
+        trigger=dict(plan.trigger),
+        explain=plan.explain,
+    )
+
+
+def _take(options: dict[str, str], name: str) -> str | None:
+    """Take an option out, whatever its case."""
+    for written in options:
+        if written.lower() == name.lower():
+            return options.pop(written)
+    return None
+
+
+def _check_trigger(spark: SparkSession, trigger: dict[str, Any]) -> None:
+    interval = trigger.get("processingTime")
+    if interval is None:
+        return
+    try:
+        interval_ms = duration_ms(spark, interval)
+    except ValueError as error:
+        raise PlanError(
+            f"trigger(processingTime={interval!r}) is not a duration ({error}); use for example '5 seconds'"
+        ) from error
+    if interval_ms < 0:
+        raise PlanError(f"trigger(processingTime={interval!r}) is negative; use '0 seconds' or more")
+
+
+def _format(spark: SparkSession, request: SinkRequest) -> str:
+    if request.foreach_batch is not None:
+        return "foreachBatch"
+    return (request.format or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip().lower()
+
+
+def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
+    """The writer's mode; a stage that has its own must agree with it, as in Spark."""
+    if stage.output_mode is not None and request.output_mode not in (None, stage.output_mode):
+        raise PlanError(
+            f"outputMode of the writer is {request.output_mode}, of transformWithState {stage.output_mode}; give both"
+            " the same, or leave it out at the writer"
+        )
+    mode = stage.output_mode or request.output_mode or "append"
+    if mode != "append" and format in _FILE_FORMATS:
+        raise PlanError(
+            f"format {format} supports outputMode append only, got {mode}: files are never rewritten; use append, or"
+            " foreachBatch and merge the rows into a table"
+        )
+    return mode
+
+
+def _checkpoint_location(spark: SparkSession, request: SinkRequest, format: str, given: str | None) -> str | None:
+    """Where checkpoints go; None: a temporary folder of the runtime's."""
+    if given is not None:
+        if not given.strip():
+            raise OptionError("checkpointLocation is empty; give a folder")
+        return given
+    shared = spark.conf.get(_DEFAULT_CHECKPOINTS_CONF, None)
+    if shared and request.query_name:
+        return f"{shared.rstrip('/')}/{request.query_name}"
+    if format in _PASSING_FORMATS:
+        return None
+    raise OptionError(
+        f"checkpointLocation is not set, and the output of {format} outlives the query: set"
+        f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName"
+    )
+
+
+def _sources(stage: KeyedStage) -> tuple[SourcePlan, ...]:
+    columns = columns_ddl(stage.input_schema.fields)
+    sources = []
+    if stage.inputs.history is not None:
+        sources.append(
+            SourcePlan(
+                name="history", boundedness="bounded", columns=columns, spark_plan=spark_plan(stage.inputs.history)
+            )
+        )
+    if stage.inputs.live is not None:
+        sources.append(
+            SourcePlan(name="live", boundedness="unbounded", columns=columns, spark_plan=spark_plan(stage.inputs.live))
+        )
+    return tuple(sources)
+
+
+def _sink_plan(sink: Sink) -> SinkPlan:
+    return SinkPlan(name=sink.name, description=sink.describe(), guarantee=sink.guarantee)
+
+
+def _described(operator: KeyedOperator) -> dict[str, Any]:
+    """The operator's description in plain JSON values, so that a stored plan equals the one it was made from."""
+    described: dict[str, Any] = json.loads(json.dumps(operator.describe(), default=str))
+    return described
+
+
+def _parallelism(spark: SparkSession, settings: Settings) -> int:
+    """Shards of a fresh run: what the runtime will take."""
+    return settings.parallelism or min(spark.sparkContext.defaultParallelism, settings.max_parallelism)

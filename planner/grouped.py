@@ -1,0 +1,206 @@
+"""Grouped rows: PySpark's ``GroupedData``, up to the choice of the operator of the keyed stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType, StructType
+
+from ..errors import PlanError
+from ..runtime.spec import KeyedOperator, Settings
+from .analysis import error_text
+from .keyed import KeyedFrame, KeyedStage
+from .keys import Keys
+from .schemas import find_column, missing_column, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import GroupedData
+    from pyspark.sql.streaming import StatefulProcessor
+
+    from .frame import MixedFrame
+
+#: Id under which the state of a job's only keyed stage is stored; part of the on-disk contract.
+STAGE_UID = "keyed-0"
+
+
+class MixedGroupedData:
+    """The rows of both inputs by key; made by :meth:`MixedFrame.groupBy`."""
+
+    def __init__(self, frame: MixedFrame, keys: Keys) -> None:
+        self._frame = frame
+        self._keys = keys
+
+    # -- a processor ---------------------------------------------------------------------------------------------------
+
+    def transformWithState(
+        self,
+        statefulProcessor: StatefulProcessor,
+        outputStructType: StructType | str,
+        outputMode: str,
+        timeMode: str,
+        initialState: GroupedData | None = None,
+        eventTimeColumnName: str = "",
+    ) -> KeyedFrame:
+        """Run a PySpark ``StatefulProcessor``; the same arguments as ``GroupedData.transformWithState``.
+
+        Raises:
+            PlanError: an argument does not fit; the message names it.
+        """
+        from .processors import plan_processor
+
+        return KeyedFrame(
+            plan_processor(
+                self._frame,
+                self._keys,
+                statefulProcessor,
+                outputStructType,
+                outputMode,
+                timeMode,
+                initialState,
+                eventTimeColumnName,
+                STAGE_UID,
+            )
+        )
+
+    # -- aggregates ----------------------------------------------------------------------------------------------------
+
+    def agg(self, *exprs: Column | dict[str, str]) -> KeyedFrame:
+        """Aggregate by column functions (``F.sum("x").alias("s")``) or one dict of column to function name.
+
+        Raises:
+            PlanError: an expression does not fit these columns, or a function is not supported.
+        """
+        from .aggregates import plan_aggregate
+
+        columns = _aggregate_columns(exprs)
+        frame, keys = self._frame, self._keys
+        template = frame._inputs.template
+        try:
+            output = template.groupBy(*keys.given).agg(*columns).schema
+        except AnalysisException as error:
+            raise PlanError(f"agg: {error_text(error)}") from error
+        event_time = None if frame._watermark is None else frame._watermark.event_time
+
+        def build(output_mode: str, settings: Settings) -> KeyedOperator:
+            return plan_aggregate(
+                template,
+                list(keys.given),
+                columns,
+                event_time=event_time,
+                output_mode=output_mode,
+                uid=STAGE_UID,
+            )
+
+        build("update", Settings())  # an unsupported function is refused here, where it was written
+        return KeyedFrame(
+            KeyedStage(
+                inputs=frame._inputs,
+                watermark=frame._watermark,
+                input_schema=frame.schema,
+                output_schema=output,
+                output_mode=None,
+                build=build,
+            )
+        )
+
+    def count(self) -> KeyedFrame:
+        """Rows of each group, as column ``count``."""
+        return self.agg(F.count(F.lit(1)).alias("count"))
+
+    def sum(self, *cols: str) -> KeyedFrame:
+        """Sums of the given columns, or of all numeric ones."""
+        return self._numeric("sum", F.sum, cols)
+
+    def avg(self, *cols: str) -> KeyedFrame:
+        """Averages of the given columns, or of all numeric ones."""
+        return self._numeric("avg", F.avg, cols)
+
+    def mean(self, *cols: str) -> KeyedFrame:
+        """The same as :meth:`avg`."""
+        return self._numeric("mean", F.avg, cols)
+
+    def min(self, *cols: str) -> KeyedFrame:
+        """Least values of the given columns, or of all numeric ones."""
+        return self._numeric("min", F.min, cols)
+
+    def max(self, *cols: str) -> KeyedFrame:
+        """Greatest values of the given columns, or of all numeric ones."""
+        return self._numeric("max", F.max, cols)
+
+    def _numeric(self, what: str, function: Callable[[Column], Column], cols: tuple[str, ...]) -> KeyedFrame:
+        """One aggregate per numeric column, as ``GroupedData`` does it."""
+        schema = self._frame.schema
+        names = [field.name for field in schema.fields if isinstance(field.dataType, NumericType)]
+        if cols:
+            names = [self._numeric_column(what, col) for col in cols]
+        if not names:
+            raise PlanError(f"{what}() found no numeric column; the columns are {', '.join(schema.fieldNames())}")
+        return self.agg(*[function(column) for column in quoted(names)])
+
+    def _numeric_column(self, what: str, col: str) -> str:
+        inputs, schema = self._frame._inputs, self._frame.schema
+        found = find_column(col, schema, case_sensitive=inputs.case_sensitive)
+        if found is None:
+            raise missing_column(f"column of {what}()", col, schema)
+        data_type = schema[found].dataType
+        if not isinstance(data_type, NumericType):
+            raise PlanError(
+                f"column {found} of {what}() is of type {data_type.simpleString()}, which is not numeric;"
+                f" use agg(F.{what}(…)) for other types"
+            )
+        return found
+
+    # -- what is not there ---------------------------------------------------------------------------------------------
+
+    def transformWithStateInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState`."""
+        raise PlanError(
+            "transformWithStateInPandas is not supported; use transformWithState, whose processor gets rows instead of"
+            " pandas frames"
+        )
+
+    def applyInPandasWithState(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState`."""
+        raise PlanError("applyInPandasWithState is not supported; use transformWithState, its successor in Spark")
+
+    def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
+        raise PlanError(
+            "applyInPandas is not supported: it needs all rows of a key at once, which a stream never has; use"
+            " transformWithState or agg"
+        )
+
+    def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
+        raise PlanError("applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg")
+
+    def cogroup(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported."""
+        raise PlanError("cogroup is not supported; a job has one input stream and one keyed stage for now")
+
+    def pivot(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported."""
+        raise PlanError("pivot is not supported on a stream; use one agg with F.when(…) per value")
+
+
+def _aggregate_columns(exprs: tuple[Column | dict[str, str], ...]) -> list[Column]:
+    """The expressions of ``agg``; a dict is turned into columns as Spark names them."""
+    if not exprs:
+        raise PlanError("agg() got no expression; give it column functions such as F.sum('x'), or one dict")
+    if len(exprs) == 1 and isinstance(exprs[0], dict):
+        return [_function(name, function) for name, function in exprs[0].items()]
+    columns = [expr for expr in exprs if isinstance(expr, Column)]
+    if len(columns) < len(exprs):
+        wrong = next(expr for expr in exprs if not isinstance(expr, Column))
+        raise PlanError(f"agg() takes column functions or one dict, got {wrong!r} ({type(wrong).__name__})")
+    return columns
+
+
+def _function(name: str, function: str) -> Column:
+    if name == "*":
+        return F.expr(f"{function}(1)").alias(f"{function}(1)")
+    return F.expr(f"{function}(`{name}`)").alias(f"{function}({name})")

@@ -1,0 +1,95 @@
+"""The result of a keyed stage: its schema, and the way to ``writeStream``.
+
+There is one keyed stage per job for now, and nothing may follow it: what could follow without state is as easily done
+by whoever reads the output, or in ``foreachBatch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.types import StructType
+
+from ..errors import PlanError
+from ..runtime.spec import KeyedOperator, Settings
+from .frame import Watermark
+from .inputs import Inputs
+
+if TYPE_CHECKING:
+    from .writer import MixedStreamWriter
+
+
+@dataclass(frozen=True)
+class KeyedStage:
+    """A described keyed stage; its operator is built when the output mode and the settings are known."""
+
+    #: With a real column for each key that the operator asks for by name.
+    inputs: Inputs
+    watermark: Watermark | None
+    #: Columns that a row of the job has, as the user knows them.
+    input_schema: StructType
+    output_schema: StructType
+    #: The output mode that the stage itself was given; None: it takes the writer's.
+    output_mode: str | None
+    build: Callable[[str, Settings], KeyedOperator]
+
+
+class KeyedFrame:
+    """What comes out of the keyed stage; made by ``transformWithState`` or ``agg``."""
+
+    def __init__(self, stage: KeyedStage) -> None:
+        self._stage = stage
+
+    @property
+    def schema(self) -> StructType:
+        return self._stage.output_schema
+
+    @property
+    def columns(self) -> list[str]:
+        return self.schema.fieldNames()
+
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        return [(field.name, field.dataType.simpleString()) for field in self.schema.fields]
+
+    @property
+    def isStreaming(self) -> bool:
+        return self._stage.inputs.live is not None
+
+    def printSchema(self, level: int | None = None) -> None:
+        """Print the schema as a tree."""
+        print(self.schema.treeString(level) if level is not None else self.schema.treeString())
+
+    @property
+    def writeStream(self) -> MixedStreamWriter:
+        """Where to and how, as PySpark's ``DataStreamWriter``."""
+        from .writer import MixedStreamWriter
+
+        return MixedStreamWriter(self._stage)
+
+    def __repr__(self) -> str:
+        return f"KeyedFrame[{', '.join(f'{name}: {kind}' for name, kind in self.dtypes)}]"
+
+
+def _refuse(name: str, hint: str) -> Callable[..., NoReturn]:
+    def method(self: KeyedFrame, *args: Any, **kwargs: Any) -> NoReturn:
+        raise PlanError(f"{name} after the keyed stage is not supported; {hint}")
+
+    method.__name__ = name
+    method.__doc__ = f"Not supported: {hint}."
+    return method
+
+
+_STATELESS = "do it before groupBy, in the stage itself, in foreachBatch, or in whatever reads the output"
+_STATEFUL = "a job has one keyed stage for now; write its output and start a second job on it"
+
+for _name in (
+    *("select", "selectExpr", "where", "filter", "withColumn", "withColumns", "withColumnRenamed", "drop"),
+    *("withColumnsRenamed", "dropna", "fillna", "transform", "alias", "toDF", "withWatermark", "mapInPandas"),
+    *("mapInArrow", "repartition", "coalesce", "union", "unionByName"),
+):
+    setattr(KeyedFrame, _name, _refuse(_name, _STATELESS))
+for _name in ("groupBy", "groupby", "agg", "join", "dropDuplicates", "distinct", "dropDuplicatesWithinWatermark"):
+    setattr(KeyedFrame, _name, _refuse(_name, _STATEFUL))

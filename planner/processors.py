@@ -1,0 +1,190 @@
+"""``transformWithState`` planned: arguments checked, keys made columns, the operator described."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, GroupedData
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import StructType
+
+from ..errors import PlanError
+from ..runtime.operators.processor import ProcessorOperator
+from ..runtime.spec import KeyedOperator, Settings
+from .environment import refuse_connect
+from .frame import check_event_time
+from .keyed import KeyedStage
+from .keys import Keys
+from .schemas import find_column, missing_column, same_type
+
+if TYPE_CHECKING:
+    from .frame import MixedFrame
+
+OUTPUT_MODES = ("append", "update", "complete")
+TimeMode = Literal["none", "processingTime", "eventTime"]
+_TIME_MODES: dict[str, TimeMode] = {"none": "none", "processingtime": "processingTime", "eventtime": "eventTime"}
+#: Callbacks that are called by keyword, and with which.
+_KEYWORD_CALLBACKS = {
+    "handleExpiredTimer": ("key", "timerValues", "expiredTimerInfo"),
+}
+
+
+def plan_processor(
+    frame: MixedFrame,
+    keys: Keys,
+    processor: Any,
+    output: Any,
+    output_mode: Any,
+    time_mode: Any,
+    initial_state: Any,
+    event_time_column: str,
+    uid: str,
+) -> KeyedStage:
+    """The keyed stage of a processor; the arguments are those of ``transformWithState``."""
+    _check_processor(processor)
+    output_schema = _output_schema(output)
+    mode = check_output_mode(output_mode, "outputMode of transformWithState")
+    times = _time_mode(time_mode)
+    watermark = frame._watermark
+    if times == "eventTime" and watermark is None:
+        raise PlanError(
+            "timeMode eventTime needs an event time; call withWatermark('<column>', '<delay>') before groupBy, or use"
+            " timeMode processingTime or none"
+        )
+    if keys.has_session:
+        raise PlanError(
+            "a session window cannot be a key of transformWithState: its extent depends on other rows; use agg, or keep"
+            " the session in the processor's state"
+        )
+    if event_time_column:
+        _check_event_time_column(event_time_column, output_schema)
+    initial, initial_key = (None, ()) if initial_state is None else _initial_state(initial_state, keys)
+    inputs, key_columns = keys.as_columns(frame._inputs)
+    input_schema = frame.schema
+    event_time = None if watermark is None else watermark.event_time
+
+    def build(output_mode: str, settings: Settings) -> KeyedOperator:
+        return ProcessorOperator(
+            processor,
+            uid=uid,
+            key_columns=key_columns,
+            input_schema=input_schema,
+            key_schema=keys.schema,
+            output_schema=output_schema,
+            time_mode=times,
+            event_time=event_time,
+            initial_state=initial,
+            initial_state_key=initial_key,
+        )
+
+    return KeyedStage(
+        inputs=inputs,
+        watermark=watermark,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        output_mode=mode,
+        build=build,
+    )
+
+
+def check_output_mode(value: Any, what: str) -> str:
+    """The output mode in lower case."""
+    mode = value.strip().lower() if isinstance(value, str) else value
+    if mode not in OUTPUT_MODES:
+        raise PlanError(f"{what} is {value!r}; use append, update or complete")
+    return str(mode)
+
+
+def _check_processor(processor: Any) -> None:
+    if isinstance(processor, type) and issubclass(processor, StatefulProcessor):
+        raise PlanError(
+            f"statefulProcessor is the class {processor.__name__}; give an instance, {processor.__name__}()"
+        )
+    if not isinstance(processor, StatefulProcessor):
+        raise PlanError(
+            f"statefulProcessor must be a pyspark.sql.streaming.StatefulProcessor, got {type(processor).__name__}"
+        )
+    name = type(processor).__name__
+    for callback, keywords in _KEYWORD_CALLBACKS.items():
+        try:
+            inspect.signature(getattr(processor, callback)).bind(**dict.fromkeys(keywords))
+        except TypeError as error:
+            raise PlanError(
+                f"{name}.{callback} is called with keywords {', '.join(keywords)}, which it does not take: {error};"
+                " name its parameters so"
+            ) from error
+    try:
+        cloudpickle.dumps(processor)
+    except Exception as error:  # whatever the processor's own __reduce__ raises
+        raise PlanError(
+            f"{name} cannot be sent to the tasks ({error}); create what cannot be pickled (connections, sessions) in"
+            " its init()"
+        ) from error
+
+
+def _output_schema(output: Any) -> StructType:
+    schema = output
+    if isinstance(output, str):
+        try:
+            schema = StructType.fromDDL(output)
+        except (PySparkException, ValueError) as error:
+            first = str(error).strip().split("\n", 1)[0]
+            raise PlanError(f"outputStructType {output!r} is not a DDL schema: {first}") from error
+    if not isinstance(schema, StructType):
+        raise PlanError(
+            f"outputStructType must be a StructType or a DDL string such as 'key string, total long', got {output!r}"
+        )
+    names = schema.fieldNames()
+    if not names:
+        raise PlanError("outputStructType has no columns; name at least one")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise PlanError(f"outputStructType has several columns named {', '.join(repeated)}")
+    return schema
+
+
+def _time_mode(value: Any) -> TimeMode:
+    mode = _TIME_MODES.get(value.strip().lower()) if isinstance(value, str) else None
+    if mode is None:
+        raise PlanError(f"timeMode is {value!r}; use none, processingTime or eventTime")
+    return mode
+
+
+def _check_event_time_column(name: str, output: StructType) -> None:
+    """``eventTimeColumnName`` only matters to a later stage; it must still be right."""
+    if name not in output.fieldNames():
+        raise missing_column("eventTimeColumnName", name, output)
+    check_event_time(name, output[name].dataType)
+
+
+def _initial_state(initial: Any, keys: Keys) -> tuple[DataFrame, tuple[str, ...]]:
+    """Rows and key columns of the initial state; the keys must have the types of the stage's keys."""
+    refuse_connect(initial)
+    if not isinstance(initial, GroupedData):
+        raise PlanError(
+            f"initialState must be a grouped batch DataFrame (initial.groupBy('<key>')), got {type(initial).__name__}"
+        )
+    rows: DataFrame = initial._df
+    if rows.isStreaming:
+        raise PlanError("initialState is a streaming DataFrame; it must be a batch one")
+    key_fields = initial.count().schema.fields[:-1]
+    columns = []
+    for field in key_fields:
+        column = find_column(field.name, rows.schema, case_sensitive=False)
+        if column is None or not same_type(rows.schema[column].dataType, field.dataType):
+            raise PlanError(
+                f"initialState is grouped by {field.name}, which is not one of its columns; add it with"
+                " withColumn first"
+            )
+        columns.append(column)
+    found = [field.dataType.simpleString() for field in key_fields]
+    wanted = [field.dataType.simpleString() for field in keys.schema.fields]
+    if found != wanted:
+        raise PlanError(
+            f"initialState is grouped by ({', '.join(found)}), the stage by ({', '.join(wanted)}); group both by"
+            " keys of the same types"
+        )
+    return rows, tuple(columns)

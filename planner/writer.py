@@ -1,0 +1,185 @@
+"""``writeStream``: where to and how, then ``plan()`` or ``start()``.
+
+Mirrors PySpark's ``DataStreamWriter``: same names, same arguments, each returning the writer.  ``plan()`` makes every
+check that ``start()`` makes, and both go through one function, so a plan that was printed is the plan that runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from pyspark.sql import DataFrame
+
+from ..errors import PlanError
+from ..runtime.query import MixedQuery, start_query
+from ..runtime.spec import JobSpec
+from .compile import SinkRequest, compile_job
+from .config_file import file_layer, option_text
+from .keyed import KeyedStage
+from .options import Layer
+from .plan import ExecutionPlan
+from .processors import check_output_mode
+
+#: Spark's own: as fast as possible.
+_DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
+
+
+class MixedStreamWriter:
+    """Collects what the user wants of the output; made by ``KeyedFrame.writeStream``."""
+
+    def __init__(self, stage: KeyedStage) -> None:
+        self._stage = stage
+        self._name: str | None = None
+        self._format: str | None = None
+        self._output_mode: str | None = None
+        self._trigger: dict[str, Any] = dict(_DEFAULT_TRIGGER)
+        self._foreach_batch: Callable[[DataFrame, int], None] | None = None
+        self._file = Layer("options file", {})
+        self._options: dict[str, str] = {}
+
+    # -- as DataStreamWriter -------------------------------------------------------------------------------------------
+
+    def queryName(self, queryName: str) -> MixedStreamWriter:
+        """Name the query; the name of the table for format ``memory``."""
+        if not isinstance(queryName, str) or not queryName.strip():
+            raise PlanError(f"queryName must be a non-empty string, got {queryName!r}")
+        self._name = queryName
+        return self
+
+    def format(self, source: str) -> MixedStreamWriter:
+        """The kind of sink: parquet (the default), memory, console or noop."""
+        self._format = source
+        return self
+
+    def option(self, key: str, value: str | int | float | bool | None) -> MixedStreamWriter:
+        """Set one option of the job (``execution.…``, ``pipeline.…``, ``state.…``, ``sorter.…``) or of the sink.
+
+        Keys are compared without case; None takes the option back.
+        """
+        for written in [written for written in self._options if written.lower() == key.lower()]:
+            del self._options[written]
+        if value is not None:
+            self._options[key] = option_text(value)
+        return self
+
+    def options(self, **options: str | int | float | bool | None) -> MixedStreamWriter:
+        """Set several options; names with dots go in as ``**{"execution.runtime-mode": "batch"}``."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def optionsFile(self, path: str | os.PathLike[str]) -> MixedStreamWriter:
+        """Take options from a TOML file; ``.option()`` wins over it, it wins over ``spark.conf``."""
+        self._file = file_layer(path)
+        return self
+
+    def outputMode(self, outputMode: str) -> MixedStreamWriter:
+        """What is written: ``append`` (final rows only), ``update`` (changed rows) or ``complete``."""
+        self._output_mode = check_output_mode(outputMode, "outputMode")
+        return self
+
+    def trigger(
+        self,
+        *,
+        processingTime: str | None = None,
+        once: bool | None = None,
+        continuous: str | None = None,
+        availableNow: bool | None = None,
+        realTime: str | None = None,
+    ) -> MixedStreamWriter:
+        """When the live source is read: every ``processingTime``, or what is there and then end (``availableNow``)."""
+        given = {
+            "processingTime": processingTime,
+            "once": once,
+            "continuous": continuous,
+            "availableNow": availableNow,
+            "realTime": realTime,
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if len(chosen) != 1:
+            raise PlanError(f"trigger takes exactly one of its arguments, got {', '.join(chosen) or 'none'}")
+        name, value = next(iter(chosen.items()))
+        if name in ("continuous", "realTime"):
+            raise PlanError(
+                f"trigger({name}=…) is not supported: such queries have no micro-batches to run a keyed stage on; use"
+                " processingTime or availableNow"
+            )
+        if name in ("once", "availableNow") and value is not True:
+            raise PlanError(f"trigger({name}={value!r}) is not allowed; {name} can only be True")
+        if name == "processingTime" and not (isinstance(value, str) and value.strip()):
+            raise PlanError(f"trigger(processingTime={value!r}) is not allowed; give a duration such as '5 seconds'")
+        self._trigger = chosen
+        return self
+
+    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> MixedStreamWriter:
+        """Call a function with each delivery's rows (a batch DataFrame) and its number."""
+        if not callable(func):
+            raise PlanError(f"foreachBatch needs a function of (DataFrame, int), got {func!r}")
+        self._foreach_batch = func
+        return self
+
+    def partitionBy(self, *cols: Any) -> NoReturn:
+        """Not supported yet."""
+        raise PlanError("partitionBy is not supported yet; write partitions yourself in foreachBatch")
+
+    def clusterBy(self, *cols: Any) -> NoReturn:
+        """Not supported."""
+        raise PlanError("clusterBy is not supported; write the layout yourself in foreachBatch")
+
+    def foreach(self, f: Any) -> NoReturn:
+        """Not supported: use :meth:`foreachBatch`."""
+        raise PlanError("foreach is not supported; use foreachBatch, and in it DataFrame.foreach")
+
+    def toTable(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use ``start(path)`` or :meth:`foreachBatch`."""
+        raise PlanError("toTable is not supported; use start(path), or foreachBatch with DataFrame.writeTo")
+
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: str | int | float | bool | None,
+    ) -> MixedQuery:
+        """Start the job; returns at once with its handle.
+
+        Raises:
+            OptionError: an option is unknown, or its value is not allowed.
+            PlanError: the job cannot be planned as described.
+        """
+        self.options(**options)
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        if partitionBy is not None:
+            self.partitionBy(partitionBy)
+        if format is not None:
+            self.format(format)
+        if queryName is not None:
+            self.queryName(queryName)
+        if path is not None:
+            self.option("path", path)
+        return start_query(self._compile()[1])
+
+    # -- ours ----------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> ExecutionPlan:
+        """What ``start()`` would do; starts nothing and writes nothing."""
+        return self._compile()[0]
+
+    def explain(self, extended: bool = False) -> None:
+        """Print the plan."""
+        print(self.plan().explain(extended))
+
+    def _compile(self) -> tuple[ExecutionPlan, JobSpec]:
+        request = SinkRequest(
+            query_name=self._name,
+            format=self._format,
+            foreach_batch=self._foreach_batch,
+            output_mode=self._output_mode,
+            trigger=dict(self._trigger),
+        )
+        return compile_job(self._stage, request, self._file, Layer(".option()", dict(self._options)))
