@@ -13,7 +13,7 @@ import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
@@ -362,10 +362,7 @@ class FloatField(NumberField):
         if value is None:
             return self._null
         number = self._to_raw(value)
-        if number != number:
-            bits = self._nan
-        else:
-            bits = int.from_bytes(struct.pack(self._format, number + 0.0), "big")
+        bits = self._nan if number != number else int.from_bytes(struct.pack(self._format, number + 0.0), "big")
         bits = bits ^ self._all if bits & self._offset else bits | self._offset
         return b"\x01" + bits.to_bytes(self._size, "big")
 

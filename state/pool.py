@@ -1,0 +1,124 @@
+"""The pool: one folder of immutable state files on any filesystem that ``pyarrow.fs`` reaches.
+
+Invariants: a file is written once, under a name that no other attempt shares, and is complete and durable before its
+description (:class:`~.sst.StateFile`) leaves the writer.  Nobody changes it afterwards; who brings it in checks it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ..errors import CorruptStateError
+
+if TYPE_CHECKING:
+    from .sst import StateFile
+
+_CHUNK_BYTES = 1 << 20
+
+
+class StatePool:
+    """Reads and writes whole files of one pool folder."""
+
+    def __init__(self, filesystem: fs.FileSystem, folder: str) -> None:
+        self.filesystem = filesystem
+        self.folder = folder.rstrip("/")
+        self._local = isinstance(filesystem, fs.LocalFileSystem)
+
+    def path(self, name: str) -> str:
+        """Where a file lies on the pool's filesystem."""
+        return f"{self.folder}/{name}"
+
+    def staging_path(self, name: str, local_dir: str) -> str:
+        """Local path under which a new file is written; in a local pool that is its place already."""
+        folder = self.folder if self._local else local_dir
+        os.makedirs(folder, exist_ok=True)
+        return f"{folder}/{name}"
+
+    def publish(self, name: str, staged: str) -> None:
+        """Make a staged file durable in the pool; the staged copy is gone afterwards."""
+        if self._local:
+            _sync(staged)
+            return
+        self.filesystem.create_dir(self.folder, recursive=True)
+        with open(staged, "rb") as source, self.filesystem.open_output_stream(self.path(name)) as target:
+            while chunk := source.read(_CHUNK_BYTES):
+                target.write(chunk)
+        os.unlink(staged)
+
+    def sync_folder(self) -> None:
+        """Make the names of published files durable."""
+        if self._local:
+            _sync(self.folder)
+
+    def delete_quietly(self, name: str) -> None:
+        """Delete a file that may not be there."""
+        try:
+            self.filesystem.delete_file(self.path(name))
+        except (FileNotFoundError, OSError):
+            if self.filesystem.get_file_info(self.path(name)).type == fs.FileType.File:
+                raise
+
+    def fetch(self, file: StateFile, target: str) -> None:
+        """Bring a file to a local path (a hard link where possible) and check its size and checksum."""
+        try:
+            if self._local:
+                try:
+                    os.link(self.path(file.name), target)
+                except FileNotFoundError:
+                    raise
+                except OSError:  # another device, or a filesystem without links
+                    shutil.copyfile(self.path(file.name), target)
+            else:
+                self._download(file.name, target)
+        except FileNotFoundError:
+            raise CorruptStateError(f"state file {self.path(file.name)} is missing") from None
+        self._check(file, os.path.getsize(target), file_sha256(target))
+
+    def read(self, file: StateFile) -> pa.Buffer:
+        """The checked content of a small file."""
+        try:
+            with self.filesystem.open_input_stream(self.path(file.name)) as stream:
+                data = stream.read_buffer()
+        except FileNotFoundError:
+            raise CorruptStateError(f"state file {self.path(file.name)} is missing") from None
+        self._check(file, data.size, hashlib.sha256(data).hexdigest())
+        return data
+
+    def _download(self, name: str, target: str) -> None:
+        with self.filesystem.open_input_stream(self.path(name)) as source, open(target, "wb") as local:
+            while chunk := source.read(_CHUNK_BYTES):
+                local.write(chunk)
+
+    def _check(self, file: StateFile, size_bytes: int, sha256: str) -> None:
+        if size_bytes != file.size_bytes:
+            raise CorruptStateError(
+                f"state file {self.path(file.name)} has {size_bytes} bytes, its checkpoint recorded {file.size_bytes}"
+            )
+        if sha256 != file.sha256:
+            raise CorruptStateError(
+                f"state file {self.path(file.name)} has been altered: its SHA-256 is {sha256}, "
+                f"its checkpoint recorded {file.sha256}"
+            )
+
+
+def file_sha256(path: str) -> str:
+    """SHA-256 of a local file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,273 @@
+"""The state variables of one keyed stage: their names, kinds, schemas and slots.
+
+Slots are given in the order of declaration and are part of the on-disk contract: a variable keeps its slot for life and
+the slot of a removed variable is never given again, so old cells are never read as something else.  The registry is
+stored with each checkpoint; :meth:`StateRegistry.evolve` takes stored state over into a changed program.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+
+from ..errors import CheckpointError, StateSchemaError
+from .codec import MAX_VERSIONS, RowCodec
+from .keys import KeyCodec
+from .layout import MAX_VARIABLE_SLOT
+
+StateKind = Literal["value", "list", "map"]
+_KINDS = ("value", "list", "map")
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class StateDescriptor:
+    """One state variable."""
+
+    name: str
+    kind: StateKind
+    schema: pa.Schema
+    user_key_schema: pa.Schema | None
+    ttl_ms: int | None
+    slot: int
+    #: Older schemas of the values, oldest first; the place is the version that stored values carry.
+    history: tuple[pa.Schema, ...] = ()
+
+    def row_codec(self) -> RowCodec:
+        """A codec for the variable's values."""
+        return RowCodec(self.schema, self.history)
+
+    def user_key_codec(self) -> KeyCodec | None:
+        """A codec for the keys of a map variable."""
+        return None if self.user_key_schema is None else KeyCodec(self.user_key_schema)
+
+
+class StateRegistry:
+    """The declared state variables, by name, in order of declaration.  Plain data: it can be pickled."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[str, StateDescriptor] = {}
+        #: Slots of removed variables: their cells may still be in old files.
+        self._retired: dict[str, int] = {}
+
+    def declare(
+        self,
+        name: str,
+        kind: StateKind | str,
+        schema: pa.Schema,
+        user_key_schema: pa.Schema | None = None,
+        ttl_ms: int | None = None,
+    ) -> StateDescriptor:
+        """Declare a variable; the same declaration again gives the same descriptor."""
+        _check_declaration(name, kind, user_key_schema, ttl_ms)
+        known = self._descriptors.get(name)
+        if known is not None:
+            again = replace(
+                known, kind=cast(StateKind, kind), schema=schema, user_key_schema=user_key_schema, ttl_ms=ttl_ms
+            )
+            differences = _differences(known, again)
+            if differences:
+                raise StateSchemaError(f"state {name!r} is declared twice, differently: {'; '.join(differences)}")
+            return known
+        slot = self._next_slot()
+        descriptor = StateDescriptor(name, cast(StateKind, kind), schema, user_key_schema, ttl_ms, slot)
+        descriptor.row_codec()  # an unsupported type is an error of the declaration, not of the first write
+        descriptor.user_key_codec()
+        self._descriptors[name] = descriptor
+        return descriptor
+
+    def _next_slot(self) -> int:
+        used = [descriptor.slot for descriptor in self._descriptors.values()] + list(self._retired.values())
+        slot = max(used, default=-1) + 1
+        if slot > MAX_VARIABLE_SLOT:
+            raise StateSchemaError(
+                f"a keyed stage can have {MAX_VARIABLE_SLOT + 1} state variables over its life, removed ones included"
+            )
+        return slot
+
+    def get(self, name: str) -> StateDescriptor:
+        """The variable's descriptor; an unknown name is a StateSchemaError that lists the known ones."""
+        try:
+            return self._descriptors[name]
+        except KeyError:
+            known = ", ".join(map(repr, self._descriptors)) or "none"
+            raise StateSchemaError(f"state {name!r} is not declared; declared are: {known}") from None
+
+    def __iter__(self) -> Iterator[StateDescriptor]:
+        return iter(self._descriptors.values())
+
+    def __len__(self) -> int:
+        return len(self._descriptors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._descriptors
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StateRegistry) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def retired_slots(self) -> dict[str, int]:
+        """Slots whose cells are dead: full compaction drops them."""
+        return dict(self._retired)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-able form for checkpoint metadata."""
+        return {
+            "format": _FORMAT,
+            "retired": dict(self._retired),
+            "variables": [
+                {
+                    "name": item.name,
+                    "kind": item.kind,
+                    "slot": item.slot,
+                    "ttl_ms": item.ttl_ms,
+                    "schema": _schema_to_json(item.schema),
+                    "user_key_schema": None if item.user_key_schema is None else _schema_to_json(item.user_key_schema),
+                    "history": [_schema_to_json(schema) for schema in item.history],
+                }
+                for item in self
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> StateRegistry:
+        """Inverse of :meth:`to_json`."""
+        if body.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"stored state registry has format {body.get('format')!r}, this version reads {_FORMAT}"
+            )
+        registry = cls()
+        registry._retired = dict(body["retired"])
+        for item in body["variables"]:
+            key_schema = item["user_key_schema"]
+            registry._descriptors[item["name"]] = StateDescriptor(
+                item["name"],
+                item["kind"],
+                _schema_from_json(item["schema"]),
+                None if key_schema is None else _schema_from_json(key_schema),
+                item["ttl_ms"],
+                item["slot"],
+                tuple(_schema_from_json(schema) for schema in item["history"]),
+            )
+        return registry
+
+    def evolve(self, stored: StateRegistry) -> StateRegistry:
+        """This registry's declarations with the slots and histories of the stored state.
+
+        Whole variables may come and go, and so may nullable fields of a variable's values (top level; order does not
+        matter, a field is found by its name).  A TTL may change its length but not come or go.  Anything else is a
+        StateSchemaError that spells out the difference.
+        """
+        evolved = StateRegistry()
+        evolved._retired = dict(stored._retired)
+        for item in stored:
+            if item.name not in self._descriptors:
+                evolved._retired[_retired_name(item.name, evolved._retired)] = item.slot
+            else:
+                evolved._descriptors[item.name] = _evolve_one(item, self._descriptors[item.name])
+        for item in self:
+            if item.name not in stored:
+                slot = evolved._next_slot()
+                evolved._descriptors[item.name] = replace(item, slot=slot, history=())
+        return evolved
+
+
+def _check_declaration(name: str, kind: str, user_key_schema: pa.Schema | None, ttl_ms: int | None) -> None:
+    if not isinstance(name, str) or not name:
+        raise StateSchemaError(f"a state variable needs a name, got {name!r}")
+    if kind not in _KINDS:
+        raise StateSchemaError(f"state {name!r} has kind {kind!r}; allowed are {', '.join(_KINDS)}")
+    if (kind == "map") != (user_key_schema is not None):
+        raise StateSchemaError(f"state {name!r} of kind {kind!r}: exactly map state has a user key schema")
+    if ttl_ms is not None and ttl_ms <= 0:
+        raise StateSchemaError(f"state {name!r} has ttl_ms={ttl_ms}; it must be greater than 0")
+
+
+def _differences(old: StateDescriptor, new: StateDescriptor) -> list[str]:
+    """What differs between two declarations of one variable, in words."""
+    found = []
+    if old.kind != new.kind:
+        found.append(f"kind {old.kind!r} became {new.kind!r}")
+    if not _same_fields(old.schema, new.schema):
+        found.append(f"value schema ({_text(old.schema)}) became ({_text(new.schema)})")
+    if not _same_fields(old.user_key_schema, new.user_key_schema):
+        found.append(f"user key schema ({_text(old.user_key_schema)}) became ({_text(new.user_key_schema)})")
+    if old.ttl_ms != new.ttl_ms:
+        found.append(f"ttl {old.ttl_ms} ms became {new.ttl_ms} ms")
+    return found
+
+
+def _evolve_one(old: StateDescriptor, new: StateDescriptor) -> StateDescriptor:
+    problems = []
+    if old.kind != new.kind:
+        problems.append(f"kind {old.kind!r} became {new.kind!r}")
+    if not _same_fields(old.user_key_schema, new.user_key_schema):
+        problems.append(f"user key schema ({_text(old.user_key_schema)}) became ({_text(new.user_key_schema)})")
+    if (old.ttl_ms is None) != (new.ttl_ms is None):
+        problems.append(f"ttl {old.ttl_ms} ms became {new.ttl_ms} ms (a TTL cannot come or go)")
+    older, newer = _by_name(old.schema, old.name), _by_name(new.schema, new.name)
+    for name, field in older.items():
+        now = newer.get(name)
+        if now is None:
+            if not field.nullable:
+                problems.append(f"field {name!r} was removed but is not nullable")
+        elif now.type != field.type:
+            problems.append(f"field {name!r} changed from {field.type} to {now.type}")
+        elif field.nullable and not now.nullable:
+            problems.append(f"field {name!r} was nullable and is no longer")
+    problems += [
+        f"field {name!r} was added but is not nullable"
+        for name, field in newer.items()
+        if name not in older and not field.nullable
+    ]
+    if problems:
+        raise StateSchemaError(
+            f"state {old.name!r} cannot take over its stored values: {'; '.join(problems)}; "
+            "use a new variable name, or add and remove nullable fields only"
+        )
+    if _same_fields(old.schema, new.schema):
+        return replace(old, ttl_ms=new.ttl_ms)
+    history = (*old.history, old.schema)
+    if len(history) >= MAX_VERSIONS:
+        raise StateSchemaError(
+            f"state {old.name!r} has changed its schema {len(old.history)} times, no more is possible"
+        )
+    return replace(old, schema=new.schema, ttl_ms=new.ttl_ms, history=history)
+
+
+def _retired_name(name: str, retired: dict[str, int]) -> str:
+    """A name may be retired more than once over the years."""
+    count = sum(1 for known in retired if known.split("#")[0] == name)
+    return f"{name}#{count}"
+
+
+def _by_name(schema: pa.Schema, variable: str) -> dict[str, pa.Field]:
+    if len(set(schema.names)) != len(schema.names):
+        raise StateSchemaError(f"state {variable!r} has fields of the same name ({_text(schema)}); it cannot change")
+    return {field.name: field for field in schema}
+
+
+def _same_fields(one: pa.Schema | None, other: pa.Schema | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.remove_metadata().equals(other.remove_metadata())
+
+
+def _text(schema: pa.Schema | None) -> str:
+    if schema is None:
+        return "none"
+    return ", ".join(f"{field.name} {field.type}{'' if field.nullable else ' not null'}" for field in schema)
+
+
+def _schema_to_json(schema: pa.Schema) -> dict[str, str]:
+    return {"text": _text(schema), "arrow": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+
+
+def _schema_from_json(body: dict[str, str]) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(body["arrow"])))
