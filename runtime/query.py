@@ -15,6 +15,7 @@ from .progress import QueryProgress
 from .recorder import LifecycleEvent, Recorder
 from .runner import JobRunner
 from .spec import JobSpec
+from .worker_errors import explain_corruption, translate
 
 _active: weakref.WeakSet[MixedQuery] = weakref.WeakSet()
 
@@ -54,8 +55,8 @@ class MixedQuery:
             self._recorder.event("stopped", "before the switch: nothing of the backlog is visible")
         except BaseException as error:
             if not self._runner.stopping.is_set():
-                self._error = error
-                self._recorder.event("failed", f"{type(error).__name__}: {error}")
+                self._error = explain_corruption(translate(error), self._runner.store)
+                self._recorder.event("failed", f"{type(self._error).__name__}: {self._error}")
         finally:
             if self._temporary is not None:
                 self._temporary.cleanup()
