@@ -86,15 +86,13 @@ class CheckpointScheduler:
             self._next_ms = now_ms + effective
 
     def request(self) -> None:
-        """Ask for a checkpoint at the next opportunity (the user asked, or the query stops)."""
+        """Ask for a checkpoint at the next opportunity (the user asked, or nothing comes after the switch)."""
         self.immediate = True
 
     def due(self, now_ms: int) -> bool:
-        """True if a checkpoint must be taken now."""
-        if self.immediate:
-            return True
+        """True if a checkpoint must be taken now.  A request in a backlog under interval 0 waits for the switch."""
         next_ms = self.next_trigger_ms()
-        return next_ms is not None and now_ms >= next_ms
+        return next_ms is not None and (self.immediate or now_ms >= next_ms)
 
     def next_trigger_ms(self) -> int | None:
         """When the next periodic checkpoint is due; None: none is armed."""
