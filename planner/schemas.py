@@ -125,7 +125,7 @@ def _unordered(data_type: DataType) -> str | None:
         collation = getattr(data_type, "collation", _BINARY_COLLATION)
         if collation == _BINARY_COLLATION:
             return None
-        return f"collation {collation} makes different strings equal (convert it with F.collate(column, 'UTF8_BINARY') first)"
+        return f"collation {collation} makes different strings equal (F.collate(…, 'UTF8_BINARY') does not)"
     if isinstance(data_type, ArrayType):
         return _unordered(data_type.elementType)
     if isinstance(data_type, StructType):

@@ -1,0 +1,274 @@
+"""The mode rules: every cell of the table of modes, and the phases that follow from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mixedmode import PlanError
+from mixedmode.planner.modes import JobFacts, choose_sorter, plan_phases
+from mixedmode.runtime.spec import Phase, Settings
+
+BOTH = JobFacts(has_history=True, has_live=True, uses_event_time=True, has_watermark=True)
+HISTORY = JobFacts(has_history=True, has_live=False, uses_event_time=True, has_watermark=True)
+LIVE = JobFacts(has_history=False, has_live=True, uses_event_time=True, has_watermark=True)
+
+BATCH = Settings(runtime_mode="batch")
+STREAM = Settings(runtime_mode="streaming")
+MIXED = Settings()
+MIXED_60 = Settings(interval_during_backlog_ms=60_000)
+
+
+def kinds(settings: Settings, job: JobFacts) -> list[str]:
+    return [phase.kind for phase in plan_phases(settings, job)]
+
+
+def phase(settings: Settings, job: JobFacts, kind: str) -> Phase:
+    return next(phase for phase in plan_phases(settings, job) if phase.kind == kind)
+
+
+def ending(job: JobFacts) -> JobFacts:
+    return JobFacts(job.has_history, job.has_live, ends_by_itself=True, uses_event_time=job.uses_event_time)
+
+
+@pytest.mark.parametrize(
+    ("settings", "job", "expected"),
+    [
+        (BATCH, BOTH, "backlog finish"),
+        (BATCH, HISTORY, "backlog finish"),
+        (BATCH, LIVE, "backlog finish"),
+        (BATCH, ending(BOTH), "backlog finish"),
+        (MIXED, BOTH, "backlog switch live"),
+        (MIXED, LIVE, "backlog switch live"),
+        (MIXED, HISTORY, "backlog finish"),
+        (MIXED, ending(BOTH), "backlog switch"),
+        (MIXED, ending(LIVE), "backlog switch"),
+        (MIXED, ending(HISTORY), "backlog finish"),
+        (STREAM, BOTH, "history catch-up switch live"),
+        (STREAM, LIVE, "catch-up switch live"),
+        (STREAM, HISTORY, "history finish"),
+        (STREAM, ending(BOTH), "history catch-up switch"),
+        (MIXED_60, BOTH, "history catch-up switch live"),
+        (MIXED_60, LIVE, "catch-up switch live"),
+        (MIXED_60, HISTORY, "history finish"),
+        (MIXED_60, ending(BOTH), "history catch-up switch"),
+    ],
+)
+def test_the_phases_of_a_job(settings: Settings, job: JobFacts, expected: str) -> None:
+    """Mode, backlog interval, sources and trigger decide the phases."""
+    assert kinds(settings, job) == expected.split()
+
+
+def test_a_job_without_sources_is_refused() -> None:
+    """There is nothing to plan."""
+    with pytest.raises(PlanError, match="neither a history nor a live source"):
+        plan_phases(MIXED, JobFacts(has_history=False, has_live=False))
+
+
+@pytest.mark.parametrize("settings", [BATCH, MIXED])
+def test_a_backlog_reads_all_sources_in_one_sorted_pass(settings: Settings) -> None:
+    """Batch and mixed mode take history and the waiting live data together, one key at a time."""
+    backlog = phase(settings, BOTH, "backlog")
+
+    assert backlog.sources == ("history", "live")
+    assert backlog.style == "sorted"
+    assert phase(settings, LIVE, "backlog").sources == ("live",)
+
+
+@pytest.mark.parametrize("settings", [STREAM, MIXED_60])
+def test_a_stream_works_over_rocksdb_throughout(settings: Settings) -> None:
+    """Streaming mode and a backlog interval above 0 never sort: each source has its own phase."""
+    phases = plan_phases(settings, BOTH)
+
+    assert {found.style for found in phases} == {"random"}
+    assert [found.sources for found in phases] == [("history",), ("live",), (), ("live",)]
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [BATCH, MIXED])
+def test_no_checkpoint_is_taken_in_a_sorted_backlog(settings: Settings) -> None:
+    """Interval 0: there is none while isBacklog, not even a periodic one that was armed."""
+    backlog = phase(settings, BOTH, "backlog")
+
+    assert backlog.checkpoint_interval_ms is None
+    assert backlog.details["checkpoints"].startswith("none")
+
+
+def test_the_switch_takes_a_checkpoint_at_once() -> None:
+    """In mixed mode the output of the backlog becomes visible with that checkpoint."""
+    assert "one immediately" in phase(MIXED, BOTH, "switch").details["checkpoints"]
+
+
+@pytest.mark.parametrize("kind", ["history", "catch-up"])
+def test_the_backlog_interval_holds_while_a_stream_is_in_backlog(kind: str) -> None:
+    """Interval > 0: checkpoints are taken at that interval until the switch."""
+    assert phase(MIXED_60, BOTH, kind).checkpoint_interval_ms == 60_000
+
+
+@pytest.mark.parametrize("kind", ["history", "catch-up", "live"])
+@pytest.mark.parametrize("backlog_ms", [0, 60_000])
+def test_streaming_mode_has_one_interval(kind: str, backlog_ms: int) -> None:
+    """In streaming mode the backlog interval has no say."""
+    settings = Settings(runtime_mode="streaming", interval_during_backlog_ms=backlog_ms, checkpoint_interval_ms=5_000)
+
+    assert phase(settings, BOTH, kind).checkpoint_interval_ms == 5_000
+
+
+@pytest.mark.parametrize("settings", [MIXED, MIXED_60, STREAM])
+def test_after_the_switch_the_base_interval_holds(settings: Settings) -> None:
+    """From the switch on checkpoints are taken at execution.checkpointing.interval."""
+    assert phase(settings, BOTH, "live").checkpoint_interval_ms == settings.checkpoint_interval_ms
+
+
+# --- watermarks -------------------------------------------------------------------------------------------------------
+
+
+def test_batch_mode_ends_each_key_with_the_max_watermark() -> None:
+    """Batch: MAX_WATERMARK comes at the end of each key."""
+    assert "MAX_WATERMARK at the end of each key" in phase(BATCH, BOTH, "backlog").details["watermark"]
+
+
+def test_under_max_each_key_ends_with_the_max_watermark() -> None:
+    """final-watermark = max: MAX_WATERMARK for one key at a time, then the strategy takes over."""
+    backlog, switch = phase(MIXED, BOTH, "backlog"), phase(MIXED, BOTH, "switch")
+
+    assert "none while isBacklog; MAX_WATERMARK for one key at a time" in backlog.details["watermark"]
+    assert "by the watermark strategy" in switch.details["watermark"]
+
+
+def test_under_observed_each_key_ends_with_the_backlogs_own_watermark() -> None:
+    """final-watermark = observed: nothing that straddles the switch fires, so there is nothing to warn about."""
+    settings = Settings(final_watermark="observed")
+    backlog = phase(settings, BOTH, "backlog")
+
+    assert "none while isBacklog; the greatest watermark of the backlog" in backlog.details["watermark"]
+    assert "MAX_WATERMARK" not in str(plan_phases(settings, BOTH))
+    assert "warning" not in backlog.details
+
+
+def test_under_max_an_operator_with_event_time_is_warned_about() -> None:
+    """Windows and timers that straddle the switch fire there: the plan says so."""
+    assert "straddle the switch fire at the switch" in phase(MIXED, BOTH, "backlog").details["warning"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "job"),
+    [
+        (MIXED, JobFacts(has_history=True, has_live=True)),  # neither windows nor timers
+        (MIXED, HISTORY),  # no switch
+        (BATCH, BOTH),  # no switch
+    ],
+)
+def test_without_anything_that_straddles_the_switch_there_is_no_warning(settings: Settings, job: JobFacts) -> None:
+    """The warning is about windows and timers over a switch, and about nothing else."""
+    assert "warning" not in phase(settings, job, "backlog").details
+
+
+@pytest.mark.parametrize("final", ["max", "observed"])
+def test_a_job_of_history_alone_ends_with_the_max_watermark(final: Any) -> None:
+    """Without a live source the end of the backlog is the end of input, whatever the option says."""
+    settings = Settings(final_watermark=final)
+
+    for kind in ("backlog", "finish"):
+        watermark = phase(settings, HISTORY, kind).details["watermark"]
+        assert "MAX_WATERMARK" in watermark
+        assert ("observed does not apply" in watermark) == (final == "observed")
+
+
+def test_a_streams_watermark_follows_the_strategy_and_ends_with_max() -> None:
+    """Streaming: nothing special at the switch; MAX_WATERMARK only at the end of input."""
+    assert "by the watermark strategy" in phase(STREAM, BOTH, "history").details["watermark"]
+    assert "nothing special" in phase(STREAM, BOTH, "switch").details["watermark"]
+    assert phase(STREAM, HISTORY, "finish").details["watermark"].startswith("MAX_WATERMARK")
+
+
+def test_a_trigger_that_ends_does_not_end_the_input() -> None:
+    """availableNow stops at the switch: no MAX_WATERMARK of end of input, the next run goes on from there."""
+    phases = plan_phases(Settings(final_watermark="observed"), ending(BOTH))
+
+    assert phases[-1].kind == "switch"
+    assert "MAX_WATERMARK" not in str(phases)
+
+
+# --- failure, state, scheduling ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "failure", "state", "scheduling"),
+    [
+        (BATCH, "backlog", "the failed task runs again from the start", "in memory, forgotten", "stage by stage"),
+        (MIXED, "backlog", "nothing of it is visible", "moves to RocksDB", "one sorted pass"),
+        (MIXED, "live", "last complete checkpoint", "RocksDB", "micro-batches"),
+        (STREAM, "history", "last complete checkpoint", "RocksDB", "micro-batches"),
+        (MIXED_60, "catch-up", "last complete checkpoint", "RocksDB", "micro-batches"),
+    ],
+)
+def test_the_cells_of_failure_state_and_scheduling(
+    settings: Settings, kind: str, failure: str, state: str, scheduling: str
+) -> None:
+    """What happens on failure, where state lives and how work is scheduled is said for each phase."""
+    details = phase(settings, BOTH, kind).details
+
+    assert failure in details["failure"]
+    assert state in details["keyed state"]
+    assert scheduling in details["scheduling"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "expected"),
+    [(BATCH, "backlog", "end of their key"), (MIXED, "backlog", "after the switch"), (STREAM, "live", "no data comes")],
+)
+def test_processing_time_timers_have_their_own_rule(settings: Settings, kind: str, expected: str) -> None:
+    """At the end of their key in batch, in real time otherwise; not mentioned where there are none."""
+    with_timers = JobFacts(has_history=True, has_live=True, uses_processing_time=True)
+
+    assert expected in phase(settings, with_timers, kind).details["processing-time timers"]
+    assert "processing-time timers" not in phase(settings, BOTH, kind).details
+
+
+@pytest.mark.parametrize(
+    ("settings", "effect"), [(MIXED, "one sorted chunk"), (STREAM, "only the checkpoint interval")]
+)
+def test_falling_behind_is_described_only_with_a_threshold(settings: Settings, effect: str) -> None:
+    """A lag threshold turns isBacklog on again; unset it has no effect."""
+    with_threshold = settings.model_copy(update={"watermark_lag_threshold_ms": 60_000})
+
+    assert effect in phase(with_threshold, BOTH, "live").details["backlog"]
+    assert "backlog" not in phase(settings, BOTH, "live").details
+
+
+@pytest.mark.parametrize(("option", "engine"), [("auto", "spark"), ("spark", "spark"), ("arrow", "arrow")])
+def test_the_sorter_is_chosen_and_the_choice_explained(option: Any, engine: str) -> None:
+    """auto is Spark's sort; the phase carries the engine and the reason."""
+    settings = Settings(sorter_engine=option)
+    backlog = phase(settings, BOTH, "backlog")
+
+    assert backlog.sorter == choose_sorter(settings).engine == engine
+    assert f"engine {engine}" in backlog.details["sort"]
+    assert option in choose_sorter(settings).reason
+
+
+@given(
+    st.sampled_from([BATCH, STREAM, MIXED, MIXED_60]),
+    st.sampled_from(["max", "observed"]),
+    st.sampled_from([BOTH, HISTORY, LIVE]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_every_job_has_a_well_formed_plan(
+    settings: Settings, final: Any, job: JobFacts, ends: bool, event_time: bool
+) -> None:
+    """Whatever is asked for: each phase has a reason, sources are those of the job, and one phase ends the plan."""
+    facts = JobFacts(job.has_history, job.has_live, ends_by_itself=ends, uses_event_time=event_time)
+
+    phases = plan_phases(settings.model_copy(update={"final_watermark": final}), facts)
+
+    assert all(found.reason and found.details for found in phases)
+    sources = {name for found in phases for name in found.sources}
+    assert sources == {name for name, there in (("history", job.has_history), ("live", job.has_live)) if there}
+    assert [found.kind for found in phases if found.kind in ("finish", "live")] in (["finish"], ["live"], [])
+    assert phases[-1].kind in ("finish", "live", "switch")

@@ -1,0 +1,148 @@
+"""ExecutionPlan: frozen, comparable, printable, and the same after a round trip through JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mixedmode import ExecutionPlan
+from mixedmode.planner.modes import JobFacts, plan_phases
+from mixedmode.planner.options import OPTIONS
+from mixedmode.planner.plan import SinkPlan, SourcePlan
+from mixedmode.runtime.spec import Settings
+from pydantic import ValidationError
+
+
+def make_plan(settings: Settings | None = None, job: JobFacts | None = None, **changes: Any) -> ExecutionPlan:
+    """A plan as the compiler makes it, without Spark."""
+    settings = settings or Settings()
+    job = job or JobFacts(has_history=True, has_live=True, uses_event_time=True, has_watermark=True)
+    names = [name for name, there in (("history", job.has_history), ("live", job.has_live)) if there]
+    values: dict[str, Any] = {
+        "name": "rotations",
+        "sources": tuple(
+            SourcePlan(
+                name="history" if name == "history" else "live",
+                boundedness="bounded" if name == "history" else "unbounded",
+                columns="tailnum string, ts timestamp",
+                spark_plan=f"== Physical Plan ==\nScan {name}",
+            )
+            for name in names
+        ),
+        "event_time": "ts",
+        "watermark_delay_ms": 3_600_000,
+        "operator": {"operator": "transformWithState", "key": ["tailnum string"], "time mode": "eventTime"},
+        "output_columns": "tailnum string, legs bigint",
+        "output_mode": "append",
+        "sink": SinkPlan(name="parquet", description="parquet files in out", guarantee="exactly-once"),
+        "trigger": {"processingTime": "2 seconds"},
+        "settings": settings,
+        "parallelism": 2,
+        "checkpoint_location": "ck",
+        "phases": plan_phases(settings, job),
+    }
+    return ExecutionPlan(**{**values, **changes})
+
+
+settings_strategy = st.builds(
+    Settings,
+    runtime_mode=st.sampled_from(["batch", "streaming", "mixed"]),
+    interval_during_backlog_ms=st.sampled_from([0, 60_000]),
+    final_watermark=st.sampled_from(["max", "observed"]),
+    watermark_lag_threshold_ms=st.none() | st.integers(1, 10**9),
+    sorter_engine=st.sampled_from(["auto", "spark", "arrow"]),
+    state_local_dir=st.none() | st.text(min_size=1),
+)
+job_strategy = st.builds(
+    JobFacts,
+    has_history=st.booleans(),
+    has_live=st.booleans(),
+    ends_by_itself=st.booleans(),
+    uses_event_time=st.booleans(),
+    uses_processing_time=st.booleans(),
+    has_watermark=st.booleans(),
+).filter(lambda job: job.has_history or job.has_live)
+
+
+@given(settings_strategy, job_strategy, st.none() | st.text())
+def test_a_plan_survives_json(settings: Settings, job: JobFacts, name: str | None) -> None:
+    """What is read back equals what was written, and prints the same."""
+    plan = make_plan(settings, job, name=name, event_time=None, checkpoint_location=None)
+
+    read_back = ExecutionPlan.model_validate_json(plan.model_dump_json())
+
+    assert read_back == plan
+    assert read_back.explain(extended=True) == plan.explain(extended=True)
+
+
+def test_a_plan_is_frozen() -> None:
+    """A plan that was printed cannot be changed before it runs."""
+    plan = make_plan()
+
+    with pytest.raises(ValidationError, match="frozen"):
+        plan.phases = ()  # type: ignore[misc]
+
+
+def test_an_unknown_field_is_refused() -> None:
+    """A plan stored by a newer version is not read as if its news did not matter."""
+    with pytest.raises(ValidationError, match="extra_forbidden"):
+        make_plan(surprise=1)
+
+
+@given(settings_strategy, job_strategy)
+def test_explain_prints_every_phase_in_order_with_its_reason_and_details(settings: Settings, job: JobFacts) -> None:
+    """Nothing of the phases is left out or made up: words of reasons and details come in the order of the phases."""
+    plan = make_plan(settings, job)
+    words = " ".join(str(plan).split())
+
+    position = 0
+    for number, phase in enumerate(plan.phases, start=1):
+        position = words.index(f"Phase {number} of {len(plan.phases)}: {phase.kind}", position)
+        for text in (phase.reason, *phase.details.values()):
+            position = words.index(" ".join(text.split()), position)
+
+
+def test_explain_starts_with_the_facts_of_the_job() -> None:
+    """Mode, sources, watermark, stage, output, sink with its guarantee, trigger, shards, checkpoints."""
+    text = make_plan().explain()
+
+    assert text.splitlines()[0] == "== mixedmode plan: rotations =="
+    for name, value in [
+        ("mode", "mixed"),
+        ("history", "bounded: tailnum string, ts timestamp"),
+        ("live", "unbounded: tailnum string, ts timestamp"),
+        ("watermark", "ts - 1 h"),
+        ("keyed stage", "operator: transformWithState, key: [tailnum string], time mode: eventTime"),
+        ("output", "append: tailnum string, legs bigint"),
+        ("sink", "parquet files in out (exactly-once)"),
+        ("trigger", "processingTime = 2 seconds"),
+        ("shards", "2 over 128 key groups"),
+        ("checkpoints in", "ck"),
+    ]:
+        assert f"  {name:<14}  {value}" in text.splitlines()
+
+
+def test_extended_adds_settings_and_sparks_plans() -> None:
+    """Every option with its value, and Spark's plan of each input as Spark prints it."""
+    plan = make_plan(Settings(checkpoint_interval_ms=2_000))
+    brief, extended = plan.explain(), plan.explain(extended=True)
+
+    assert extended.startswith(brief)
+    rest = extended[len(brief) :]
+    for option in OPTIONS:
+        assert f"\n  {option.name} " in rest
+    assert "== Spark's plan of history ==\n== Physical Plan ==\nScan history" in rest
+    assert [line.split() for line in rest.splitlines() if "execution.checkpointing.interval " in line] == [
+        ["execution.checkpointing.interval", "2", "s"]
+    ]
+
+
+def test_a_plan_prints_as_its_explain_text() -> None:
+    """``print(plan)`` is enough."""
+    plan = make_plan(name=None, checkpoint_location=None, event_time=None)
+
+    assert str(plan) == plan.explain()
+    assert "== mixedmode plan ==" in str(plan)
+    assert "a temporary folder" in str(plan)
