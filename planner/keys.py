@@ -25,6 +25,17 @@ _SESSION_MARK = "spark.sessionWindow"
 
 
 @dataclass(frozen=True)
+class KeyColumns:
+    """Inputs whose keys are columns."""
+
+    inputs: Inputs
+    #: The key columns by name, in order.
+    names: tuple[str, ...]
+    #: Their types, under the labels that the user knows.
+    schema: StructType
+
+
+@dataclass(frozen=True)
 class Keys:
     """The grouping of a keyed stage."""
 
@@ -41,8 +52,8 @@ class Keys:
     def labels(self) -> tuple[str, ...]:
         return tuple(self.schema.fieldNames())
 
-    def as_columns(self, inputs: Inputs) -> tuple[Inputs, tuple[str, ...]]:
-        """The inputs with a real column for each key, and the names of these columns."""
+    def as_columns(self, inputs: Inputs) -> KeyColumns:
+        """The inputs with a real column for each key."""
         names: list[str] = []
         added: dict[int, Column] = {}
         for index, (column, field) in enumerate(zip(self.plain, self.schema.fields, strict=True)):
@@ -53,7 +64,7 @@ class Keys:
             given = self.given[index]
             added[index] = F.col(given) if isinstance(given, str) else given
         if not added:
-            return inputs, tuple(names)
+            return KeyColumns(inputs, tuple(names), self.schema)
         # First the expressions, then the floats of their values: a window must be the projected expression itself.
         computed = inputs.map(
             "groupBy", lambda frame: frame.select("*", *[column.alias(names[index]) for index, column in added.items()])
@@ -63,7 +74,15 @@ class Keys:
             for index in added
             if holds_floats(self.schema.fields[index].dataType)
         }
-        return (computed.map("groupBy", lambda frame: frame.withColumns(floats)) if floats else computed), tuple(names)
+        keyed = computed.map("groupBy", lambda frame: frame.withColumns(floats)) if floats else computed
+        types = {field.name: field for field in keyed.schema.fields}
+        schema = StructType(
+            [
+                StructField(label, types[name].dataType, types[name].nullable)
+                for label, name in zip(self.labels, names, strict=True)
+            ]
+        )
+        return KeyColumns(keyed, tuple(names), schema)
 
 
 def resolve_keys(inputs: Inputs, cols: Sequence[Column | str | int]) -> Keys:

@@ -62,7 +62,7 @@ def plan_processor(
     if event_time_column:
         _check_event_time_column(event_time_column, output_schema)
     initial, initial_key = (None, ()) if initial_state is None else _initial_state(initial_state, keys)
-    inputs, key_columns = keys.as_columns(frame._inputs)
+    columns = keys.as_columns(frame._inputs)
     input_schema = frame.schema
     event_time = None if watermark is None else watermark.event_time
 
@@ -70,9 +70,9 @@ def plan_processor(
         return ProcessorOperator(
             processor,
             uid=uid,
-            key_columns=key_columns,
+            key_columns=columns.names,
             input_schema=input_schema,
-            key_schema=keys.schema,
+            key_schema=columns.schema,
             output_schema=output_schema,
             time_mode=times,
             event_time=event_time,
@@ -81,7 +81,7 @@ def plan_processor(
         )
 
     return KeyedStage(
-        inputs=inputs,
+        inputs=columns.inputs,
         watermark=watermark,
         input_schema=input_schema,
         output_schema=output_schema,

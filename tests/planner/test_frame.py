@@ -1,0 +1,265 @@
+"""read() and MixedFrame: what is accepted, what is refused, and that operations reach both inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from mixedmode import PlanError, SetupError, read
+from mixedmode.planner.frame import Watermark
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from mixedmode.planner.frame import MixedFrame
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "k string, v long, x double, ts timestamp, tags map<string, int>"
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession) -> DataFrame:
+    return spark.sql(
+        "select 'a' as k, 1L as v, 0.5D as x, timestamp'2020-01-01 00:00:00' as ts, map('t', 1) as tags"
+        " union all select 'b', null, -0.0D, timestamp'2020-01-02 00:00:00', null"
+    )
+
+
+@pytest.fixture(scope="module")
+def live(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).parquet(str(tmp_path_factory.mktemp("landing")))
+
+
+@pytest.fixture
+def both(history: DataFrame, live: DataFrame) -> MixedFrame:
+    return read(history=history, live=live)
+
+
+def test_read_needs_an_input() -> None:
+    """No history and no live source is no job."""
+    with pytest.raises(PlanError, match="neither history nor live"):
+        read()
+
+
+def test_either_input_is_enough(history: DataFrame, live: DataFrame) -> None:
+    """A job may have an end, or no past."""
+    assert not read(history=history).isStreaming
+    assert read(live=live).isStreaming
+    assert read(history=history).schema == history.schema
+
+
+def test_history_must_end(live: DataFrame) -> None:
+    """A stream given as history is refused with what to do."""
+    with pytest.raises(PlanError, match="history is a streaming DataFrame"):
+        read(history=live)
+
+
+def test_live_must_be_a_stream(history: DataFrame) -> None:
+    """A batch frame given as live is refused with what to do."""
+    with pytest.raises(PlanError, match=r"live is a batch DataFrame; read it with spark\.readStream"):
+        read(live=history)
+
+
+def test_inputs_must_be_frames() -> None:
+    """A path is not a frame."""
+    with pytest.raises(PlanError, match="history must be a DataFrame, got str"):
+        read(history="lake/flights")  # type: ignore[arg-type]
+
+
+def test_a_connect_frame_is_refused() -> None:
+    """Spark Connect is named, not "must be a DataFrame"."""
+    of_connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+
+    with pytest.raises(SetupError, match="Spark Connect"):
+        read(live=of_connect)
+
+
+def test_different_columns_are_named(history: DataFrame, live: DataFrame) -> None:
+    """Columns that only one input has, and columns of two types, are all in the one error."""
+    other = history.drop("k").withColumn("v", F.col("v").cast("int")).withColumn("extra", F.lit(1))
+
+    with pytest.raises(PlanError) as caught:
+        read(history=other, live=live)
+
+    assert "only history has extra; only live has k; v is int in history and bigint in live" in str(caught.value)
+
+
+def test_nullability_and_order_of_columns_do_not_matter(history: DataFrame, live: DataFrame) -> None:
+    """Live's columns are put into history's order; a column is nullable if it is so in either."""
+    shuffled = history.select("ts", "v", "k", "x", "tags").withColumn("v", F.coalesce("v", F.lit(0)))
+
+    frame = read(history=shuffled, live=live)
+
+    assert not shuffled.schema["v"].nullable
+    assert frame.schema["v"].nullable
+    assert frame._inputs.live is not None
+    assert frame.columns == frame._inputs.live.columns == ["ts", "v", "k", "x", "tags"]
+
+
+def test_two_columns_of_one_name_are_refused(history: DataFrame) -> None:
+    """Nothing could be said about such a column."""
+    with pytest.raises(PlanError, match="history has several columns named k"):
+        read(history=history.select("k", "k", "v"))
+
+
+@pytest.mark.parametrize(
+    ("operation", "named"),
+    [
+        (lambda frame: frame.dropDuplicates(["k"]), "dropDuplicates"),
+        (lambda frame: frame.groupBy("k").count(), "an aggregation"),
+        (lambda frame: frame.withWatermark("ts", "1 hour"), "a watermark of its own"),
+        (lambda frame: frame.select("k", "v").join(frame.select("k", "x"), "k"), "joins two streams"),
+        (lambda frame: frame.limit(5), "limit"),
+    ],
+)
+def test_a_live_source_with_state_of_its_own_is_refused(live: DataFrame, operation, named: str) -> None:  # type: ignore[no-untyped-def]
+    """Spark's state could not be rewound with ours."""
+    with pytest.raises(PlanError, match=f"live .*{named}"):
+        read(live=operation(live))
+
+
+def test_a_live_source_joined_with_a_static_table_is_accepted(history: DataFrame, live: DataFrame) -> None:
+    """A join with a static frame keeps no state."""
+    names = history.groupBy("k").agg(F.max("v").alias("top"))
+
+    assert "top" in read(live=live.join(names, "k")).columns
+
+
+@pytest.mark.parametrize(
+    ("operation", "columns"),
+    [
+        (lambda frame: frame.select("k", F.col("v")), ["k", "v"]),
+        (lambda frame: frame.select(["k", "x"]), ["k", "x"]),
+        (lambda frame: frame.selectExpr("k", "v + 1 as w"), ["k", "w"]),
+        (lambda frame: frame.where("v > 0").filter(F.col("x") > 0).drop("tags", "x", "ts"), ["k", "v"]),
+        (lambda frame: frame.select("k").withColumn("u", F.upper("k")), ["k", "u"]),
+        (lambda frame: frame.select("k").withColumns({"a": F.lit(1), "b": F.lit(2)}), ["k", "a", "b"]),
+        (lambda frame: frame.select("k", "v").withColumnRenamed("v", "w"), ["k", "w"]),
+        (lambda frame: frame.select("k", "v").withColumnsRenamed({"v": "w", "k": "l"}), ["l", "w"]),
+        (lambda frame: frame.select("k", "v").dropna(subset=["v"]).fillna(0), ["k", "v"]),
+        (lambda frame: frame.transform(lambda side: side.select("k")), ["k"]),
+    ],
+)
+def test_an_operation_is_applied_to_both_inputs(both: MixedFrame, operation, columns: list[str]) -> None:  # type: ignore[no-untyped-def]
+    """Both inputs have the new columns, and stay what they were."""
+    inputs = operation(both)._inputs
+
+    assert inputs.history is not None
+    assert inputs.live is not None
+    assert inputs.history.columns == inputs.live.columns == columns
+    assert inputs.live.isStreaming
+    assert not inputs.history.isStreaming
+
+
+def test_operations_give_what_a_dataframe_gives(history: DataFrame) -> None:
+    """The history's rows are those of the same chain on the DataFrame itself."""
+
+    def chain(frame):  # type: ignore[no-untyped-def]
+        return frame.fillna(7, subset=["v"]).where("v > 1").withColumn("w", F.col("v") * 2).select("k", "w")
+
+    result = chain(read(history=history))._inputs.history
+
+    assert result.collect() == chain(history).collect() == [("b", 14)]
+
+
+def test_a_column_of_one_input_alone_is_refused_with_the_reason(both: MixedFrame, history: DataFrame) -> None:
+    """``history['v']`` means nothing to live; the error says what to write."""
+    with pytest.raises(PlanError, match=r"select works on history but not on live: .*use its name or F\.col"):
+        both.select(history["v"])
+
+
+def test_a_column_by_item_is_good_for_both_inputs(both: MixedFrame) -> None:
+    """``frame['v']`` of the mixed frame is a name, whatever its case."""
+    assert both.select(both["V"] + 1, both["k"]).columns == ["(v + 1)", "k"]
+    with pytest.raises(PlanError, match="column w does not exist"):
+        both["w"]
+
+
+def test_a_mistake_in_an_expression_is_sparks_own_error(both: MixedFrame) -> None:
+    """As on a DataFrame."""
+    with pytest.raises(AnalysisException, match="nope"):
+        both.where("nope > 1")
+
+
+def test_transform_takes_a_join_with_a_static_table(both: MixedFrame, history: DataFrame) -> None:
+    """The function sees a DataFrame of each input."""
+    names = history.select("k", F.lit("name").alias("name"))
+
+    assert both.transform(lambda side, how: side.join(names, "k", how), "left").columns[-1] == "name"
+
+
+def test_transform_must_give_both_inputs_the_same_columns(both: MixedFrame) -> None:
+    """A function that looks at isStreaming may not part the inputs."""
+    with pytest.raises(PlanError, match="only history has w"):
+        both.transform(lambda side: side if side.isStreaming else side.withColumn("w", F.lit(1)))
+
+
+def test_transform_must_return_a_frame(both: MixedFrame) -> None:
+    """Forgetting ``return`` is found at once."""
+    with pytest.raises(PlanError, match="returned NoneType"):
+        both.transform(lambda side: None)  # type: ignore[arg-type,return-value]
+
+
+def test_an_aggregate_in_select_is_refused_at_group_by(both: MixedFrame) -> None:
+    """``select(F.sum(…))`` is an aggregation, which a stream would keep state for."""
+    with pytest.raises(PlanError, match="contains an aggregation"):
+        both.select(F.sum("v")).groupBy(1)
+
+
+@pytest.mark.parametrize(
+    ("delay", "expected_ms"),
+    [("1 hour", 3_600_000), ("1 hour 30 minutes", 5_400_000), ("0 seconds", 0), ("interval 2 days", 172_800_000)],
+)
+def test_a_watermark_delay_is_read_as_spark_reads_it(both: MixedFrame, delay: str, expected_ms: int) -> None:
+    """Spark's interval syntax; the column's name is written as the schema writes it."""
+    assert both.withWatermark("TS", delay)._watermark == Watermark("ts", expected_ms)
+
+
+@pytest.mark.parametrize(
+    ("column", "delay", "problem"),
+    [
+        ("tss", "1 hour", "event-time column tss does not exist; did you mean ts?"),
+        ("v", "1 hour", "event-time column v is of type bigint; it must be timestamp"),
+        ("ts", "an hour", r"delayThreshold 'an hour' of withWatermark is not a duration"),
+        ("ts", "-1 hour", "delayThreshold '-1 hour' of withWatermark is negative"),
+    ],
+)
+def test_a_bad_watermark_is_refused(both: MixedFrame, column: str, delay: str, problem: str) -> None:
+    """Missing column, wrong type, no duration, negative delay."""
+    with pytest.raises(PlanError, match=problem):
+        both.withWatermark(column, delay)
+
+
+def test_a_watermark_follows_its_column_through_a_rename(both: MixedFrame) -> None:
+    """The watermark is the column's, not the name's."""
+    renamed = both.withWatermark("ts", "1 hour").withColumnRenamed("TS", "at")
+
+    assert renamed._watermark == Watermark("at", 3_600_000)
+
+
+def test_a_watermarked_column_must_still_be_there_at_group_by(both: MixedFrame) -> None:
+    """Dropping it is found when it matters."""
+    with pytest.raises(PlanError, match="the watermarked column ts is no longer there"):
+        both.withWatermark("ts", "1 hour").drop("ts").groupBy("k")
+
+
+def test_a_job_needs_a_keyed_stage(both: MixedFrame) -> None:
+    """Without groupBy there is nothing that stock Spark does not do."""
+    with pytest.raises(PlanError, match="no keyed stage"):
+        both.writeStream  # noqa: B018
+
+
+def test_a_frame_shows_its_columns(both: MixedFrame) -> None:
+    """repr and dtypes as on a DataFrame."""
+    assert repr(both.select("k", "v")) == "MixedFrame[k: string, v: bigint]"
+    assert both.select("k", "v").dtypes == [("k", "string"), ("v", "bigint")]
+
+
+def test_the_schema_prints_as_a_tree(both: MixedFrame, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """printSchema prints what DataFrame.printSchema prints."""
+    both.select("k").printSchema()
+
+    assert "root\n |-- k: string (nullable" in capsys.readouterr().out
