@@ -4,9 +4,9 @@ A value is one version byte (which schema of the variable wrote it) and the row 
 strings, bytes and bools is packed as it is after a look at its types, which a set lookup does for the whole row; other
 types (decimals, dates, times, lists, maps, structs) are converted by functions that are chosen once per schema.
 
-Strict: a wrong number of fields, a wrong Python type and an int out of range are StateSchemaErrors at the moment of the
-write, not surprises at the next read.  Numpy scalars are taken; an int is taken for a float if it is exact; decimals are
-rounded half up to the declared scale, as Spark does.
+Strict: a wrong number of fields, a wrong Python type and an int out of range are StateSchemaErrors at the moment of
+the write, not surprises at the next read.  Numpy scalars are taken; an int is taken for a float if it is exact;
+decimals are rounded half up to the declared scale, as Spark does.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class RowCodec:
         if older is None:
             found = data[0] if data else "none (the value is empty)"
             raise CorruptStateError(
-                f"a state value with fields {self._names} has schema version {found}, known are 0 to {len(self.history)}"
+                f"a state value with fields {self._names} has schema version {found}, "
+                f"known are 0 to {len(self.history)}"
             )
         return older.decode(data)
 

@@ -9,6 +9,7 @@ Same assignment as Flink's ``KeyGroupRangeAssignment``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 #: Key groups are stored as two big-endian bytes.
 MAX_PARALLELISM_LIMIT = 32_768
@@ -47,7 +48,7 @@ def shard_ranges(parallelism: int, max_parallelism: int) -> list[KeyGroupRange]:
     if not 1 <= parallelism <= max_parallelism:
         raise ValueError(f"parallelism must be between 1 and max_parallelism ({max_parallelism}), got {parallelism}")
     firsts = [-(-shard * max_parallelism // parallelism) for shard in range(parallelism + 1)]
-    return [KeyGroupRange(first, following - 1) for first, following in zip(firsts, firsts[1:], strict=False)]
+    return [KeyGroupRange(first, following - 1) for first, following in pairwise(firsts)]
 
 
 def shard_of(key_group: int, parallelism: int, max_parallelism: int) -> int:

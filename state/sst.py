@@ -4,7 +4,7 @@ Two formats, both sorted by stored key, both immutable:
 
 ``sst``  RocksDB table files for large sorted passes.  A replica ingests them: no write path, no compaction debt.
 ``log``  the change log of one random-access epoch: a compressed Arrow IPC stream of (key, value or null for a
-         tombstone).  A replica applies it as write batches; for a few thousand changes that is far cheaper than a table.
+         tombstone).  A replica applies it as write batches: for a few thousand changes far cheaper than a table.
 
 A writer belongs to one task attempt, and so does its ``name``: an attempt that loses leaves files that nothing names.
 """

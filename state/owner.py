@@ -1,0 +1,60 @@
+"""Who a local folder belongs to: replicas are private to a process, and a killed process cannot clean up.
+
+A process's folder is named after its host, pid namespace, pid and start time, so that a process that got the same pid
+later, or one in another container, is not taken for the owner.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+
+_PREFIX = "replicas"
+
+
+def own_folder(local_root: str) -> str:
+    """The folder of this process below ``local_root``."""
+    pid = os.getpid()
+    return os.path.join(local_root, f"{_place()}-{pid}-{_start_time(pid) or 0}")
+
+
+def remove_folders_of_dead_processes(local_root: str) -> list[str]:
+    """Delete what dead processes of this host left behind; folders that cannot be judged stay."""
+    removed = []
+    for name in os.listdir(local_root):
+        place, _, rest = name.partition("-")
+        pid, _, started = rest.partition("-")
+        if place != _place() or not (pid.isdigit() and started.isdigit()) or _is_alive(int(pid), int(started)):
+            continue
+        shutil.rmtree(os.path.join(local_root, name), ignore_errors=True)
+        removed.append(name)
+    return removed
+
+
+def _place() -> str:
+    try:
+        namespace = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        namespace = 0
+    return f"{_PREFIX}.{socket.gethostname().replace('-', '_')}.{namespace}"
+
+
+def _start_time(pid: int) -> int | None:
+    """Start time in clock ticks since boot; None where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The command name may contain anything; it ends at the last parenthesis.
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _is_alive(pid: int, started: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return started == 0 or _start_time(pid) in (started, None)

@@ -1,0 +1,309 @@
+"""A shard's replica: the local RocksDB that embodies a committed lineage, and the process's cache of replicas.
+
+Invariants: between two calls of :meth:`ReplicaCache.acquire` a replica does not change, and it holds exactly what its
+lineage says; only the cache writes to it, and only by bringing in committed files.  A replica is private to its process
+and lives on local disk without a write-ahead log: if the process dies, the next one builds a new replica from the pool.
+If anything goes wrong while files are brought in, or a read finds damage, the replica is thrown away, not repaired.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyarrow import fs
+from rocksdict import Cache, Rdict
+
+from ..errors import CheckpointError, CorruptStateError, MixedModeError
+from .keygroups import KeyGroupRange
+from .lineage import ShardLineage
+from .owner import own_folder, remove_folders_of_dead_processes
+from .pool import StatePool
+from .restore import Restorer
+from .rocksdb import open_database, scan, wrap
+from .sst import StateFile
+
+
+class ShardReplica:
+    """Point and range reads of one shard's committed state."""
+
+    def __init__(self, database: Rdict, folder: str, key_groups: KeyGroupRange) -> None:
+        self._database: Rdict | None = database
+        self.folder = folder
+        self.key_groups = key_groups
+        #: True once a read found damage: the cache will not hand it out again.
+        self.damaged = False
+
+    @property
+    def database(self) -> Rdict:
+        """The open database; only the cache and compaction may do more than read."""
+        if self._database is None:
+            raise CheckpointError(f"the replica at {self.folder} is closed")
+        return self._database
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a stored key."""
+        try:
+            return self.database.get(key)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise self._failed(error, "read from") from error
+
+    def multi_get(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values of many stored keys; fastest when they are sorted and close together."""
+        if not keys:
+            return []
+        try:
+            return self.database.get(keys)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise self._failed(error, "read from") from error
+
+    def scan(self, lower: bytes, upper: bytes, check: bool = True) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with ``lower <= key < upper`` in order, as of the first ``next``; never silently short."""
+        try:
+            yield from scan(self.database, lower, upper, check)
+        except CorruptStateError:
+            self.damaged = True
+            raise
+
+    def cursor(self) -> ReplicaCursor:
+        """A cursor for many short range reads in ascending order."""
+        return ReplicaCursor(self, self.database)
+
+    def close(self) -> None:
+        """Release the database and delete its folder.  Cursors and scans that are still alive keep the files open."""
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _failed(self, error: Exception, doing: str) -> Exception:
+        if isinstance(error, CheckpointError):
+            return error
+        wrapped = wrap(error, f"{doing} the replica at {self.folder}")
+        self.damaged = self.damaged or isinstance(wrapped, CorruptStateError)
+        return wrapped
+
+
+class ReplicaCursor:
+    """Reads prefix after prefix with one iterator; neighbours are reached by stepping instead of seeking."""
+
+    #: Steps before a seek is cheaper.
+    _STEPS = 4
+
+    def __init__(self, replica: ShardReplica, database: Rdict) -> None:
+        self._replica = replica
+        self._iterator = database.iter()
+        self._at: bytes | None = None
+        self._exhausted = False
+
+    def read_prefix(self, prefix: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
+        """All entries that start with ``prefix`` (the first ``limit`` of them)."""
+        iterator = self._iterator
+        self._move_to(prefix)
+        found: list[tuple[bytes, bytes]] = []
+        key = self._at
+        while key is not None and key.startswith(prefix) and (limit is None or len(found) < limit):
+            found.append((key, iterator.value()))
+            iterator.next()
+            key = self._look()
+        return found
+
+    def read_from(self, lower: bytes, prefix: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Up to ``limit`` entries from ``lower`` on that start with ``prefix``."""
+        self._move_to(lower)
+        found: list[tuple[bytes, bytes]] = []
+        key = self._at
+        while key is not None and key.startswith(prefix) and len(found) < limit:
+            found.append((key, self._iterator.value()))
+            self._iterator.next()
+            key = self._look()
+        return found
+
+    def _move_to(self, target: bytes) -> None:
+        at, iterator = self._at, self._iterator
+        if at is not None and at < target:
+            for _ in range(self._STEPS):
+                iterator.next()
+                at = self._look()
+                if at is None or at >= target:
+                    return
+        elif at is not None and at == target:
+            return
+        iterator.seek(target)
+        self._look()
+
+    def _look(self) -> bytes | None:
+        iterator = self._iterator
+        if iterator.valid():
+            self._at = iterator.key()
+        else:
+            self._at = None
+            try:
+                iterator.status()
+            except Exception as error:
+                raise self._replica._failed(error, "scan") from error
+        return self._at
+
+
+@dataclass
+class _Held:
+    """A replica in the cache with what it embodies and how to bring it on."""
+
+    replica: ShardReplica
+    restorer: Restorer
+    lineage: ShardLineage
+
+
+class ReplicaCache:
+    """The replicas that a process holds open, least recently used first; call only from the process that made it."""
+
+    def __init__(self, max_open: int = 8) -> None:
+        self._max_open = max_open
+        self._held: OrderedDict[tuple[str, int, str], _Held] = OrderedDict()
+        self._blocks: Cache | None = None
+        self._roots: set[str] = set()
+        self._lock = threading.Lock()
+        #: Acquisitions that found the replica current, that had to apply files to it, and that built a new one.
+        self.hits = 0
+        self.applies = 0
+        self.rebuilds = 0
+        #: Files brought in so far, by either way.
+        self.files_brought = 0
+        self.evictions = 0
+
+    def acquire(
+        self,
+        job: str,
+        shard: int,
+        lineage: ShardLineage,
+        filesystem: fs.FileSystem,
+        pool: str,
+        local_root: str,
+        cache_bytes: int,
+    ) -> ShardReplica:
+        """This process's replica of a shard, holding exactly what ``lineage`` says.
+
+        If the replica embodies a beginning of the lineage (or what compaction has replaced it by), only the new files
+        are applied; otherwise it is built anew.  It stays valid until the next call for the same shard, or until
+        ``max_open`` other shards have been acquired.
+        """
+        with self._lock:
+            slot = (job, shard, pool)
+            held = self._held.pop(slot, None)
+            if held is not None:
+                held = self._brought_on(held, lineage)
+            if held is None:
+                held = self._built(job, shard, lineage, StatePool(filesystem, pool), local_root, cache_bytes)
+            self._held[slot] = held
+            while len(self._held) > self._max_open:
+                _, oldest = self._held.popitem(last=False)
+                self.evictions += 1
+                oldest.replica.close()
+            return held.replica
+
+    def _brought_on(self, held: _Held, lineage: ShardLineage) -> _Held | None:
+        missing = None if held.replica.damaged else missing_files(held.lineage, lineage)
+        if missing is None:
+            held.replica.close()
+            return None
+        if missing:
+            try:
+                held.restorer.bring(held.replica.database, lineage.key_groups, missing)
+            except BaseException:
+                held.replica.close()
+                raise
+            self.applies += 1
+            self.files_brought += len(missing)
+        else:
+            self.hits += 1
+        held.lineage = lineage
+        return held
+
+    def _built(
+        self, job: str, shard: int, lineage: ShardLineage, pool: StatePool, local_root: str, cache_bytes: int
+    ) -> _Held:
+        root = self._root(local_root)
+        if self._blocks is None:
+            self._blocks = Cache(cache_bytes)
+        self._blocks.set_capacity(cache_bytes)
+        short = hashlib.sha256(job.encode()).hexdigest()[:12]
+        folder = f"{root}/{short}-{shard}-{uuid.uuid4().hex[:8]}"
+        os.makedirs(folder)
+        replica = ShardReplica(open_database(f"{folder}/db", self._blocks), folder, lineage.key_groups)
+        restorer = Restorer(pool, folder, self._blocks)
+        try:
+            restorer.restore(replica.database, lineage)
+        except BaseException:
+            replica.close()
+            raise
+        self.rebuilds += 1
+        self.files_brought += len(lineage.files)
+        return _Held(replica, restorer, lineage)
+
+    def _root(self, local_root: str) -> str:
+        folder = own_folder(local_root)
+        if folder not in self._roots:
+            self._roots.add(folder)
+            os.makedirs(folder, exist_ok=True)
+            remove_folders_of_dead_processes(local_root)
+        return folder
+
+    def close(self) -> None:
+        """Close all replicas and delete their folders."""
+        with self._lock:
+            while self._held:
+                _, held = self._held.popitem()
+                held.replica.close()
+            for root in self._roots:
+                # Only when empty: another cache of this process may use it too.
+                with contextlib.suppress(OSError):
+                    os.rmdir(root)
+            self._roots.clear()
+
+
+def missing_files(embodied: ShardLineage, wanted: ShardLineage) -> Sequence[StateFile] | None:
+    """The files that lead from one lineage to the other by appending; None if appending does not."""
+    if embodied.key_groups != wanted.key_groups:
+        return None
+    count = len(embodied.files)
+    if embodied.files == wanted.files[:count]:
+        return wanted.files[count:]
+    if wanted.replaced and count >= len(wanted.replaced):
+        later = wanted.files[wanted.replaced_by :]
+        appended = count - len(wanted.replaced)
+        names = tuple(file.name for file in embodied.files)
+        if names == (*wanted.replaced, *(file.name for file in later[:appended])) and appended <= len(later):
+            return later[appended:]
+    return None
+
+
+_process_cache: tuple[int, ReplicaCache] | None = None
+#: Caches inherited through fork.  Never touched, never freed: closing a parent's RocksDB in a child can hang.
+_inherited: list[ReplicaCache] = []
+_process_lock = threading.Lock()
+
+
+def process_cache() -> ReplicaCache:
+    """The cache of this process; a forked child gets one of its own."""
+    global _process_cache
+    with _process_lock:
+        if _process_cache is None or _process_cache[0] != os.getpid():
+            if _process_cache is not None:
+                _inherited.append(_process_cache[1])
+            _process_cache = (os.getpid(), ReplicaCache())
+        return _process_cache[1]
+
+
+@atexit.register
+def _close_at_exit() -> None:
+    if _process_cache is not None and _process_cache[0] == os.getpid():
+        with contextlib.suppress(MixedModeError, OSError):
+            _process_cache[1].close()
