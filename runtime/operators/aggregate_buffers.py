@@ -1,0 +1,237 @@
+"""Buffers: the mergeable middle state of an aggregate function, as Arrow columns.
+
+A buffer is a few columns that Spark computes per key and epoch (partial aggregation) and that are merged here, column
+by column, with what earlier epochs left in the state.
+
+Invariant: a row of nulls is the neutral element of every merge; it stands for "no row of this key so far".
+Merging is associative; in a call the rows of ``old`` came before those of ``new``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...errors import MixedModeError
+from .aggregate_lists import concat_lists, distinct_lists
+from .aggregate_order import less
+
+
+class AggregateOverflowError(MixedModeError, OverflowError):
+    """A sum left the range of its type under ``spark.sql.ansi.enabled``; Spark raises ArithmeticException here."""
+
+
+@dataclass(frozen=True)
+class Buffer(ABC):
+    """Columns ``first``, ``first + 1``, ... of the partial rows."""
+
+    #: Places of the buffer's columns among all buffer columns.
+    columns: tuple[int, ...]
+
+    @abstractmethod
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        """Merge row by row."""
+
+
+@dataclass(frozen=True)
+class CountBuffer(Buffer):
+    """A number of rows or values."""
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        return [pc.add(pc.fill_null(old[0], 0), pc.fill_null(new[0], 0))]
+
+
+@dataclass(frozen=True)
+class SumBuffer(Buffer):
+    """A sum of longs, doubles or day-time intervals; null as long as there was no value."""
+
+    ansi: bool
+    sql: str
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        data_type = new[0].type
+        left, right = _as_number(old[0]), _as_number(new[0])
+        try:
+            add = pc.add_checked if self.ansi or pa.types.is_duration(data_type) else pc.add
+            total = add(pc.fill_null(left, 0), pc.fill_null(right, 0))
+        except pa.ArrowInvalid as error:
+            raise _overflow(self.sql, data_type) from error
+        nothing = pc.and_(pc.is_null(left), pc.is_null(right))
+        return [pc.if_else(nothing, pa.scalar(None, total.type), total).cast(data_type)]
+
+
+@dataclass(frozen=True)
+class DecimalSumBuffer(Buffer):
+    """A sum of decimals and the count of its values.
+
+    A null sum with a count is an overflow: final without ANSI mode, where Spark's answer is null; an error with it.
+    """
+
+    ansi: bool
+    sql: str
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        data_type = new[0].type
+        wide = pa.decimal256(75, data_type.scale)
+        counts = [pc.fill_null(side[1], 0) for side in (old, new)]
+        total = pc.add(*[pc.fill_null(side[0].cast(wide), 0) for side in (old, new)])
+        bound = pa.scalar(Decimal(10).scaleb(data_type.precision - data_type.scale - 1), total.type)
+        overflown = pc.or_(
+            pc.or_(pc.greater_equal(total, bound), pc.less_equal(total, pc.negate(bound))),
+            pc.or_(_lost(old[0], counts[0]), _lost(new[0], counts[1])),
+        )
+        count = pc.add(*counts)
+        if self.ansi and pc.any(overflown).as_py():
+            raise _overflow(self.sql, data_type)
+        nothing = pc.or_(pc.equal(count, 0), overflown)
+        safe = pc.if_else(nothing, pa.scalar(None, total.type), total)
+        return [safe.cast(data_type), count]
+
+
+@dataclass(frozen=True)
+class ExtremeBuffer(Buffer):
+    """The least or greatest value in Spark's order (NaN is the greatest)."""
+
+    which: Literal["min", "max"]
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        return [pc.if_else(_better(self.which, old[0], new[0], ties=False), new[0], old[0])]
+
+
+@dataclass(frozen=True)
+class ExtremeByBuffer(Buffer):
+    """A value and its order: the value of the row with the least or greatest order; a null order does not count."""
+
+    which: Literal["min", "max"]
+    #: Whether the later of two rows with equal order wins.
+    ties: bool = False
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        take = _better(self.which, old[1], new[1], ties=self.ties)
+        return [pc.if_else(take, right, left) for left, right in zip(old, new, strict=True)]
+
+
+@dataclass(frozen=True)
+class ArrivalBuffer(Buffer):
+    """The first or last value by arrival, and how many rows were seen (a null value counts as a value)."""
+
+    which: Literal["first", "last"]
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        seen = [pc.fill_null(side[1], 0) for side in (old, new)]
+        take = pc.equal(seen[0], 0) if self.which == "first" else pc.greater(seen[1], 0)
+        return [pc.if_else(take, new[0], old[0]), pc.add(*seen)]
+
+
+@dataclass(frozen=True)
+class ArrivalNotNullBuffer(Buffer):
+    """The first or last value by arrival that is not null."""
+
+    which: Literal["first", "last"]
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        take = pc.is_null(old[0]) if self.which == "first" else pc.is_valid(new[0])
+        return [pc.if_else(take, new[0], old[0])]
+
+
+@dataclass(frozen=True)
+class MomentsBuffer(Buffer):
+    """Count, mean and sum of squared differences from the mean; merged by Chan's formula, as Spark does."""
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        count_a, mean_a, squares_a = (_floats(column) for column in old)
+        count_b, mean_b, squares_b = (_floats(column) for column in new)
+        count = count_a + count_b
+        with np.errstate(all="ignore"):
+            delta = mean_b - mean_a
+            share = np.where(count == 0, 0.0, delta / np.where(count == 0, 1.0, count))
+            mean = mean_a + share * count_b
+            squares = squares_a + squares_b + delta * share * count_a * count_b
+        # An empty side must not turn infinite or NaN means of the other into NaN by way of 0 * inf.
+        mean = np.where(count_a == 0, mean_b, np.where(count_b == 0, mean_a, mean))
+        squares = np.where(count_a == 0, squares_b, np.where(count_b == 0, squares_a, squares))
+        return [pa.array(count.astype(np.int64)), pa.array(mean), pa.array(squares)]
+
+
+@dataclass(frozen=True)
+class ListBuffer(Buffer):
+    """All values, in order of arrival."""
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        return [concat_lists(old[0], new[0])]
+
+
+@dataclass(frozen=True)
+class SetBuffer(Buffer):
+    """The different values; floats are compared as Spark groups them (one NaN, one zero)."""
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        return [distinct_lists(concat_lists(old[0], new[0]))]
+
+
+def merge_buffers(buffers: Sequence[Buffer], old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+    """Merge all buffer columns row by row."""
+    merged: list[pa.Array] = list(new)
+    for buffer in buffers:
+        columns = buffer.merge([old[i] for i in buffer.columns], [new[i] for i in buffer.columns])
+        for place, column in zip(buffer.columns, columns, strict=True):
+            merged[place] = column
+    return merged
+
+
+def reduce_segments(buffers: Sequence[Buffer], columns: list[pa.Array], starts: np.ndarray) -> list[pa.Array]:
+    """Merge consecutive rows into one per segment; segment ``i`` begins at ``starts[i]``.
+
+    Pairs of neighbours are merged in rounds, so a segment of n rows costs log2(n) vectorised merges.
+    """
+    rows = len(columns[0]) if columns else 0
+    while len(starts) < rows:
+        lengths = np.diff(np.append(starts, rows))
+        place = np.arange(rows) - np.repeat(starts, lengths)
+        left = np.flatnonzero(place % 2 == 0)
+        paired = np.repeat(lengths, lengths)[left] > place[left] + 1
+        # A row without a right neighbour is merged with nothing.
+        right = pa.array(np.where(paired, left + 1, 0), mask=~paired)
+        columns = merge_buffers(
+            buffers, [column.take(pa.array(left)) for column in columns], [column.take(right) for column in columns]
+        )
+        lengths = (lengths + 1) // 2
+        rows = len(left)
+        starts = np.cumsum(lengths) - lengths
+    return columns
+
+
+def _better(which: str, old: pa.Array, new: pa.Array, *, ties: bool) -> pa.Array:
+    """True where the new value is to be taken; never null."""
+    if ties:
+        worse = less(new, old) if which == "max" else less(old, new)
+        better = pc.invert(worse)
+    else:
+        better = less(new, old) if which == "min" else less(old, new)
+    return pc.and_(pc.is_valid(new), pc.or_(pc.is_null(old), pc.fill_null(better, False)))
+
+
+def _lost(total: pa.Array, count: pa.Array) -> pa.Array:
+    return pc.and_(pc.is_null(total), pc.greater(count, 0))
+
+
+def _as_number(array: pa.Array) -> pa.Array:
+    return array.cast(pa.int64()) if pa.types.is_duration(array.type) else array
+
+
+def _floats(array: pa.Array) -> np.ndarray:
+    return pc.fill_null(array, 0).cast(pa.float64()).to_numpy(zero_copy_only=False)
+
+
+def _overflow(sql: str, data_type: pa.DataType) -> AggregateOverflowError:
+    return AggregateOverflowError(
+        f"{sql} overflows {data_type}; cast its argument to a wider type, or set spark.sql.ansi.enabled=false"
+        " to get what Spark gives then"
+    )
