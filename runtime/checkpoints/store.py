@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from ...state.lineage import ShardLineage
+from ...state.pool import StatePool
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from ..staging import epoch_of
@@ -160,10 +161,18 @@ class CheckpointStore:
     def check_files(self, metadata: CheckpointMetadata, *, checksums: bool) -> None:
         """Raise CorruptStateError if a state file is missing or has another size (or content, with ``checksums``)."""
         for operator in metadata.operators:
-            pool = self.pool(operator.uid)
-            for shard in operator.shards:
-                for file in shard.load().files:
-                    file.verify(self.filesystem, pool, content=checksums)
+            pool = StatePool(self.filesystem, self.pool(operator.uid))
+            for file in (file for shard in operator.shards for file in shard.load().files):
+                if checksums:
+                    pool.read(file)
+                    continue
+                info = self.filesystem.get_file_info(pool.path(file.name))
+                if info.type != fs.FileType.File:
+                    raise CorruptStateError(f"state file {info.path} is missing")
+                if info.size != file.size_bytes:
+                    raise CorruptStateError(
+                        f"state file {info.path} has {info.size} bytes, its checkpoint recorded {file.size_bytes}"
+                    )
 
     def subsume(self, retained: int) -> None:
         """Keep the newest ``retained`` checkpoints; remove older ones."""

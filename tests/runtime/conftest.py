@@ -1,0 +1,72 @@
+"""Small, valid instances of what the runtime stores, as factories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from mixedmode.runtime.checkpoints.metadata import (
+    CheckpointMetadata,
+    OperatorState,
+    ShardState,
+    SinkTransaction,
+    SourceState,
+    SparkPosition,
+    TransactionFile,
+)
+from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.sst import LogWriter, StateFile
+
+UID = "stage"
+
+
+def _state_file(store: CheckpointStore, name: str, epoch: int = 1) -> StateFile:
+    """A real state file with one entry in the store's pool."""
+    pool = store.pool(UID)
+    writer = LogWriter(store.filesystem, pool, f"{store.location}/local", name, epoch)
+    writer.put(b"\x00\x00\x01key", b"value of " + name.encode())
+    (file,) = writer.finish()
+    return file
+
+
+def _metadata(checkpoint_id: int = 1, *files: StateFile, **changes: object) -> CheckpointMetadata:
+    """A checkpoint with one operator of one shard."""
+    lineage = ShardLineage(KeyGroupRange(0, 127), files)
+    body: dict[str, object] = {
+        "checkpoint_id": checkpoint_id,
+        "job_id": "job",
+        "timestamp_ms": 1_700_000_000_000,
+        "epoch": checkpoint_id,
+        "watermark_ms": -(2**63),
+        "max_event_time_ms": None,
+        "sources": {
+            "history": SourceState(
+                is_backlog=False, finished=True, position={"slices": 2, "bounds_us": [5], "next": 2}
+            ),
+            "live": SourceState(is_backlog=True),
+        },
+        "spark": SparkPosition(batch_id=3, offset_entry='v1\n{"batchWatermarkMs":0}\n{"logOffset":0}'),
+        "operators": (
+            OperatorState(
+                uid=UID,
+                max_parallelism=128,
+                registry=[],
+                shards=(ShardState(lineage=lineage.to_json(), next_event_timer_ms=2**62),),
+            ),
+        ),
+        "transaction": SinkTransaction(id=checkpoint_id, files=(TransactionFile(name="a", rows=1, size_bytes=2),)),
+        "rows_late_total": 4,
+    }
+    return CheckpointMetadata.model_validate({**body, **changes})
+
+
+@pytest.fixture
+def make_state_file() -> Callable[..., StateFile]:
+    return _state_file
+
+
+@pytest.fixture
+def make_metadata() -> Callable[..., CheckpointMetadata]:
+    return _metadata

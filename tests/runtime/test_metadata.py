@@ -1,0 +1,101 @@
+"""The content of a checkpoint's ``_metadata``: nothing is lost, nothing damaged or unknown is accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mixedmode.errors import CheckpointMismatchError, CorruptStateError
+from mixedmode.runtime.checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction, TransactionFile
+
+Make = Callable[..., CheckpointMetadata]
+
+
+def envelope(body: str, version: object = FORMAT_VERSION) -> bytes:
+    """A file with a right checksum around any body."""
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return json.dumps({"format_version": version, "sha256": digest, "body": body}).encode()
+
+
+def test_round_trip(make_metadata: Make) -> None:
+    """What is written is what is read: sources, positions, shards, transaction."""
+    written = make_metadata(7)
+    assert CheckpointMetadata.from_bytes(written.to_bytes(), "here") == written
+
+
+def test_round_trip_of_awkward_values() -> None:
+    """Extreme watermarks, any file name and any offset text come back as they were."""
+
+    @given(
+        watermark_ms=st.sampled_from([-(2**63), -1, 0, 2**63 - 1]),
+        names=st.lists(st.text(max_size=5), max_size=3),
+        offsets=st.text(st.characters(codec="utf-8"), max_size=20),
+    )
+    def check(watermark_ms: int, names: list[str], offsets: str) -> None:
+        from mixedmode.runtime.checkpoints.metadata import SparkPosition
+
+        written = CheckpointMetadata(
+            checkpoint_id=1,
+            job_id="job",
+            timestamp_ms=0,
+            epoch=1,
+            watermark_ms=watermark_ms,
+            sources={},
+            spark=SparkPosition(batch_id=0, offset_entry=offsets),
+            operators=(),
+            transaction=SinkTransaction(
+                id=1, files=tuple(TransactionFile(name=name, rows=0, size_bytes=0) for name in names)
+            ),
+        )
+        assert CheckpointMetadata.from_bytes(written.to_bytes(), "here") == written
+
+    check()
+
+
+def test_altered_body_is_found_by_checksum(make_metadata: Make) -> None:
+    """A changed digit in the body is an error that names the file."""
+    data = make_metadata().to_bytes().replace(b'\\"epoch\\":1', b'\\"epoch\\":2')
+    assert data != make_metadata().to_bytes()
+    with pytest.raises(CorruptStateError, match="chk-1/_metadata does not match its checksum"):
+        CheckpointMetadata.from_bytes(data, "chk-1/_metadata")
+
+
+def test_any_truncation_is_found(make_metadata: Make) -> None:
+    """However much of the file's end is missing, it is refused by name."""
+    data = make_metadata().to_bytes()
+    for length in range(0, len(data), 7):
+        with pytest.raises(CorruptStateError, match="chk-1/_metadata"):
+            CheckpointMetadata.from_bytes(data[:length], "chk-1/_metadata")
+
+
+def test_newer_format_is_refused(make_metadata: Make) -> None:
+    """A newer format version is named together with the newest one that can be read."""
+    data = envelope(make_metadata().model_dump_json(), FORMAT_VERSION + 1)
+    with pytest.raises(CheckpointMismatchError, match=rf"format version {FORMAT_VERSION + 1}.*up to {FORMAT_VERSION}"):
+        CheckpointMetadata.from_bytes(data, "here")
+
+
+def test_version_that_is_no_number_is_refused(make_metadata: Make) -> None:
+    """A version of another type is not taken for an old one."""
+    with pytest.raises(CheckpointMismatchError, match=r"format version 1\.5"):
+        CheckpointMetadata.from_bytes(envelope(make_metadata().model_dump_json(), "1.5"), "here")
+
+
+def test_fields_added_later_may_be_absent(make_metadata: Make) -> None:
+    """A file without the fields that have defaults, as an earlier writer of the format left it, is read."""
+    body = make_metadata().model_dump(mode="json")
+    for name in ("kind", "rows_late_total", "max_event_time_ms"):
+        del body[name]
+    del body["operators"][0]["buffered_events"]
+    read = CheckpointMetadata.from_bytes(envelope(json.dumps(body)), "here")
+    assert (read.kind, read.rows_late_total, read.operators[0].buffered_events) == ("checkpoint", 0, ())
+
+
+def test_body_of_another_shape_is_corrupt() -> None:
+    """A body that has a right checksum but lacks fields is refused, naming the file."""
+    with pytest.raises(CorruptStateError, match="here cannot be understood"):
+        CheckpointMetadata.from_bytes(envelope('{"checkpoint_id": 1}'), "here")

@@ -1,0 +1,80 @@
+"""Rewinding Spark's query log to the batch of a checkpoint."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from mixedmode.runtime.sparklog import SparkLog
+from pyarrow import fs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The checkpoint folder of a query that has processed batches 0 to 3 and planned batch 4."""
+    for log, last in (("offsets", 4), ("commits", 3)):
+        (tmp_path / log).mkdir()
+        for batch in range(last + 1):
+            (tmp_path / log / str(batch)).write_text(f"v1\n{log} {batch}")
+            (tmp_path / log / f".{batch}.crc").write_bytes(b"crc")
+    (tmp_path / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "sources" / "0" / "4").write_text("files")
+    (tmp_path / "metadata").write_text('{"id":"query"}')
+    return tmp_path
+
+
+def log_of(folder: Path) -> SparkLog:
+    return SparkLog(fs.LocalFileSystem(), str(folder))
+
+
+def entries(folder: Path) -> dict[str, set[str]]:
+    return {log: set(os.listdir(folder / log)) for log in ("offsets", "commits")}
+
+
+def test_rewind_forgets_later_batches(folder: Path) -> None:
+    """Every entry after the position goes, with its checksum file; the rest stays as it was."""
+    log = log_of(folder)
+    position = log.position(1)
+    assert position.offset_entry == "v1\noffsets 1"
+    assert log.rewind(position) == 3
+    kept = {"0", "1", ".0.crc", ".1.crc"}
+    assert entries(folder) == {"offsets": kept, "commits": kept}
+    assert (folder / "sources" / "0" / "4").exists()
+    assert (folder / "metadata").exists()
+
+
+def test_rewind_to_an_uncommitted_batch_commits_it(folder: Path) -> None:
+    """A batch that our checkpoint holds but Spark had not committed is not delivered again."""
+    log = log_of(folder)
+    assert log.rewind(log.position(4)) == 0
+    assert (folder / "commits" / "4").read_text().startswith("v1\n")
+
+
+def test_rewind_restores_a_purged_entry(folder: Path) -> None:
+    """An entry that Spark has purged meanwhile is written again from the checkpoint, without a stale checksum."""
+    log = log_of(folder)
+    position = log.position(1)
+    for name in ("offsets", "commits"):
+        os.unlink(folder / name / "1")
+    log.rewind(position)
+    assert (folder / "offsets" / "1").read_text() == "v1\noffsets 1"
+    assert (folder / "commits" / "1").exists()
+    assert ".1.crc" not in os.listdir(folder / "offsets")
+
+
+def test_rewind_twice_is_rewind_once(folder: Path) -> None:
+    """A rewind that is repeated after a crash changes nothing more."""
+    log = log_of(folder)
+    position = log.position(2)
+    log.rewind(position)
+    before = entries(folder)
+    assert log.rewind(position) == 0
+    assert entries(folder) == before
+
+
+def test_clear_forgets_the_query(folder: Path) -> None:
+    """Clearing removes the whole folder, and may be done again."""
+    log_of(folder).clear()
+    log_of(folder).clear()
+    assert not folder.exists()

@@ -1,0 +1,218 @@
+"""The folder of a job's checkpoints: what exists, what is kept, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from mixedmode.runtime import failpoints
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
+from mixedmode.state.sst import StateFile
+from pyarrow import fs
+
+UID = "stage"
+IDENTITY = JobIdentity("job-1", {"uid": UID, "key": ["k string"]}, 128)
+
+MakeMetadata = Callable[..., CheckpointMetadata]
+MakeFile = Callable[..., StateFile]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    made = CheckpointStore(fs.LocalFileSystem(), str(tmp_path / "checkpoints"))
+    made.claim(IDENTITY)
+    return made
+
+
+def pool_names(store: CheckpointStore) -> set[str]:
+    return set(os.listdir(store.pool(UID)))
+
+
+def damage(path: str) -> None:
+    """Flip one bit in the middle of a file."""
+    with open(path, "r+b") as file:
+        file.seek(os.path.getsize(path) // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+def test_new_location_has_no_identity(tmp_path: Path) -> None:
+    """A folder that does not exist yet belongs to nobody, and asking does not create it."""
+    made = CheckpointStore(fs.LocalFileSystem(), str(tmp_path / "new"))
+    assert made.identity() is None
+    assert made.latest() is None
+    assert not (tmp_path / "new").exists()
+
+
+def test_identity_is_remembered(store: CheckpointStore) -> None:
+    """The claimed identity comes back as it was written."""
+    assert store.identity() == IDENTITY
+
+
+def test_damaged_identity_is_refused(store: CheckpointStore) -> None:
+    """A job.json that was cut off is named, not taken for an empty location."""
+    path = Path(store.root, "job.json")
+    path.write_text(path.read_text()[:20])
+    with pytest.raises(CorruptStateError, match=r"job\.json is damaged"):
+        store.identity()
+
+
+def test_newer_identity_is_refused(store: CheckpointStore) -> None:
+    """A job.json of a newer format version is refused with both versions."""
+    path = Path(store.root, "job.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 99}))
+    with pytest.raises(CheckpointMismatchError, match="format version 99"):
+        store.identity()
+
+
+def test_folder_of_a_stock_query_is_refused(tmp_path: Path) -> None:
+    """The checkpoint of a stock Structured Streaming query is recognised and left alone."""
+    (tmp_path / "offsets").mkdir()
+    with pytest.raises(CheckpointMismatchError, match="stock Structured Streaming"):
+        CheckpointStore(fs.LocalFileSystem(), str(tmp_path)).identity()
+    assert os.listdir(tmp_path) == ["offsets"]
+
+
+def test_written_checkpoint_is_the_latest(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile
+) -> None:
+    """The newest complete checkpoint is found and read back."""
+    for number in (1, 2):
+        store.write(make_metadata(number, make_state_file(store, f"e0000000{number}-s0")))
+    assert store.ids() == [1, 2]
+    latest = store.latest()
+    assert latest is not None and latest.checkpoint_id == 2
+
+
+def test_checkpoint_without_metadata_does_not_exist(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """A folder without ``_metadata`` is not a checkpoint, so one that was cut short never counts."""
+    store.write(make_metadata(1))
+    os.makedirs(store.folder(2))
+    assert store.ids() == [1]
+
+
+def test_failure_before_metadata_leaves_nothing(
+    store: CheckpointStore, make_metadata: MakeMetadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that dies just before the metadata leaves no checkpoint, and the same id can be written again."""
+    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-before-metadata=raise")
+    failpoints._hits.clear()
+    with pytest.raises(failpoints.InjectedFailure):
+        store.write(make_metadata(1))
+    assert store.ids() == []
+    store.write(make_metadata(1))
+    assert store.ids() == [1]
+
+
+def test_second_driver_is_noticed(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """Writing an id that exists is refused: two drivers must not work on one location."""
+    store.write(make_metadata(1))
+    with pytest.raises(CheckpointError, match="another driver"):
+        store.write(make_metadata(1))
+
+
+def test_commit_marker(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """A checkpoint counts as committed only once it was marked."""
+    store.write(make_metadata(1))
+    assert not store.is_committed(1)
+    store.mark_committed(1)
+    assert store.is_committed(1)
+
+
+def test_subsume_keeps_the_newest(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """Of five checkpoints two are retained, the newest."""
+    for number in range(1, 6):
+        store.write(make_metadata(number))
+    store.subsume(2)
+    assert store.ids() == [4, 5]
+    assert not os.path.exists(store.folder(3))
+
+
+def test_interrupted_subsume_is_finished_later(
+    store: CheckpointStore, make_metadata: MakeMetadata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half-removed checkpoint is none, and removing goes on where it was."""
+    for number in (1, 2, 3):
+        store.write(make_metadata(number))
+    monkeypatch.setenv(failpoints.VARIABLE, "gc-after-metadata=raise")
+    failpoints._hits.clear()
+    with pytest.raises(failpoints.InjectedFailure):
+        store.subsume(1)
+    assert store.ids() == [2, 3]
+    store.subsume(1)
+    assert store.ids() == [3]
+
+
+def test_garbage_is_what_nobody_names(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile
+) -> None:
+    """Files of retained checkpoints and of the running job stay, all others go."""
+    retained = make_state_file(store, "e00000001-s0-won")
+    make_state_file(store, "e00000001-s0-lost")
+    running = make_state_file(store, "e00000002-s0-won")
+    store.write(make_metadata(1, retained))
+    live = make_metadata(2, retained, running).operators[0].shards[0].load()
+    assert store.collect_garbage(UID, [live]) == 1
+    assert pool_names(store) == {retained.name, running.name}
+
+
+def test_garbage_collection_spares_running_epochs(store: CheckpointStore, make_state_file: MakeFile) -> None:
+    """Files of epochs after the given one are left alone: their attempts may still be writing."""
+    make_state_file(store, "e00000001-s0-lost")
+    running = make_state_file(store, "e00000002-s0-running")
+    assert store.collect_garbage(UID, [], up_to_epoch=1) == 1
+    assert pool_names(store) == {running.name}
+
+
+def test_missing_file_names_the_file_and_the_way_back(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile
+) -> None:
+    """A missing state file is named together with the newest older checkpoint that is whole."""
+    first, second = make_state_file(store, "e00000001-s0"), make_state_file(store, "e00000002-s0")
+    store.write(make_metadata(1, first))
+    store.write(make_metadata(2, first, second))
+    os.unlink(f"{store.pool(UID)}/{second.name}")
+    with pytest.raises(CorruptStateError) as caught:
+        store.latest()
+    assert second.name in str(caught.value)
+    assert "older checkpoint that is whole is 1" in str(caught.value)
+
+
+def test_truncated_file_is_found_at_the_start(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile
+) -> None:
+    """A state file of another size is found when the job starts; without an older checkpoint the error says so."""
+    file = make_state_file(store, "e00000001-s0")
+    store.write(make_metadata(1, file))
+    os.truncate(f"{store.pool(UID)}/{file.name}", file.size_bytes - 1)
+    with pytest.raises(CorruptStateError, match="No older checkpoint is whole") as caught:
+        store.latest()
+    assert file.name in str(caught.value)
+
+
+def test_damaged_older_checkpoint_is_no_way_back(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile
+) -> None:
+    """The alternative is verified by content: an older checkpoint with a flipped bit is passed over."""
+    files = [make_state_file(store, f"e0000000{number}-s0") for number in (1, 2, 3)]
+    for number, file in enumerate(files, 1):
+        store.write(make_metadata(number, file))
+    damage(f"{store.pool(UID)}/{files[1].name}")
+    os.unlink(f"{store.pool(UID)}/{files[2].name}")
+    with pytest.raises(CorruptStateError, match="older checkpoint that is whole is 1"):
+        store.latest()
+
+
+def test_damaged_metadata_is_never_skipped(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """A latest checkpoint whose metadata is damaged is an error, not a silent step back."""
+    store.write(make_metadata(1))
+    store.write(make_metadata(2))
+    damage(f"{store.folder(2)}/_metadata")
+    with pytest.raises(CorruptStateError, match="chk-00000002"):
+        store.latest()
