@@ -81,7 +81,7 @@ class RowCodec:
             wire.type if not nullable else (wire.type | None if wire.type is not Any else Any)
             for wire, nullable in zip(self._wires, self._nullable, strict=True)
         ]
-        self._decoder = msgspec.msgpack.Decoder(tuple[tuple(wire_types)] if wire_types else tuple[()])
+        self._decoder = msgspec.msgpack.Decoder(tuple.__class_getitem__(tuple(wire_types)))
         #: Type tuples of rows that can be packed as they are.
         self._plain_types: set[tuple[type, ...]] = set()
         self._has_ints = any(wire.plain is int for wire in self._wires)
@@ -105,7 +105,7 @@ class RowCodec:
             raise StateSchemaError(
                 f"a state value needs a tuple of {self._width} values ({', '.join(self._names)}), got {got}"
             )
-        row = []
+        row: list[Any] = []
         for wire, nullable, name, value in zip(self._wires, self._nullable, self._names, values, strict=True):
             if value is None:
                 if not nullable:

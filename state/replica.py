@@ -18,6 +18,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyarrow import fs
 from rocksdict import Cache, Rdict
@@ -52,7 +53,8 @@ class ShardReplica:
     def get(self, key: bytes) -> bytes | None:
         """The value of a stored key."""
         try:
-            return self.database.get(key)  # type: ignore[no-any-return]
+            value: bytes | None = self.database.get(key)
+            return value
         except Exception as error:
             raise self._failed(error, "read from") from error
 
@@ -61,7 +63,8 @@ class ShardReplica:
         if not keys:
             return []
         try:
-            return self.database.get(keys)  # type: ignore[no-any-return]
+            values: Any = self.database.get(keys)  # type: ignore[arg-type]
+            return values  # type: ignore[no-any-return]
         except Exception as error:
             raise self._failed(error, "read from") from error
 

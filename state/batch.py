@@ -1,0 +1,244 @@
+"""Batch keyed state: keys come in order, each once, and only the current key is in memory.
+
+The state of a key goes to the writer as soon as the next key comes, in stored order, so a whole shard is written as one
+sorted stream: bulk-loaded, never compacted.  If there is state from before (``base``), it is read in the same order and
+only differences are written.
+
+Invariants: keys are strictly ascending by (key group, encoded key); what is written for a key group is its cells, then
+its timer-index entries; memory is bounded by one key's state plus the timers registered in one key group.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+from .keyed import KeyedState, NoKey
+from .layout import TIMER_KINDS, TIMER_SLOTS, TimerKind, encode_ts, state_prefix
+from .registry import StateRegistry
+from .replica import ShardReplica
+from .sst import StateWriter
+from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_timers
+
+#: Written entries are handed to the writer in chunks of this size.
+_CHUNK_ENTRIES = 1024
+_CHUNK_BYTES = 1 << 20
+_MIN_TS = -(2**63)
+
+
+class BatchKeyedState(KeyedState):
+    """Keyed state of one sorted pass over a shard.  ``keep_state=False`` forgets each key at its end."""
+
+    def __init__(
+        self,
+        registry: StateRegistry,
+        writer: StateWriter,
+        now_ms: int,
+        base: ShardReplica | None = None,
+        keep_state: bool = True,
+    ) -> None:
+        super().__init__(registry, now_ms)
+        self._writer = writer
+        self._base = base
+        self._keep_state = keep_state
+        self._cursor = base.cursor() if base is not None else None
+        self._index_cursor = base.cursor() if base is not None else None
+        self._key_group = -1
+        self._key = b""
+        self._prefix = b""
+        self._changes: dict[bytes, bytes | None] = NoKey()
+        #: The key's cells in base; None: not read yet.
+        self._stored: dict[bytes, bytes] | None = None
+        self._index: IndexChanges | None = None
+        self._due: dict[TimerKind, tuple[list[int], int]] = {}
+        self._next: dict[TimerKind, int | None] = dict.fromkeys(TIMER_KINDS)
+        self._visited: set[int] = set()
+        self._keys: list[bytes] = []
+        self._values: list[bytes | None] = []
+        self._bytes = 0
+        self._closed = False
+
+    # -- the current key -------------------------------------------------------------------------------------------
+
+    def set_current_key(self, key_group: int, key: bytes) -> None:
+        """Finish the key before and begin this one."""
+        if key_group == self._key_group:
+            if key <= self._key:
+                raise self._out_of_order(key_group, key)
+            if self._changes:
+                self._finish_key()
+        else:
+            if key_group < self._key_group:
+                raise self._out_of_order(key_group, key)
+            self._finish_group()
+            self._key_group = key_group
+            self._index = IndexChanges(key_group)
+        if self._closed:
+            raise ValueError("batch keyed state is closed")
+        self._key = key
+        self._prefix = state_prefix(key_group, key)
+        self._changes = {}
+        self._stored = None
+        if self._due:
+            self._due = {}
+
+    def _out_of_order(self, key_group: int, key: bytes) -> ValueError:
+        return ValueError(
+            f"keys of a sorted pass must be strictly ascending: key {key.hex()} of key group {key_group} came after "
+            f"key {self._key.hex()} of key group {self._key_group}"
+        )
+
+    def read_cell(self, suffix: bytes) -> bytes | None:
+        """A cell of the current key."""
+        changes = self._changes
+        if suffix in changes:
+            return changes[suffix]
+        if self._cursor is None:
+            return None
+        return (self._stored if self._stored is not None else self._load()).get(suffix)
+
+    def write_cell(self, suffix: bytes, value: bytes) -> None:
+        """Set a cell of the current key."""
+        self._changes[suffix] = value
+
+    def delete_cell(self, suffix: bytes) -> None:
+        """Remove a cell of the current key."""
+        self._changes[suffix] = None
+
+    def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]:
+        """The current key's cells of one slot in order, as of the first ``next``."""
+        if self._cursor is None:
+            cells: dict[bytes, bytes | None] = self._changes
+        else:
+            stored = self._stored if self._stored is not None else self._load()
+            cells = {**stored, **self._changes} if self._changes else dict(stored)
+        first = bytes([slot])
+        found = [(suffix, value) for suffix, value in cells.items() if suffix[:1] == first and value is not None]
+        found.sort()
+        return iter(found)
+
+    def _load(self) -> dict[bytes, bytes]:
+        assert self._cursor is not None
+        cut = len(self._prefix)
+        self._stored = {stored[cut:]: value for stored, value in self._cursor.read_prefix(self._prefix)}
+        return self._stored
+
+    # -- timers ----------------------------------------------------------------------------------------------------
+
+    def pop_due_timers(self, kind: TimerKind, upto_ms: int) -> Iterator[int]:
+        """The current key's timers up to ``upto_ms`` in time order, those registered meanwhile included.
+
+        A timer is deleted when the consumer asks for the next one, so registering the same time again while it is
+        handled has no effect, as in Spark.
+        """
+        # Sorted, hence a heap.
+        waiting = [ts_ms for ts_ms in self.list_timers(kind) if ts_ms <= upto_ms]
+        self._due[kind] = (waiting, upto_ms)
+        slot = bytes([TIMER_SLOTS[kind]])
+        while waiting:
+            ts_ms = heapq.heappop(waiting)
+            suffix = slot + encode_ts(ts_ms)
+            if self.read_cell(suffix) is None:
+                continue
+            yield ts_ms
+            self.delete_cell(suffix)
+        self._due.pop(kind, None)
+
+    def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:
+        due = self._due.get(kind)
+        if due is not None and ts_ms <= due[1]:
+            heapq.heappush(due[0], ts_ms)
+
+    def due_keys(self, kg: int, upto_event_ms: int, upto_processing_ms: int) -> list[bytes]:
+        """Sorted keys of a key group that have due timers from before this pass."""
+        found: set[bytes] = set()
+        if self._base is not None:
+            for kind, upto_ms in (("event", upto_event_ms), ("processing", upto_processing_ms)):
+                if upto_ms > _MIN_TS:
+                    found.update(due_keys(self._base, kind, kg, upto_ms))  # type: ignore[arg-type]
+        return sorted(found)
+
+    def next_timer(self, kind: TimerKind) -> int | None:
+        """The earliest pending timer of the shard; only after :meth:`close`."""
+        if not self._closed:
+            raise ValueError("next_timer() of a sorted pass is known only after close()")
+        return self._next[kind]
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def _finish_key(self) -> None:
+        """Hand the key's differences to the writer."""
+        changes, stored = self._changes, self._stored
+        if not changes or not self._keep_state:
+            return
+        prefix, has_base = self._prefix, self._base is not None
+        for suffix, value in sorted(changes.items()) if len(changes) > 1 else changes.items():
+            if value is None:
+                if not has_base or (stored is not None and suffix not in stored):
+                    continue
+            elif stored is not None and stored.get(suffix) == value:
+                continue
+            if suffix[0] >= FIRST_TIMER_SLOT:
+                assert self._index is not None
+                self._index.add(self._key, suffix, value)
+            self._write(prefix + suffix, value)
+
+    def _write(self, stored_key: bytes, value: bytes | None) -> None:
+        self._keys.append(stored_key)
+        self._values.append(value)
+        if value is not None:
+            self._bytes += len(value)
+        if len(self._keys) >= _CHUNK_ENTRIES or self._bytes >= _CHUNK_BYTES:
+            self._write_out()
+
+    def _write_out(self) -> None:
+        if self._keys:
+            self._writer.put_many(self._keys, self._values)
+            self._keys, self._values, self._bytes = [], [], 0
+
+    def _finish_group(self) -> None:
+        """Finish the current key, write the group's timer index, and note its earliest pending timers."""
+        self._finish_key()
+        self._changes = NoKey()
+        index, self._index = self._index, None
+        if index is None or not self._keep_state:
+            return
+        for stored, value in index.entries():
+            self._write(stored, value)
+        self._visited.add(index.key_group)
+        for kind in TIMER_KINDS:
+            self._note(kind, index.earliest_put(kind))
+            self._note(kind, self._earliest_stored(kind, index.key_group, index))
+
+    def _earliest_stored(self, kind: TimerKind, key_group: int, index: IndexChanges | None) -> int | None:
+        if self._index_cursor is None:
+            return None
+        for ts_ms, _, stored in stored_timers(self._index_cursor, kind, key_group):
+            if index is None or not index.deletes(stored):
+                return ts_ms
+        return None
+
+    def _note(self, kind: TimerKind, ts_ms: int | None) -> None:
+        self._next[kind] = earliest(self._next[kind], ts_ms)
+
+    def close(self) -> None:
+        """Finish the last key and write what is left; the writer itself stays open."""
+        if self._closed:
+            return
+        self._finish_group()
+        self._write_out()
+        if self._base is not None and self._keep_state:
+            for key_group in self._base.key_groups:
+                if key_group not in self._visited:
+                    for kind in TIMER_KINDS:
+                        self._note(kind, self._earliest_stored(kind, key_group, None))
+        self._closed = True
+        self._cursor = self._index_cursor = None
+
+    def __enter__(self) -> BatchKeyedState:
+        return self
+
+    def __exit__(self, error_type: Any, error: Any, trace: Any) -> None:
+        if error_type is None:
+            self.close()

@@ -1,0 +1,137 @@
+"""The one contract of keyed state, whatever the backend: variables and timers of the current key.
+
+Two backends implement it: :class:`~.batch.BatchKeyedState` (keys in order, each once, one in memory at a time) and
+:class:`~.rocks.RocksDBKeyedState` (keys in any order over a replica).  Same operations, same answers, same files.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from ..errors import PlanError, StateSchemaError
+from .key_fields import MisfitError, int_of
+from .layout import TIMER_SLOTS, TimerKind, decode_ts, encode_ts
+from .registry import StateDescriptor, StateRegistry
+from .variables import ListState, MapState, ValueState
+
+_log = logging.getLogger(__name__)
+
+_MIN_TS, _MAX_TS = -(2**63), 2**63 - 1
+_CLASSES: dict[str, type[Any]] = {"value": ValueState, "list": ListState, "map": MapState}
+
+
+class KeyedState(ABC):
+    """State variables and timers of the current key.  Invariant: nothing is shared between keys."""
+
+    def __init__(self, registry: StateRegistry, now_ms: int) -> None:
+        self.registry = registry
+        #: Processing time of the whole epoch: the clock of TTLs.
+        self.now_ms = now_ms
+        #: While True, registering a timer does nothing (the end of input has been reached); calls are counted.
+        self.ignore_new_timers = False
+        self.ignored_timers = 0
+        self._variables: dict[str, Any] = {}
+
+    # -- the current key -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def set_current_key(self, key_group: int, key: bytes) -> None:
+        """Make a key the current one; state objects that were handed out now speak of it."""
+
+    @abstractmethod
+    def read_cell(self, suffix: bytes) -> bytes | None:
+        """A cell of the current key."""
+
+    @abstractmethod
+    def write_cell(self, suffix: bytes, value: bytes) -> None:
+        """Set a cell of the current key."""
+
+    @abstractmethod
+    def delete_cell(self, suffix: bytes) -> None:
+        """Remove a cell of the current key."""
+
+    @abstractmethod
+    def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]:
+        """The current key's cells of one slot in order, as of the first ``next``."""
+
+    # -- variables -------------------------------------------------------------------------------------------------
+
+    def value_state(self, name: str) -> ValueState:
+        """The value state of that name."""
+        state: ValueState = self._variable(name, "value")
+        return state
+
+    def list_state(self, name: str) -> ListState:
+        """The list state of that name."""
+        state: ListState = self._variable(name, "list")
+        return state
+
+    def map_state(self, name: str) -> MapState:
+        """The map state of that name."""
+        state: MapState = self._variable(name, "map")
+        return state
+
+    def _variable(self, name: str, kind: str) -> Any:
+        found = self._variables.get(name)
+        if found is None:
+            found = _CLASSES[self.registry.get(name).kind](self, self.registry.get(name), self.now_ms)
+            self._variables[name] = found
+        descriptor: StateDescriptor = found.descriptor
+        if descriptor.kind != kind:
+            raise StateSchemaError(f"state {name!r} is declared as {descriptor.kind} state, not as {kind} state")
+        return found
+
+    def delete_state(self, name: str) -> None:
+        """Remove everything the current key holds in a variable; an unknown name is not an error."""
+        if name in self.registry:
+            self._variable(name, self.registry.get(name).kind).clear()
+
+    # -- timers ----------------------------------------------------------------------------------------------------
+
+    def register_timer(self, kind: TimerKind, ts_ms: int) -> None:
+        """Register a timer of the current key; registering it twice is the same as once."""
+        if self.ignore_new_timers:
+            if self.ignored_timers == 0:
+                _log.warning("timer at %s ms ignored: the input has ended, timers registered now never fire", ts_ms)
+            self.ignored_timers += 1
+            return
+        self.write_cell(_timer_suffix(kind, ts_ms), b"")
+        self._timer_registered(kind, int(ts_ms))
+
+    def delete_timer(self, kind: TimerKind, ts_ms: int) -> None:
+        """Delete a timer of the current key; deleting one that does not exist does nothing."""
+        self.delete_cell(_timer_suffix(kind, ts_ms))
+
+    def list_timers(self, kind: TimerKind) -> Iterator[int]:
+        """The current key's timers in time order."""
+        return (decode_ts(suffix[1:]) for suffix, _ in self.scan_cells(TIMER_SLOTS[kind]))
+
+    @abstractmethod
+    def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:
+        """Called after a timer's cell is written, for a walk over due timers that is under way."""
+
+    @abstractmethod
+    def next_timer(self, kind: TimerKind) -> int | None:
+        """The earliest pending timer of the whole shard, once the epoch's work is done; None if there is none."""
+
+
+class NoKey(dict[bytes, Any]):
+    """Stands in for the cells of the current key while there is none: any use is an error."""
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise PlanError("keyed state was used without a current key; use state and timers in handlers, not in init()")
+
+    __contains__ = __getitem__ = __setitem__ = __delitem__ = get = items = _refuse
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def _timer_suffix(kind: TimerKind, ts_ms: int) -> bytes:
+    try:
+        return bytes([TIMER_SLOTS[kind]]) + encode_ts(int_of(ts_ms, _MIN_TS, _MAX_TS))
+    except MisfitError as misfit:
+        raise StateSchemaError(f"timer got {ts_ms!r}; its timestamp in ms takes {misfit}") from None

@@ -1,0 +1,204 @@
+"""The state objects that a processor holds: ``ValueState``, ``ListState`` and ``MapState`` of the current key.
+
+Exactly PySpark's methods, argument names and conventions, over four cell operations that a backend provides.  A cell's
+suffix is ``slot (1) | sub``.  With a TTL every stored value starts with the time at which it expires.
+
+A list keeps its length in the cell with empty ``sub`` and its elements under their index, so that appending reads one
+cell and writes two whatever the list's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from ..errors import StateSchemaError
+from .layout import decode_ts, encode_ts
+from .registry import StateDescriptor
+
+Row = tuple[Any, ...]
+
+
+class Cells(Protocol):
+    """The cells of the current key.  Scans are point in time: the consumer may change cells while it iterates."""
+
+    def read_cell(self, suffix: bytes) -> bytes | None: ...
+
+    def write_cell(self, suffix: bytes, value: bytes) -> None: ...
+
+    def delete_cell(self, suffix: bytes) -> None: ...
+
+    def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class _Variable:
+    """What the three kinds share: codec and expiry."""
+
+    def __init__(self, cells: Cells, descriptor: StateDescriptor, now_ms: int) -> None:
+        self._cells = cells
+        self.descriptor = descriptor
+        self._suffix = bytes([descriptor.slot])
+        codec = descriptor.row_codec()
+        self._encode, self._decode = codec.encode, codec.decode
+        self._ttl = descriptor.ttl_ms is not None
+        self._now_ms = now_ms
+        self._expiry = encode_ts(min(now_ms + (descriptor.ttl_ms or 0), 2**63 - 1))
+
+    def _packed(self, value: Any) -> bytes:
+        return self._expiry + self._encode(value) if self._ttl else self._encode(value)
+
+    def _live(self, stored: bytes | None) -> bytes | None:
+        """The stored value without its expiry; None if it has expired."""
+        if stored is None or not self._ttl:
+            return stored
+        return stored[8:] if decode_ts(stored[:8]) > self._now_ms else None
+
+
+class ValueState(_Variable):
+    """A single value."""
+
+    def exists(self) -> bool:
+        """True if there is a value."""
+        return self._live(self._cells.read_cell(self._suffix)) is not None
+
+    def get(self) -> Row | None:
+        """The value; None if there is none."""
+        stored = self._cells.read_cell(self._suffix)
+        if stored is None:
+            return None
+        if self._ttl:
+            stored = self._live(stored)
+            if stored is None:
+                return None
+        return self._decode(stored)
+
+    def update(self, newValue: Row) -> None:
+        """Set the value; with a TTL its time starts again."""
+        self._cells.write_cell(self._suffix, self._packed(newValue))
+
+    def clear(self) -> None:
+        """Remove the value."""
+        self._cells.delete_cell(self._suffix)
+
+
+class ListState(_Variable):
+    """A list of values; with a TTL each element has its own time."""
+
+    def exists(self) -> bool:
+        """True if the list has an element."""
+        return self._live(self._cells.read_cell(self._suffix)) is not None
+
+    def get(self) -> Iterator[Row]:
+        """The elements in order."""
+        for suffix, stored in self._cells.scan_cells(self.descriptor.slot):
+            if len(suffix) > 1:
+                live = self._live(stored)
+                if live is not None:
+                    yield self._decode(live)
+
+    def put(self, newState: list[Row]) -> None:
+        """Replace the whole list."""
+        packed = self._packed_list(newState)
+        for index in range(len(packed), self._length()):
+            self._cells.delete_cell(self._element(index))
+        self._write(0, packed)
+
+    def appendValue(self, newState: Row) -> None:
+        """Add one element at the end."""
+        self._write(self._length(), [self._packed(newState)])
+
+    def appendList(self, newState: list[Row]) -> None:
+        """Add elements at the end."""
+        packed = self._packed_list(newState)
+        self._write(self._length(), packed)
+
+    def clear(self) -> None:
+        """Remove all elements."""
+        for index in range(self._length()):
+            self._cells.delete_cell(self._element(index))
+        self._cells.delete_cell(self._suffix)
+
+    def _packed_list(self, values: list[Row]) -> list[bytes]:
+        packed = [self._packed(value) for value in self._checked(values)]
+        if not packed:
+            raise StateSchemaError(f"list state {self.descriptor.name!r} got an empty list; clear() empties the list")
+        return packed
+
+    def _checked(self, values: Any) -> list[Row]:
+        if values is None or isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+            raise StateSchemaError(f"list state {self.descriptor.name!r} got {values!r}; it takes a list of tuples")
+        return list(values)
+
+    def _element(self, index: int) -> bytes:
+        return self._suffix + index.to_bytes(8, "big")
+
+    def _length(self) -> int:
+        """Elements stored, expired ones included: the next index."""
+        stored = self._cells.read_cell(self._suffix)
+        return 0 if stored is None else int.from_bytes(stored[-8:], "big")
+
+    def _write(self, start: int, packed: list[bytes]) -> None:
+        for index, value in enumerate(packed, start):
+            self._cells.write_cell(self._element(index), value)
+        length = (start + len(packed)).to_bytes(8, "big")
+        # The last element is the last to expire, and the list exists as long as it does.
+        self._cells.write_cell(self._suffix, self._expiry + length if self._ttl else length)
+
+
+class MapState(_Variable):
+    """Values by user key, iterated in key order; with a TTL each entry has its own time."""
+
+    def __init__(self, cells: Cells, descriptor: StateDescriptor, now_ms: int) -> None:
+        super().__init__(cells, descriptor, now_ms)
+        key_codec = descriptor.user_key_codec()
+        assert key_codec is not None
+        self._key_codec = key_codec
+
+    def exists(self) -> bool:
+        """True if the map has an entry."""
+        return next(self._entries(), None) is not None
+
+    def getValue(self, key: Row) -> Row | None:
+        """The value of a user key; None if there is none."""
+        live = self._live(self._cells.read_cell(self._entry(key)))
+        return None if live is None else self._decode(live)
+
+    def containsKey(self, key: Row) -> bool:
+        """True if there is a value for the user key."""
+        return self._live(self._cells.read_cell(self._entry(key))) is not None
+
+    def updateValue(self, key: Row, value: Row) -> None:
+        """Set the value of a user key; with a TTL its time starts again."""
+        self._cells.write_cell(self._entry(key), self._packed(value))
+
+    def iterator(self) -> Iterator[tuple[Row, Row]]:
+        """All entries."""
+        decode_key = self._key_codec.decode
+        return ((decode_key(key), self._decode(value)) for key, value in self._entries())
+
+    def keys(self) -> Iterator[Row]:
+        """All user keys."""
+        decode_key = self._key_codec.decode
+        return (decode_key(key) for key, _ in self._entries())
+
+    def values(self) -> Iterator[Row]:
+        """All values."""
+        return (self._decode(value) for _, value in self._entries())
+
+    def removeKey(self, key: Row) -> None:
+        """Remove a user key and its value."""
+        self._cells.delete_cell(self._entry(key))
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        for suffix, _ in self._cells.scan_cells(self.descriptor.slot):
+            self._cells.delete_cell(suffix)
+
+    def _entry(self, key: Row) -> bytes:
+        return self._suffix + self._key_codec.encode(key)
+
+    def _entries(self) -> Iterator[tuple[bytes, bytes]]:
+        for suffix, stored in self._cells.scan_cells(self.descriptor.slot):
+            live = self._live(stored)
+            if live is not None:
+                yield suffix[1:], live
