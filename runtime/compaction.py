@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark import TaskContext
 
-from ..state.lineage import ShardLineage, compact
+from ..state.lineage import ShardLineage
 from ..state.registry import StateRegistry
 from ..state.replica import process_cache
 from .shard_task import REPORT_COLUMN, REPORT_SCHEMA, local_root
@@ -48,6 +48,8 @@ class CompactionTask:
             self.job_id, shard, lineage, self.filesystem, self.pool, local_dir, self.cache_bytes
         )
         name = f"{self.name}-s{shard:04d}-{context.taskAttemptId()}"
+        from ..state.compaction import compact
+
         compacted = compact(lineage, replica, self.filesystem, self.pool, local_dir, name)
         body = json.dumps({"shard": shard, "lineage": compacted.to_json()}).encode()
         yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([body], pa.binary())})

@@ -85,6 +85,8 @@ class JobRunner:
         for phase in self.job.phases:
             if self.stopping.is_set():
                 return
+            if self._is_behind(phase):
+                continue
             self.phase = phase
             self.recorder.event("phase", phase.kind)
             failpoint(f"phase-{phase.kind}")
@@ -152,8 +154,6 @@ class JobRunner:
     def _run_backlog(self, phase: Phase, step: Stepper) -> None:
         """History and waiting live data as sorted passes over batch keyed state."""
         state = step.state
-        if self._is_recovered and self._has_phase("live"):
-            return  # the switch is behind us: what waits at the source is the stream's
         history = self._unread_history(step)
         final_ms = self._final_watermark
         if self.live is None or self.job.live is None:
@@ -281,6 +281,16 @@ class JobRunner:
     @property
     def _is_recovered(self) -> bool:
         return self._recovered is not None and self._recovered.checkpoint is not None
+
+    def _is_behind(self, phase: Phase) -> bool:
+        """True if the run that this one goes on from has completed the phase.
+
+        A checkpoint with no source in backlog was taken at the switch or later: what waits at the live source now is
+        the stream's.  A job without a live phase works off what has arrived since its last run.
+        """
+        assert self.stepper is not None
+        switched = self._is_recovered and not self.stepper.state.is_backlog
+        return switched and self._has_phase("live") and phase.kind != "live"
 
     def _has_phase(self, kind: str) -> bool:
         return any(phase.kind == kind for phase in self.job.phases)

@@ -1,0 +1,208 @@
+"""Declarative aggregates over keyed state: ``groupBy(...).agg(...)``.
+
+Spark's own engine aggregates each epoch's rows first (:meth:`AggregateOperator.prepare`), so that one row per key, or
+per key and window, crosses into Python.  There a shard's rows meet the state of earlier epochs a batch at a time:
+encode the keys, read the cells of all of them at once, merge column by column, emit what is due, write what changed.
+Nothing is done per row or key in Python that Arrow or numpy can do for the whole batch.
+
+When results come out:
+
+``append``  once, when the watermark passes the end of the window (or the event time that is a key); keys without event
+            time when input ends.  Their state goes with them.
+``update``  for every key that the epoch touched.  State of windows that the watermark has passed goes silently.
+
+Both styles work through the keys in stored order, which gives the same results; in ``random`` style the rows of an
+append are put into time order before they leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ...state.keys import KeyCodec
+from ...state.registry import StateRegistry
+from ..rows import arrow_schema
+from ..spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext
+from .aggregate_buffers import Buffer
+from .aggregate_results import Result
+from .aggregate_walk import KEY_GROUP_COLUMN, DueKeys
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Rows of the input that a partial row stands for; rows in several sliding windows count in one of them.
+ROWS_COLUMN = "__rows"
+MAX_TIME_COLUMN = "__max_ts"
+SESSION_START_COLUMN = "__session_start"
+SESSION_END_COLUMN = "__session_end"
+#: Name of the one state variable.
+STATE_NAME = "aggregate"
+
+KeyKind = Literal["plain", "window", "session"]
+
+
+@dataclass(frozen=True)
+class GroupKey:
+    """One grouping expression."""
+
+    #: Spark's name of it, which the output has.
+    name: str
+    #: Its column in the prepared frame.
+    column: str
+    kind: KeyKind
+    #: True if the watermark's column is what it is made of, so that the watermark decides when it is complete.
+    event_time: bool
+    #: A window's distance to the next one in microseconds, if windows overlap.
+    slide_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Partials:
+    """The partial columns that Spark computes, their buffers and the results made of them."""
+
+    #: Column name in the prepared frame -> the SQL of the partial aggregate.
+    columns: Mapping[str, str]
+    types: tuple[pa.DataType, ...]
+    buffers: tuple[Buffer, ...]
+    results: tuple[Result, ...]
+
+
+class AggregateOperator(KeyedOperator):
+    """A keyed stage that aggregates; made by ``planner.aggregates.plan_aggregate``.
+
+    Args:
+        uid: id under which the state is stored.
+        keys: the grouping expressions, in the user's order.
+        group_columns: the same as Spark columns; they stay on the driver.
+        key_types: Arrow type of each grouping expression.
+        partials: what is computed.
+        output_schema: Spark's schema of the result.
+        key_outputs: places in ``keys`` of the leading output columns (none if Spark is told not to retain them).
+        output_mode: ``append`` or ``update``.
+        event_time: the watermark's column, if there is one.
+    """
+
+    def __init__(
+        self,
+        *,
+        uid: str,
+        keys: tuple[GroupKey, ...],
+        group_columns: tuple[Column, ...],
+        key_types: tuple[pa.DataType, ...],
+        partials: Partials,
+        output_schema: StructType,
+        key_outputs: tuple[int, ...],
+        output_mode: Literal["append", "update"],
+        event_time: str | None,
+    ) -> None:
+        self.uid = uid
+        self.keys = keys
+        self.partials = partials
+        self.output_schema = output_schema
+        self.output_arrow_schema = arrow_schema(output_schema)
+        self.key_outputs = key_outputs
+        self.output_mode = output_mode
+        self.event_time = event_time
+        self._group_columns = group_columns
+        stored = [(key, data_type) for key, data_type in zip(keys, key_types, strict=True) if key.kind != "session"]
+        self.key_columns = tuple(key.column for key, _ in stored)
+        self.key_schema = pa.schema([pa.field(key.column, data_type) for key, data_type in stored])
+        self.session = next((key for key in keys if key.kind == "session"), None)
+        self.sort_columns = (SESSION_START_COLUMN,) if self.session else ()
+        #: The key column that the watermark is compared with.
+        self.time_key = next((key for key in keys if key.event_time and key.kind != "session"), None)
+        self.uses_event_time = any(key.event_time for key in keys)
+        #: True if keys wait in the timer index: for the watermark, or (append without event time) for the end.
+        self.timed = self.uses_event_time or output_mode == "append"
+        time_type = next((t for key, t in zip(keys, key_types, strict=True) if key.kind == "session"), None)
+        self.time_type = None if time_type is None else time_type.field("start").type
+        self.registry = StateRegistry()
+        self.slot = self.registry.declare(STATE_NAME, "value", self._state_schema()).slot
+
+    def _state_schema(self) -> pa.Schema:
+        """The buffers under the SQL they come from: not nullable, so that no other aggregates can take the state over."""
+        fields = [
+            pa.field(f"{place}: {sql}", data_type, nullable=False)
+            for place, (sql, data_type) in enumerate(
+                zip(self.partials.columns.values(), self.partials.types, strict=True)
+            )
+        ]
+        if self.time_type is not None:
+            fields = [pa.field(name, self.time_type, nullable=False) for name in ("start", "end")] + fields
+        return pa.schema(fields)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get everything but Spark's column objects."""
+        return {**self.__dict__, "_group_columns": ()}
+
+    def describe(self) -> dict[str, Any]:
+        """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
+        return {
+            "operator": "agg",
+            "uid": self.uid,
+            "key": [
+                f"{key.name} {field.dataType.simpleString()}"
+                for key, field in zip(self.keys, self.output_schema.fields, strict=False)
+            ]
+            if self.key_outputs
+            else [key.name for key in self.keys],
+            "aggregates": [result.name for result in self.partials.results],
+            "output mode": self.output_mode,
+        }
+
+    # -- driver --------------------------------------------------------------------------------------------------------
+
+    def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """Partial aggregation by Spark: one row per key (and window) with the buffers of its rows."""
+        names = [f"__k{i}" for i in range(len(self.keys))]
+        groups = [column.alias(name) for column, name in zip(self._group_columns, names, strict=True)]
+        rows: Column = F.count(F.lit(1))
+        sliding = next((i for i, key in enumerate(self.keys) if key.slide_us is not None), None)
+        if sliding is not None:
+            # Spark expands a row into its windows here; it is counted in the latest of them.
+            frame = frame.select("*", *groups)
+            slide_us = self.keys[sliding].slide_us or 0
+            latest = F.expr(f"{_quoted(self.event_column(sliding))} < {names[sliding]}.start + {_interval(slide_us)}")
+            rows = F.count_if(latest)
+            groups = [F.col(name) for name in names]
+        columns = [F.expr(sql).alias(name) for name, sql in self.partials.columns.items()]
+        counted = [rows.alias(ROWS_COLUMN)]
+        if self.event_time is not None:
+            counted.append(F.max(F.col(_quoted(self.event_time))).alias(MAX_TIME_COLUMN))
+        partial = frame.groupBy(*groups).agg(*columns, *counted)
+        selected: list[Column] = []
+        for key, name in zip(self.keys, names, strict=True):
+            if key.kind == "session":
+                selected += [
+                    F.col(f"{name}.start").alias(SESSION_START_COLUMN),
+                    F.col(f"{name}.end").alias(SESSION_END_COLUMN),
+                ]
+            else:
+                selected.append(F.col(name).alias(key.column))
+        return partial.select(*selected, *self.partials.columns, *[column for column in partial.columns[-len(counted) :]])
+
+    def event_column(self, place: int) -> str:
+        """The column that a sliding window is made of."""
+        assert self.window_column is not None
+        return self.window_column
+
+    #: Input column of a sliding window; set by the planner.
+    window_column: str | None = None
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
+        """Process one shard of one epoch."""
+        from .aggregate_run import KeyedRun
+        from .aggregate_sessions import SessionRun
+
+        run = SessionRun(self, context) if self.session else KeyedRun(self, context)
+        run.execute(rows)

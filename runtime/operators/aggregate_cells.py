@@ -1,0 +1,133 @@
+"""An aggregate's part of the state: one cell per key, and for keys that wait for a watermark one timer index entry.
+
+Layout as in :mod:`state.layout`; the cell's timer slots are not used, since a key has one timer at most and its cell
+says which (the end of its window, or of its first session).
+
+Invariant: entries leave in strictly ascending stored order: all cells of a key group, then its index entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ...state.layout import (
+    CELL_SECTION,
+    TIMER_SECTIONS,
+    after_prefix,
+    timer_index_key,
+    timer_index_prefix,
+)
+from ..spec import MAX_WATERMARK, ShardContext
+from .aggregate_walk import prefixed
+
+_CELL = bytes([CELL_SECTION])
+_TIMER = bytes([TIMER_SECTIONS["event"]])
+_SIGN = np.uint64(1 << 63)
+
+
+class Cells:
+    """Reads and writes the cells of one shard in one epoch."""
+
+    def __init__(self, context: ShardContext, slot: int) -> None:
+        self._context = context
+        self._slot = pa.scalar(bytes([slot]), pa.binary())
+        self._group: int | None = None
+        #: Index changes of the key group that is being written; None: to be deleted.
+        self._index: list[tuple[bytes, bytes | None]] = []
+        self._deleted: set[bytes] = set()
+        self._next_ms: int | None = None
+
+    def names(self, groups: np.ndarray, keys: pa.BinaryArray) -> list[bytes]:
+        """Stored keys of the cells."""
+        return prefixed(groups, _CELL, keys, self._slot)
+
+    def read(self, names: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which cells exist, and their values end to end: ``(exists, data, offsets)``."""
+        base = self._context.base
+        values = base.multi_get(names) if base is not None and names else [None] * len(names)
+        found = [value for value in values if value is not None]
+        offsets = np.zeros(len(found) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, found), dtype=np.int64, count=len(found)), out=offsets[1:])
+        if len(found) == len(values):
+            exists = np.ones(len(values), dtype=bool)
+        else:
+            exists = np.fromiter((value is not None for value in values), dtype=bool, count=len(values))
+        return exists, np.frombuffer(b"".join(found), dtype=np.uint8), offsets
+
+    def write(
+        self,
+        groups: np.ndarray,
+        names: Sequence[bytes],
+        values: Sequence[bytes | None],
+        index: Sequence[tuple[bytes, bytes | None]],
+    ) -> None:
+        """Write cells (None: delete) and index changes; calls ascend, and ``names`` within a call."""
+        if not self._context.epoch.keep_state or not len(groups):
+            return
+        bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
+        changes = sorted(index)
+        at = 0
+        for start, stop in zip(bounds, bounds[1:], strict=False):
+            group = int(groups[start])
+            if group != self._group:
+                self._flush_index()
+                self._group = group
+            self._context.writer.put_many(names[start:stop], values[start:stop])
+            prefix = group.to_bytes(2, "big")
+            while at < len(changes) and changes[at][0].startswith(prefix):
+                self._index.append(changes[at])
+                at += 1
+
+    def index_changes(
+        self, groups: np.ndarray, keys: pa.BinaryArray, ts_ms: np.ndarray, put: bool
+    ) -> list[tuple[bytes, bytes | None]]:
+        """Index entries to put or to delete."""
+        if not len(groups):
+            return []
+        stamps = (ts_ms.astype(np.int64).view(np.uint64) ^ _SIGN).astype(">u8").view(np.uint8).reshape(-1, 8)
+        stamped = pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(8), len(groups), [None, pa.py_buffer(np.ascontiguousarray(stamps))]
+        ).cast(pa.binary())
+        names = prefixed(groups, _TIMER, stamped, keys)
+        if put:
+            earliest = int(ts_ms.min())
+            self._next_ms = earliest if self._next_ms is None else min(self._next_ms, earliest)
+            return [(name, b"") for name in names]
+        self._deleted.update(
+            name for name, ts in zip(names, ts_ms.tolist(), strict=True) if ts > self._context.epoch.firing_watermark_ms
+        )
+        return [(name, None) for name in names]
+
+    def close(self, timed: bool) -> None:
+        """Write what is left and report the earliest timer that is still pending."""
+        self._flush_index()
+        if timed and self._context.epoch.keep_state:
+            pending = self._next_ms if self._next_ms is not None else MAX_WATERMARK
+            pending = min(pending, self._next_in_base())
+            self._context.counters.next_event_timer_ms = None if pending == MAX_WATERMARK else pending
+
+    def _flush_index(self) -> None:
+        if self._index:
+            self._index.sort()
+            self._context.writer.put_many([name for name, _ in self._index], [value for _, value in self._index])
+            self._index = []
+
+    def _next_in_base(self) -> int:
+        """Earliest timer after the firing watermark that this epoch has not deleted."""
+        base, firing_ms = self._context.base, self._context.epoch.firing_watermark_ms
+        earliest = MAX_WATERMARK
+        if base is None or firing_ms == MAX_WATERMARK:
+            return earliest
+        for group in self._context.key_groups:
+            prefix = timer_index_prefix("event", group)
+            lower = timer_index_key("event", group, firing_ms + 1, b"")
+            # Timers at or beyond the earliest one so far do not matter.
+            upper = min(after_prefix(prefix), timer_index_key("event", group, earliest, b""))
+            for stored, _ in base.scan(lower, upper):
+                if stored not in self._deleted:
+                    earliest = int.from_bytes(stored[3:11], "big") - (1 << 63)
+                    break
+        return earliest

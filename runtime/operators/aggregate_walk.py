@@ -1,0 +1,216 @@
+"""The walk over a shard's keys: those that have rows and those whose timers are due, together, in stored order.
+
+Invariants:
+- All rows of a key are in one :class:`Work`, every key is in exactly one, and works ascend by (key group, key).
+- In memory at a time: the rows of one input batch, the due keys of one key group, and one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...state.key_fields import binary_from_matrix
+from ...state.keygroups import KeyGroupRange
+from ...state.keys import KeyCodec
+from ...state.layout import after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
+from ...state.replica import ShardReplica
+from .keyed_rows import KEY_GROUP_COLUMN
+
+#: Keys handled in one go when due timers come in between.
+_CHUNK_KEYS = 16_384
+
+
+@dataclass(frozen=True)
+class Work:
+    """Some consecutive keys of the shard."""
+
+    groups: np.ndarray
+    #: Encoded, distinct, ascending within their group.
+    keys: pa.BinaryArray
+    #: The rows of those keys that have any, in key order; None: there are none.
+    batch: pa.RecordBatch | None
+    #: Where in ``batch`` each key with rows begins.
+    starts: np.ndarray
+    #: Places in ``keys`` of the keys with rows.
+    touched: np.ndarray
+    #: For keys without rows the timer that is due, in ms; 0 elsewhere.
+    due_ms: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+@dataclass(frozen=True)
+class KeyRows:
+    """A batch that holds whole keys only."""
+
+    batch: pa.RecordBatch
+    groups: np.ndarray
+    keys: pa.BinaryArray
+    starts: np.ndarray
+
+
+def whole_keys(batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], codec: KeyCodec) -> Iterator[KeyRows]:
+    """Cut the sorted input so that no key straddles two pieces: each batch's last key waits for the next batch."""
+    waiting: list[pa.RecordBatch] = []
+    last: tuple[int, bytes] | None = None
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        rows = _key_rows(batch, key_columns, codec)
+        cut = int(rows.starts[-1])
+        head = (int(rows.groups[0]), rows.keys[0].as_py())
+        if cut > 0 or head != last:
+            complete = [*waiting, batch.slice(0, cut)] if cut > 0 else waiting
+            if complete:
+                yield _key_rows(pa.concat_batches(complete), key_columns, codec) if waiting else _first(rows, cut)
+            waiting = []
+        waiting.append(batch.slice(cut))
+        last = (int(rows.groups[cut]), rows.keys[cut].as_py())
+    if waiting:
+        yield _key_rows(pa.concat_batches(waiting), key_columns, codec)
+
+
+def _first(rows: KeyRows, stop: int) -> KeyRows:
+    return KeyRows(rows.batch.slice(0, stop), rows.groups[:stop], rows.keys.slice(0, stop), rows.starts[:-1])
+
+
+def _key_rows(batch: pa.RecordBatch, key_columns: tuple[str, ...], codec: KeyCodec) -> KeyRows:
+    groups = batch.column(KEY_GROUP_COLUMN).to_numpy(zero_copy_only=False)
+    keys = codec.encode_columns([batch.column(name) for name in key_columns])
+    changed = np.ones(batch.num_rows, dtype=bool)
+    changed[1:] = groups[1:] != groups[:-1]
+    changed[1:] |= pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    return KeyRows(batch, groups, keys, np.flatnonzero(changed))
+
+
+class DueKeys:
+    """The keys of a shard whose timer in the committed state is due, group by group in key order."""
+
+    def __init__(self, base: ShardReplica, key_groups: KeyGroupRange, firing_ms: int) -> None:
+        self._base = base
+        self._firing_ms = firing_ms
+        self._groups = iter(key_groups)
+        self._group = next(self._groups, None)
+        self._loaded: list[tuple[bytes, int]] | None = None
+
+    def before(self, group: int | None) -> Iterator[tuple[int, bytes, int]]:
+        """``(group, key, ts_ms)`` of all that are left in the groups before this one (None: in all groups)."""
+        while self._group is not None and (group is None or self._group < group):
+            current = self._group
+            for key, ts_ms in self._take():
+                yield current, key, ts_ms
+
+    def within(self, group: int, upto: bytes | None) -> list[tuple[int, bytes, int]]:
+        """Those of one group, up to and with a key (None: all)."""
+        if self._group != group:
+            return []
+        found = self._take() if upto is None else self._take_upto(upto)
+        return [(group, key, ts_ms) for key, ts_ms in found]
+
+    def _load(self) -> list[tuple[bytes, int]]:
+        if self._loaded is None:
+            assert self._group is not None
+            lower = timer_index_prefix("event", self._group)
+            upper = after_prefix(lower)
+            if self._firing_ms < 2**63 - 1:
+                upper = timer_index_key("event", self._group, self._firing_ms + 1, b"")
+            due = (parse_timer_index(stored) for stored, _ in self._base.scan(lower, upper))
+            self._loaded = sorted((key, ts_ms) for _, ts_ms, key in due)
+        return self._loaded
+
+    def _take(self) -> list[tuple[bytes, int]]:
+        found, self._loaded = self._load(), None
+        self._group = next(self._groups, None)
+        return found
+
+    def _take_upto(self, key: bytes) -> list[tuple[bytes, int]]:
+        loaded = self._load()
+        # A timer is never in the index twice for one key, so the key alone decides.
+        count = next((i for i, (candidate, _) in enumerate(loaded) if candidate > key), len(loaded))
+        found, self._loaded = loaded[:count], loaded[count:]
+        return found
+
+
+def works(rows: Iterator[KeyRows], due: DueKeys | None) -> Iterator[Work]:
+    """Bring rows and due keys together."""
+    for piece in rows:
+        if due is None:
+            yield _work(piece, 0, len(piece.groups), [])
+        else:
+            yield from _interleaved(piece, due)
+    if due is not None:
+        extras: list[tuple[int, bytes, int]] = []
+        for extra in due.before(None):
+            extras.append(extra)
+            if len(extras) >= _CHUNK_KEYS:
+                yield _work(None, 0, 0, extras)
+                extras = []
+        if extras:
+            yield _work(None, 0, 0, extras)
+
+
+def _interleaved(piece: KeyRows, due: DueKeys) -> Iterator[Work]:
+    bounds = [0, *(np.flatnonzero(np.diff(piece.groups)) + 1).tolist(), len(piece.groups)]
+    extras: list[tuple[int, bytes, int]] = []
+    low = 0
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        group = int(piece.groups[start])
+        for extra in due.before(group):
+            extras.append(extra)
+            if len(extras) >= _CHUNK_KEYS:
+                yield _work(piece, low, start, extras)
+                low, extras = start, []
+        is_last = stop == len(piece.groups)
+        extras += due.within(group, piece.keys[stop - 1].as_py() if is_last else None)
+        if is_last or len(extras) + stop - low >= _CHUNK_KEYS:
+            yield _work(piece, low, stop, extras)
+            low, extras = stop, []
+
+
+def _work(piece: KeyRows | None, low: int, high: int, extras: list[tuple[int, bytes, int]]) -> Work:
+    if piece is None or low == high:
+        groups = np.array([group for group, _, _ in extras], dtype=np.int32)
+        keys = pa.array([key for _, key, _ in extras], pa.binary())
+        nothing = np.zeros(0, dtype=np.int64)
+        return Work(groups, keys, None, nothing, nothing, np.array([ts for _, _, ts in extras], dtype=np.int64))
+    first, last = np.searchsorted(piece.starts, [low, high])
+    starts = piece.starts[first:last]
+    groups, keys = piece.groups[starts], piece.keys
+    if len(starts) != len(keys):
+        keys = keys.take(pa.array(starts))
+    batch = piece.batch.slice(low, high - low)
+    if extras:
+        with_rows = set(positions(groups, keys))
+        extras = [extra for extra in extras if extra[0].to_bytes(2, "big") + extra[1] not in with_rows]
+    touched = np.arange(len(starts))
+    if not extras:
+        return Work(groups, keys, batch, starts - low, touched, np.zeros(len(starts), dtype=np.int64))
+    groups = np.concatenate([groups, np.array([group for group, _, _ in extras], dtype=groups.dtype)])
+    keys = pa.concat_arrays([keys, pa.array([key for _, key, _ in extras], pa.binary())])
+    due_ms = np.zeros(len(groups), dtype=np.int64)
+    due_ms[len(starts) :] = [ts_ms for _, _, ts_ms in extras]
+    places = positions(groups, keys)
+    order = np.array(sorted(range(len(places)), key=places.__getitem__), dtype=np.int64)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Work(groups[order], keys.take(pa.array(order)), batch, starts - low, rank[touched], due_ms[order])
+
+
+def positions(groups: np.ndarray, keys: pa.BinaryArray) -> list[bytes]:
+    """Key group and key as bytes that compare like the pair."""
+    return prefixed(groups, b"", keys)
+
+
+def prefixed(groups: np.ndarray, section: bytes, *parts: pa.Array | pa.Scalar) -> list[bytes]:
+    """Key group (two bytes), section and parts, joined row by row."""
+    prefix = np.zeros((len(groups), 2 + len(section)), dtype=np.uint8)
+    prefix[:, :2] = groups.astype(">u2").view(np.uint8).reshape(-1, 2)
+    prefix[:, 2:] = np.frombuffer(section, dtype=np.uint8)
+    joined = pc.binary_join_element_wise(binary_from_matrix(prefix), *parts, b"")
+    return list(joined.to_numpy(zero_copy_only=False))
