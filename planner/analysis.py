@@ -6,6 +6,7 @@ Reads the analyzed logical plan of a classic DataFrame through the gateway.  Onl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ _STATEFUL_NODES = {
     "TransformWithStateInPySpark": "transformWithState",
     "Window": "a window function",
 }
+#: Ids of expressions (``k#12``, ``v#13L``) and of exchanges in Spark's plans.
+_IDS = re.compile(r"#\d+L?|, \[plan_id=\d+\]")
 #: Days that Spark takes a month for in a duration.
 _DAYS_PER_MONTH = 31
 
@@ -88,9 +91,9 @@ def plain_columns(frame: DataFrame, columns: Sequence[Column]) -> list[str | Non
 
 
 def spark_plan(frame: DataFrame) -> str:
-    """Spark's explain text of a frame."""
+    """Spark's explain text of a frame, without its ids: they differ each time, and two plans of one job must not."""
     jvm: Any = frame.sparkSession._jvm
-    return str(jvm.PythonSQLUtils.explainString(_java(frame).queryExecution(), "simple"))
+    return _IDS.sub("", str(jvm.PythonSQLUtils.explainString(_java(frame).queryExecution(), "simple")))
 
 
 def _analyzed(frame: DataFrame) -> Any:

@@ -2,40 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
 from mixedmode import PlanError, SetupError, read
-from mixedmode.planner.frame import Watermark
+from mixedmode.planner.frame import MixedFrame, Watermark
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-if TYPE_CHECKING:
-    from mixedmode.planner.frame import MixedFrame
-
 pytestmark = pytest.mark.spark
-
-SCHEMA = "k string, v long, x double, ts timestamp, tags map<string, int>"
-
-
-@pytest.fixture(scope="module")
-def history(spark: SparkSession) -> DataFrame:
-    return spark.sql(
-        "select 'a' as k, 1L as v, 0.5D as x, timestamp'2020-01-01 00:00:00' as ts, map('t', 1) as tags"
-        " union all select 'b', null, -0.0D, timestamp'2020-01-02 00:00:00', null"
-    )
-
-
-@pytest.fixture(scope="module")
-def live(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
-    return spark.readStream.schema(SCHEMA).parquet(str(tmp_path_factory.mktemp("landing")))
-
-
-@pytest.fixture
-def both(history: DataFrame, live: DataFrame) -> MixedFrame:
-    return read(history=history, live=live)
 
 
 def test_read_needs_an_input() -> None:
@@ -258,7 +232,7 @@ def test_a_frame_shows_its_columns(both: MixedFrame) -> None:
     assert both.select("k", "v").dtypes == [("k", "string"), ("v", "bigint")]
 
 
-def test_the_schema_prints_as_a_tree(both: MixedFrame, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_schema_prints_as_a_tree(both: MixedFrame, capsys: pytest.CaptureFixture[str]) -> None:
     """printSchema prints what DataFrame.printSchema prints."""
     both.select("k").printSchema()
 

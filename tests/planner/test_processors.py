@@ -1,0 +1,200 @@
+"""transformWithState: every argument is checked where it is written, and the operator gets what it needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mixedmode import PlanError
+from mixedmode.planner.frame import MixedFrame
+from mixedmode.planner.keyed import KeyedFrame
+from mixedmode.runtime.operators.processor import ProcessorOperator
+from mixedmode.runtime.spec import Settings
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+pytestmark = pytest.mark.spark
+
+OUTPUT = "k string, n long"
+
+
+class Counter(StatefulProcessor):
+    """Counts rows per key."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._total = handle.getValueState("total", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        yield Row(k=key[0], n=sum(1 for _ in rows))
+
+    def close(self) -> None:
+        pass
+
+
+class WrongTimer(Counter):
+    def handleExpiredTimer(self, key: Any, timer_values: Any, info: Any) -> Iterator[Row]:  # type: ignore[override]
+        yield from ()
+
+
+class Unpicklable(Counter):
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+
+def planned(frame: MixedFrame, *cols: Any, **changes: Any) -> KeyedFrame:
+    """transformWithState with good arguments, but for the changes."""
+    arguments: dict[str, Any] = {
+        "statefulProcessor": Counter(),
+        "outputStructType": OUTPUT,
+        "outputMode": "append",
+        "timeMode": "none",
+        **changes,
+    }
+    return frame.groupBy(*(cols or ("k",))).transformWithState(**arguments)
+
+
+def operator_of(frame: KeyedFrame) -> ProcessorOperator:
+    operator = frame._stage.build("append", Settings())
+    assert isinstance(operator, ProcessorOperator)
+    return operator
+
+
+def test_the_output_schema_may_be_ddl_or_a_struct_type(both: MixedFrame) -> None:
+    """Both say the same."""
+    struct = StructType([StructField("k", StringType()), StructField("n", LongType())])
+
+    assert planned(both).schema == planned(both, outputStructType=struct).schema == struct
+    assert planned(both).columns == ["k", "n"]
+    assert repr(planned(both)) == "KeyedFrame[k: string, n: bigint]"
+
+
+def test_arguments_have_the_order_that_pyspark_has(both: MixedFrame) -> None:
+    """A call with positional arguments works unchanged."""
+    stage = both.withWatermark("ts", "1 hour").groupBy("k").transformWithState(Counter(), OUTPUT, "Update", "EventTime")
+
+    assert stage._stage.output_mode == "update"
+    assert operator_of(stage).time_mode == "eventTime"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"statefulProcessor": Counter}, r"statefulProcessor is the class Counter; give an instance, Counter\(\)"),
+        ({"statefulProcessor": object()}, "must be a pyspark.sql.streaming.StatefulProcessor, got object"),
+        ({"statefulProcessor": WrongTimer()}, "WrongTimer.handleExpiredTimer is called with keywords key, timerValues"),
+        ({"statefulProcessor": Unpicklable()}, "Unpicklable cannot be sent to the tasks .*lock"),
+        ({"outputStructType": "k strin g"}, "outputStructType 'k strin g' is not a DDL schema"),
+        ({"outputStructType": 5}, "outputStructType must be a StructType or a DDL string .* got 5"),
+        ({"outputStructType": StructType([])}, "outputStructType has no columns"),
+        ({"outputStructType": "k string, k long"}, "outputStructType has several columns named k"),
+        ({"outputMode": "replace"}, "outputMode of transformWithState is 'replace'; use append, update or complete"),
+        ({"outputMode": None}, "outputMode of transformWithState is None"),
+        ({"timeMode": "wallclock"}, "timeMode is 'wallclock'; use none, processingTime or eventTime"),
+        ({"timeMode": "eventTime"}, r"timeMode eventTime needs an event time; call withWatermark"),
+        ({"eventTimeColumnName": "m"}, "eventTimeColumnName m does not exist"),
+        ({"eventTimeColumnName": "n"}, "event-time column n is of type bigint"),
+        ({"initialState": 5}, "initialState must be a grouped batch DataFrame .* got int"),
+    ],
+)
+def test_a_bad_argument_is_refused_by_name(both: MixedFrame, changes: dict[str, Any], problem: str) -> None:
+    """The error names the argument, the value, and what is allowed."""
+    with pytest.raises(PlanError, match=problem):
+        planned(both, **changes)
+
+
+def test_a_session_window_cannot_be_a_processors_key(both: MixedFrame) -> None:
+    """Its extent is known only after all rows."""
+    with pytest.raises(PlanError, match="session window cannot be a key of transformWithState"):
+        planned(both, F.session_window("ts", "5 minutes"))
+
+
+def test_the_operator_gets_plain_key_columns_as_they_are(both: MixedFrame) -> None:
+    """Key columns by name; rows have the user's columns."""
+    stage = planned(both.withWatermark("ts", "1 hour"), "K", "v", timeMode="eventTime")
+    operator = operator_of(stage)
+
+    assert operator.key_columns == ("k", "v")
+    assert [str(field.type) for field in operator.key_schema] == ["string", "int64"]
+    assert operator.input_schema == both.schema
+    assert operator.event_time == "ts"
+    assert operator.uses_event_time
+    assert stage._stage.inputs.history is not None
+    assert stage._stage.inputs.history.columns == both.columns
+
+
+def test_the_operator_gets_a_column_for_each_computed_key(both: MixedFrame) -> None:
+    """The inputs have it, the processor's rows do not; the key keeps its label in the description."""
+    stage = planned(both, F.upper("k").alias("key"), "x")
+    operator = operator_of(stage)
+
+    assert operator.key_columns == ("__key_0", "__key_1")
+    assert operator.key_schema.names == ["key", "x"]
+    assert operator.input_schema == both.schema
+    for frame in (stage._stage.inputs.history, stage._stage.inputs.live):
+        assert frame is not None
+        assert frame.columns == [*both.columns, "__key_0", "__key_1"]
+
+
+def test_a_computed_key_must_work_on_both_inputs(both: MixedFrame, history: DataFrame) -> None:
+    """A column of history alone is refused with the reason."""
+    with pytest.raises(PlanError, match="groupBy works on history but not on live"):
+        planned(both, history["v"] + 1)
+
+
+def test_initial_state_is_rows_and_the_names_of_its_keys(both: MixedFrame, spark: SparkSession) -> None:
+    """The keys may have other names than the stage's, but must have the same types."""
+    initial = spark.sql("select 'a' as plane, 5L as n")
+
+    operator = operator_of(planned(both, initialState=initial.groupBy("plane")))
+
+    assert operator._initial_state is not None
+    assert operator._initial_state.columns == ["plane", "n"]
+    assert operator._initial_state_key == ("plane",)
+
+
+def test_initial_state_must_fit(both: MixedFrame, live: DataFrame, spark: SparkSession) -> None:
+    """Batch, grouped by columns of the stage's key types."""
+    initial = spark.sql("select 'a' as plane, 5L as n")
+    for grouped, problem in [
+        (initial.groupBy("n"), r"initialState is grouped by \(bigint\), the stage by \(string\)"),
+        (initial.groupBy(F.upper("plane")), r"grouped by upper\(plane\), which is not one of its columns"),
+        (live.groupBy("k"), "initialState is a streaming DataFrame"),
+        (initial, "got DataFrame"),
+    ]:
+        with pytest.raises(PlanError, match=problem):
+            planned(both, initialState=grouped)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("transformWithStateInPandas", "use transformWithState"),
+        ("applyInPandasWithState", "use transformWithState"),
+        ("applyInPandas", "use transformWithState or agg"),
+        ("applyInArrow", "use transformWithState or agg"),
+        ("cogroup", "one input stream"),
+        ("pivot", r"F\.when"),
+    ],
+)
+def test_what_is_not_there_says_what_to_use(both: MixedFrame, name: str, hint: str) -> None:
+    """Other methods of GroupedData are refused by name."""
+    with pytest.raises(PlanError, match=f"{name} is not supported.*{hint}"):
+        getattr(both.groupBy("k"), name)()
+
+
+@pytest.mark.parametrize("name", ["select", "where", "withColumn", "drop", "alias"])
+def test_stateless_operations_after_the_keyed_stage_are_refused(both: MixedFrame, name: str) -> None:
+    """The error says where to do it instead."""
+    with pytest.raises(PlanError, match=f"{name} after the keyed stage is not supported; do it before groupBy"):
+        getattr(planned(both), name)("k")
+
+
+@pytest.mark.parametrize("name", ["groupBy", "join", "dropDuplicates", "distinct"])
+def test_a_second_keyed_stage_is_refused(both: MixedFrame, name: str) -> None:
+    """One keyed stage per job for now."""
+    with pytest.raises(PlanError, match=f"{name} after the keyed stage is not supported; a job has one keyed stage"):
+        getattr(planned(both), name)("k")

@@ -1,0 +1,286 @@
+"""writeStream: what is taken, what is refused, and that plan() and start() are one decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mixedmode import ExecutionPlan, OptionError, PlanError, read
+from mixedmode.planner import writer as writer_module
+from mixedmode.planner.frame import MixedFrame
+from mixedmode.planner.writer import MixedStreamWriter
+from mixedmode.runtime.spec import JobSpec
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+pytestmark = pytest.mark.spark
+
+
+class Counter(StatefulProcessor):
+    """Counts rows per key."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._total = handle.getValueState("total", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        yield Row(k=key[0], n=sum(1 for _ in rows))
+
+    def close(self) -> None:
+        pass
+
+
+def writer_of(frame: MixedFrame, *, mode: str = "append", times: str = "none") -> MixedStreamWriter:
+    """A writer of a counting job, to format noop."""
+    counted = frame.groupBy("k").transformWithState(Counter(), "k string, n long", mode, times)
+    return counted.writeStream.format("noop")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
+    """The jobs that start() hands to the runtime, in place of running them."""
+    jobs: list[JobSpec] = []
+    monkeypatch.setattr(writer_module, "start_query", jobs.append)
+    return jobs
+
+
+def test_start_runs_the_phases_that_plan_shows(both: MixedFrame, started: list[JobSpec]) -> None:
+    """The job gets the plan's phases, settings and explain text; nothing is decided twice."""
+    writer = writer_of(both.withWatermark("ts", "1 hour"), times="eventTime").queryName("counts")
+    writer.option("execution.backlog.final-watermark", "observed").trigger(availableNow=True)
+
+    plan = writer.plan()
+    writer.start()
+
+    (job,) = started
+    assert [phase.kind for phase in plan.phases] == ["backlog", "switch"]
+    assert job.phases == plan.phases
+    assert job.settings == plan.settings
+    assert job.settings.final_watermark == "observed"
+    assert (job.name, job.event_time, job.watermark_delay_ms) == ("counts", "ts", 3_600_000)
+    assert job.trigger == {"availableNow": True}
+    assert job.checkpoint_location is None
+    assert job.explain(False) == str(plan)
+    assert job.explain(True) == plan.explain(extended=True)
+    assert writer.plan() == plan
+
+
+def test_a_plan_starts_and_writes_nothing(both: MixedFrame, started: list[JobSpec], tmp_path: Path) -> None:
+    """plan() is free of effects: no job, no folder."""
+    writer = writer_of(both).format("parquet")
+    writer.option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "ck"))
+
+    plan = writer.plan()
+
+    assert started == []
+    assert list(tmp_path.iterdir()) == []
+    assert plan.checkpoint_location == str(tmp_path / "ck")
+    assert plan.sink.guarantee == "exactly-once"
+
+
+def test_the_plan_of_a_real_job_survives_json(both: MixedFrame) -> None:
+    """With Spark's plans of the inputs and the operator's own description in it."""
+    plan = writer_of(both.withWatermark("ts", "1 hour"), times="eventTime").queryName("counts").plan()
+
+    assert ExecutionPlan.model_validate_json(plan.model_dump_json()) == plan
+    assert [source.boundedness for source in plan.sources] == ["bounded", "unbounded"]
+    assert "Physical Plan" in plan.explain(extended=True)
+    assert "processor: Counter" in str(plan)
+    assert "straddle the switch" in " ".join(str(plan).split())
+
+
+def test_start_takes_what_the_methods_take(both: MixedFrame, started: list[JobSpec], tmp_path: Path) -> None:
+    """``start(path, format, …, **options)`` as in PySpark."""
+    writer_of(both).start(
+        str(tmp_path / "out"),
+        format="parquet",
+        outputMode="append",
+        queryName="counts",
+        checkpointLocation=str(tmp_path / "ck"),
+    )
+
+    (job,) = started
+    assert job.name == "counts"
+    assert job.checkpoint_location == str(tmp_path / "ck")
+    assert str(tmp_path / "out") in job.sink.describe()
+
+
+def test_a_job_of_history_alone_finishes(history: DataFrame) -> None:
+    """Without a live source the plan ends with the input."""
+    plan = writer_of(read(history=history)).plan()
+
+    assert [phase.kind for phase in plan.phases] == ["backlog", "finish"]
+    assert [source.name for source in plan.sources] == ["history"]
+
+
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+def test_the_processors_output_mode_is_the_writers(both: MixedFrame, mode: str) -> None:
+    """The mode given to transformWithState holds if the writer says nothing or the same."""
+    assert writer_of(both, mode=mode).plan().output_mode == mode
+    assert writer_of(both, mode=mode).outputMode(mode.upper()).plan().output_mode == mode
+
+
+def test_two_different_output_modes_are_refused(both: MixedFrame) -> None:
+    """As in Spark."""
+    with pytest.raises(PlanError, match="of the writer is update, of transformWithState append"):
+        writer_of(both).outputMode("update").plan()
+
+
+def test_files_are_append_only(both: MixedFrame) -> None:
+    """As in Spark: a changed row could not replace the one in a file."""
+    writer = writer_of(both, mode="update").format("parquet").option("path", "out").option("checkpointLocation", "ck")
+
+    with pytest.raises(PlanError, match="format parquet supports outputMode append only, got update"):
+        writer.plan()
+
+
+def test_an_output_that_lasts_needs_a_checkpoint_location(both: MixedFrame) -> None:
+    """parquet and foreachBatch outlive the query, so its position must too."""
+    for writer in (
+        writer_of(both).format("parquet").option("path", "out"),
+        writer_of(both).foreachBatch(lambda rows, number: None),
+    ):
+        with pytest.raises(OptionError, match=r"checkpointLocation is not set, .* of (parquet|foreachBatch)"):
+            writer.plan()
+        assert writer.option("CHECKPOINTLOCATION", "ck").plan().checkpoint_location == "ck"
+
+
+def test_the_sessions_checkpoint_location_needs_a_query_name(both: MixedFrame, spark: SparkSession) -> None:
+    """``spark.sql.streaming.checkpointLocation`` is a parent folder, as in Spark."""
+    spark.conf.set("spark.sql.streaming.checkpointLocation", "/checkpoints/")
+    try:
+        writer = writer_of(both).foreachBatch(lambda rows, number: None)
+        with pytest.raises(OptionError, match="together with queryName"):
+            writer.plan()
+        assert writer.queryName("q").plan().checkpoint_location == "/checkpoints/q"
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+
+@pytest.mark.parametrize("format", ["memory", "console", "noop"])
+def test_passing_outputs_need_no_checkpoint_location(both: MixedFrame, format: str) -> None:
+    """Their checkpoints live in a temporary folder, as in Spark."""
+    assert writer_of(both).format(format).queryName("q").plan().checkpoint_location is None
+
+
+def test_the_format_defaults_to_the_sessions(both: MixedFrame) -> None:
+    """parquet, unless ``spark.sql.sources.default`` says otherwise."""
+    counted = both.groupBy("k").transformWithState(Counter(), "k string, n long", "append", "none")
+
+    plan = counted.writeStream.option("path", "out").option("checkpointLocation", "ck").plan()
+
+    assert plan.sink.name == "parquet"
+
+
+def test_an_unknown_format_is_refused(both: MixedFrame) -> None:
+    """The error lists the formats there are."""
+    with pytest.raises(OptionError, match="format 'papyrus' is not supported; use one of parquet"):
+        writer_of(both).format("papyrus").option("checkpointLocation", "ck").plan()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({}, "exactly one of its arguments, got none"),
+        ({"once": True, "availableNow": True}, "exactly one of its arguments, got once, availableNow"),
+        ({"continuous": "1 second"}, r"trigger\(continuous=…\) is not supported"),
+        ({"realTime": "5 seconds"}, r"trigger\(realTime=…\) is not supported"),
+        ({"availableNow": False}, "availableNow can only be True"),
+        ({"once": "yes"}, "once can only be True"),
+        ({"processingTime": " "}, "give a duration such as"),
+        ({"processingTime": 5}, "give a duration such as"),
+    ],
+)
+def test_a_bad_trigger_is_refused(both: MixedFrame, arguments: dict[str, Any], problem: str) -> None:
+    """As PySpark refuses it."""
+    with pytest.raises(PlanError, match=problem):
+        writer_of(both).trigger(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("interval", "problem"), [("often", "'often'\\) is not a duration"), ("-1 second", "is negative")]
+)
+def test_a_bad_trigger_interval_is_refused(both: MixedFrame, interval: str, problem: str) -> None:
+    """It is read as Spark reads it."""
+    with pytest.raises(PlanError, match=problem):
+        writer_of(both).trigger(processingTime=interval).plan()
+
+
+@pytest.mark.parametrize("trigger", [{"once": True}, {"availableNow": True}])
+def test_a_trigger_that_ends_has_no_live_phase(both: MixedFrame, trigger: dict[str, Any]) -> None:
+    """The job ends at the switch and goes on from there next time."""
+    assert [phase.kind for phase in writer_of(both).trigger(**trigger).plan().phases] == ["backlog", "switch"]
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda writer: writer.partitionBy("k"), "partitionBy is not supported yet"),
+        (lambda writer: writer.start(partitionBy="k"), "partitionBy is not supported yet"),
+        (lambda writer: writer.clusterBy("k"), "clusterBy is not supported"),
+        (lambda writer: writer.foreach(print), "foreach is not supported; use foreachBatch"),
+        (lambda writer: writer.toTable("t"), "toTable is not supported"),
+        (lambda writer: writer.foreachBatch("f"), "foreachBatch needs a function"),
+        (lambda writer: writer.queryName(" "), "queryName must be a non-empty string"),
+        (lambda writer: writer.outputMode("replace"), "outputMode is 'replace'"),
+    ],
+)
+def test_what_is_not_there_is_refused(both: MixedFrame, call: Any, problem: str) -> None:
+    """Each with what to use, or what is allowed."""
+    with pytest.raises(PlanError, match=problem):
+        call(writer_of(both))
+
+
+def test_options_come_from_the_session_the_file_and_the_writer(
+    both: MixedFrame, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The nearer wins, in whatever order they are set."""
+    file = tmp_path / "job.toml"
+    file.write_text('[execution.checkpointing]\ninterval = "2 s"\nmin-pause = "3 s"\n')
+    spark.conf.set("spark.mixedmode.execution.checkpointing.interval", "1 s")
+    spark.conf.set("spark.mixedmode.state.checkpoints.num-retained", "9")
+    try:
+        writer = writer_of(both).option("execution.checkpointing.min-pause", "4 s").optionsFile(file)
+        settings = writer.plan().settings
+    finally:
+        spark.conf.unset("spark.mixedmode.execution.checkpointing.interval")
+        spark.conf.unset("spark.mixedmode.state.checkpoints.num-retained")
+
+    assert settings.checkpoint_interval_ms == 2_000
+    assert settings.checkpoint_min_pause_ms == 4_000
+    assert settings.retained_checkpoints == 9
+
+
+def test_an_unknown_option_is_refused_by_plan_and_start(both: MixedFrame, started: list[JobSpec]) -> None:
+    """Before anything has started."""
+    writer = writer_of(both).option("execution.runtime-mod", "batch")
+
+    with pytest.raises(OptionError, match=r"did you mean execution\.runtime-mode\?"):
+        writer.plan()
+    with pytest.raises(OptionError, match=r"did you mean execution\.runtime-mode\?"):
+        writer.start()
+    assert started == []
+
+
+def test_an_option_may_be_set_again_or_taken_back(both: MixedFrame) -> None:
+    """The last one wins, whatever the case of its name; None is the default again."""
+    writer = writer_of(both).option("pipeline.parallelism", 3).option("Pipeline.Parallelism", 5)
+
+    assert writer.plan().parallelism == 5
+    assert writer.options(**{"pipeline.parallelism": None}).plan().settings.parallelism is None
+
+
+def test_shards_default_to_sparks_parallelism_within_the_key_groups(both: MixedFrame, spark: SparkSession) -> None:
+    """No more shards than key groups."""
+    assert writer_of(both).plan().parallelism == spark.sparkContext.defaultParallelism
+    assert writer_of(both).option("pipeline.max-parallelism", 1).plan().parallelism == 1
+
+
+def test_explain_prints_the_plan(both: MixedFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    """The writer's explain() is the plan's."""
+    writer = writer_of(both)
+
+    writer.explain()
+
+    assert capsys.readouterr().out == str(writer.plan()) + "\n"
