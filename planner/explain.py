@@ -43,7 +43,8 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
         yield "watermark", f"{plan.event_time} - {format_duration_ms(plan.watermark_delay_ms)}"
     yield "keyed stage", ", ".join(f"{name}: {_text(value)}" for name, value in plan.operator.items())
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
-    yield "sink", f"{plan.sink.description} ({plan.sink.guarantee})"
+    sink = plan.sink
+    yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"
     yield "trigger", ", ".join(f"{name} = {_text(value)}" for name, value in plan.trigger.items())
     yield "shards", f"{plan.parallelism} over {settings.max_parallelism} key groups"
     yield "checkpoints in", plan.checkpoint_location or "a temporary folder, removed at the end"

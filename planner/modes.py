@@ -120,7 +120,7 @@ def _batch_finish(settings: Settings) -> Phase:
         sorter=choose_sorter(settings).engine,
         details={
             "watermark": "MAX_WATERMARK has already come at the end of each key",
-            "checkpoints": "none",
+            "checkpoints": "none of state; the commit of the output is recorded",
             "failure": "nothing is visible before the commit",
         },
     )
@@ -261,8 +261,10 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
             reason="the data that was there at the start is processed: isBacklog turns false",
             details={
                 "watermark": "nothing special: it goes on by the watermark strategy",
-                "checkpoints": "one immediately; then every "
-                f"{format_duration_ms(settings.checkpoint_interval_ms)} (execution.checkpointing.interval)",
+                "checkpoints": "one immediately, since nothing comes after it"
+                if job.ends_by_itself
+                else f"from here on every {format_duration_ms(settings.checkpoint_interval_ms)}"
+                " (execution.checkpointing.interval)",
                 "failure": _BACK_TO_CHECKPOINT,
                 "keyed state": f"{_ROCKSDB}, as before",
             },
@@ -280,7 +282,7 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
     interval_ms = settings.checkpoint_interval_ms
     details = {
         "scheduling": "micro-batches",
-        "watermark": f"by the watermark strategy; {_LATE_AFTER_SWITCH}" if job.has_watermark else "none declared",
+        "watermark": _live_watermark(job),
         "checkpoints": f"every {format_duration_ms(interval_ms)} (execution.checkpointing.interval), independent of"
         " micro-batches",
         "failure": _BACK_TO_CHECKPOINT,
@@ -303,6 +305,13 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
         checkpoint_interval_ms=interval_ms,
         details=details,
     )
+
+
+def _live_watermark(job: JobFacts) -> str:
+    if not job.has_watermark:
+        return "none declared"
+    late = f"; {_LATE_AFTER_SWITCH}" if job.uses_event_time else ""
+    return f"by the watermark strategy{late}"
 
 
 def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:

@@ -124,6 +124,13 @@ def test_after_the_switch_the_base_interval_holds(settings: Settings) -> None:
     assert phase(settings, BOTH, "live").checkpoint_interval_ms == settings.checkpoint_interval_ms
 
 
+@pytest.mark.parametrize("settings", [STREAM, MIXED_60])
+def test_a_streams_switch_takes_a_checkpoint_only_if_nothing_comes_after_it(settings: Settings) -> None:
+    """A stream changes its interval at the switch; a run that ends there commits there."""
+    assert "from here on every 10 s" in phase(settings, BOTH, "switch").details["checkpoints"]
+    assert "one immediately" in phase(settings, ending(BOTH), "switch").details["checkpoints"]
+
+
 # --- watermarks -------------------------------------------------------------------------------------------------------
 
 
@@ -239,6 +246,15 @@ def test_falling_behind_is_described_only_with_a_threshold(settings: Settings, e
 
     assert effect in phase(with_threshold, BOTH, "live").details["backlog"]
     assert "backlog" not in phase(settings, BOTH, "live").details
+
+
+def test_late_rows_are_dropped_only_where_event_time_counts() -> None:
+    """An operator without windows and event-time timers drops nothing; without a watermark nothing is late."""
+    without = JobFacts(has_history=True, has_live=True, has_watermark=True)
+
+    assert "dropped and counted" in phase(MIXED, BOTH, "live").details["watermark"]
+    assert "dropped" not in phase(MIXED, without, "live").details["watermark"]
+    assert phase(MIXED, JobFacts(True, True), "live").details["watermark"] == "none declared"
 
 
 @pytest.mark.parametrize(("option", "engine"), [("auto", "spark"), ("spark", "spark"), ("arrow", "arrow")])
