@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...errors import CheckpointError
 from ..checkpoints.metadata import SinkTransaction
 from ..failpoints import failpoint
-from ..filesystem import exists
+from ..filesystem import exists, write_atomically
 from .base import Sink
 
 if TYPE_CHECKING:
@@ -41,9 +42,16 @@ class ForeachBatchSink(Sink):
         files = [file.staged() for file in transaction.files]
         if not files:
             return
-        staged = [file for file in files if exists(self._filesystem, f"{self._staging}/{file.name}")]
-        if not staged:
-            return  # an earlier delivery was complete: files are discarded only after the function returned
-        self._function(self.frame(files), transaction.id)
-        failpoint("sink-after-function")
+        # Written between the function's return and the first removal; the sweep after the commit takes it away.
+        delivered = f"{self._staging}/delivered-{transaction.id:08d}"
+        if not exists(self._filesystem, delivered):
+            for file in files:
+                if not exists(self._filesystem, f"{self._staging}/{file.name}"):
+                    raise CheckpointError(
+                        f"transaction {transaction.id} names {file.name}, which is not in {self._staging} and was not "
+                        "delivered: somebody removed it; restore it, or use a new checkpointLocation"
+                    )
+            self._function(self.frame(files), transaction.id)
+            failpoint("sink-after-function")
+            write_atomically(self._filesystem, delivered, b"")
         self.discard(files)

@@ -1,0 +1,107 @@
+"""Sorted batches are cut into keys, whatever the borders of the batches."""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+from mixedmode.runtime.operators.keyed_rows import KEY_GROUP_COLUMN, KeyedRows, KeySlices
+from mixedmode.state.keys import KeyCodec
+
+KEY_SCHEMA = pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.string())])
+CODEC = KeyCodec(KEY_SCHEMA)
+BATCH_SCHEMA = pa.schema([pa.field(KEY_GROUP_COLUMN, pa.int32()), *KEY_SCHEMA, pa.field("n", pa.int64())])
+
+#: (key group, a, b); nulls, empty strings and common prefixes included.
+Identity = tuple[int, "int | None", "str | None"]
+identities = st.tuples(st.integers(0, 2), st.sampled_from([None, -1, 0]), st.sampled_from([None, "", "x", "xy"]))
+inputs = st.lists(identities, max_size=30).map(lambda rows: sorted(rows, key=repr))
+cuttings = st.lists(st.integers(0, 50), max_size=6)
+
+
+def batches(rows: list[Identity], cuts: list[int]) -> list[pa.RecordBatch]:
+    """The rows, numbered, cut at the given places (an empty batch where two are equal)."""
+    numbered = [(*row, number) for number, row in enumerate(rows)]
+    places = [0, *sorted(cut % (len(rows) + 1) for cut in cuts), len(rows)]
+    made = []
+    for start, stop in pairwise(places):
+        columns = list(zip(*numbered[start:stop], strict=True)) or [(), (), (), ()]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, BATCH_SCHEMA, strict=True)]
+        made.append(pa.RecordBatch.from_arrays(arrays, schema=BATCH_SCHEMA))
+    return made
+
+
+def keyed(made: list[pa.RecordBatch], codec: KeyCodec = CODEC, columns: tuple[str, ...] = ("a", "b")) -> KeyedRows:
+    return KeyedRows(iter(made), KeySlices(codec, columns))
+
+
+def numbers(pieces, limit: int | None = None) -> list[int]:  # type: ignore[no-untyped-def]
+    """The row numbers of a key's pieces; only those of the first ``limit`` pieces are taken."""
+    found: list[int] = []
+    for taken, (batch, _, start, stop) in enumerate(pieces):
+        if limit is not None and taken >= limit:
+            break
+        found.extend(batch.column("n").to_pylist()[start:stop])
+    return found
+
+
+@given(inputs, cuttings)
+def test_groups_equal_neighbours(rows: list[Identity], cuts: list[int]) -> None:
+    """Each run of rows with one key group and key comes out as one entry with all its rows, in order."""
+    expected = [
+        (identity[0], identity[1:], [number for number, _ in run])
+        for identity, run in groupby(enumerate(rows), key=lambda pair: pair[1])
+    ]
+    found = [(group, CODEC.decode(key), numbers(pieces)) for group, key, pieces in keyed(batches(rows, cuts))]
+    assert found == expected
+
+
+@given(inputs, cuttings)
+def test_unread_rows_are_skipped(rows: list[Identity], cuts: list[int]) -> None:
+    """A consumer that leaves rows of a key unread still gets every key, at its first row."""
+    expected = [(identity[0], identity[1:]) for identity, _ in groupby(rows)]
+    found, firsts = [], []
+    for group, key, pieces in keyed(batches(rows, cuts)):
+        found.append((group, CODEC.decode(key)))
+        firsts.append(numbers(pieces, limit=1)[0])
+    assert found == expected
+    assert firsts == [next(number for number, _ in run) for _, run in groupby(enumerate(rows), key=lambda p: p[1])]
+
+
+def test_no_row_read_at_all() -> None:
+    """Keys can be walked without touching their rows."""
+    rows: list[Identity] = [(0, 1, "x"), (0, 1, "x"), (1, None, None)]
+    assert [CODEC.decode(key) for _, key, _ in keyed(batches(rows, [1]))] == [(1, "x"), (None, None)]
+
+
+def test_same_key_in_another_group_is_another_entry() -> None:
+    """The key group is part of the identity, so shards can never run together."""
+    rows: list[Identity] = [(0, 1, "x"), (1, 1, "x")]
+    assert [group for group, _, _ in keyed(batches(rows, []))] == [0, 1]
+
+
+def test_huge_key_is_read_batch_by_batch() -> None:
+    """Rows of a key are pulled only as they are consumed: one batch ahead at most."""
+    pulled = 0
+
+    def source():  # type: ignore[no-untyped-def]
+        nonlocal pulled
+        for _ in range(100):
+            pulled += 1
+            yield batches([(0, 1, "x")] * 10, [])[0]
+
+    (_, _, pieces) = next(iter(KeyedRows(source(), KeySlices(CODEC, ("a", "b")))))
+    next(pieces)
+    assert pulled == 1
+    next(pieces)
+    assert pulled == 2
+
+
+def test_without_key_columns_there_is_one_key() -> None:
+    """A global stage has the empty key, over all batches."""
+    codec = KeyCodec(pa.schema([]))
+    rows: list[Identity] = [(0, 1, "x"), (0, 2, "y"), (0, None, None)]
+    found = [(key, numbers(pieces)) for _, key, pieces in keyed(batches(rows, [1, 2]), codec, ())]
+    assert found == [(b"", [0, 1, 2])]

@@ -1,0 +1,267 @@
+"""Each sink gives the guarantee that it states, also when it is told the same thing twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mixedmode.errors import CheckpointError, OptionError
+from mixedmode.runtime import failpoints
+from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
+from mixedmode.runtime.rows import arrow_schema
+from mixedmode.runtime.sinks import Sink, make_sink
+from mixedmode.runtime.staging import StagedFile, StagedOutput
+from pyarrow import fs
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = StructType([StructField("n", IntegerType())])
+LOCAL = fs.LocalFileSystem()
+
+
+def sink_of(format: str, **given: Any) -> Sink:
+    asked = {"path": None, "options": {}, "query_name": None, "foreach_batch": None, **given}
+    return make_sink(format, asked["path"], asked["options"], asked["query_name"], SCHEMA, asked["foreach_batch"])
+
+
+def opened(sink: Sink, folder: Path, spark: Any = None) -> Sink:
+    sink.open(spark, LOCAL, str(folder / "staging"), "job-1")
+    return sink
+
+
+def stage(sink: Sink, name: str, *numbers: int) -> StagedFile:
+    """A file as a task leaves it."""
+    filesystem, folder = sink.staging
+    output = StagedOutput(filesystem, folder, name, arrow_schema(SCHEMA), SCHEMA.json())
+    output.write(pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())}))
+    (file,) = output.finish()
+    return file
+
+
+def transaction(number: int, *files: StagedFile) -> SinkTransaction:
+    described = tuple(TransactionFile(name=f.name, rows=f.rows, size_bytes=f.size_bytes) for f in files)
+    return SinkTransaction(id=number, files=described)
+
+
+def visible(folder: Path) -> list[int]:
+    """What a reader of the output folder sees; it ignores names that begin with an underscore, as Spark does."""
+    rows: list[int] = []
+    for name in sorted(os.listdir(folder)):
+        if not name.startswith("_"):
+            rows.extend(pq.read_table(folder / name).column("n").to_pylist())
+    return sorted(rows)
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Sink:
+    return opened(sink_of("parquet", path=str(tmp_path / "out")), tmp_path)
+
+
+def test_parquet_shows_nothing_before_the_commit(parquet: Sink, tmp_path: Path) -> None:
+    """Staged rows are invisible to readers until their transaction is committed."""
+    file = stage(parquet, "e00000001-a", 1, 2)
+    assert visible(tmp_path / "out") == []
+    parquet.commit(transaction(1, file))
+    assert visible(tmp_path / "out") == [1, 2]
+
+
+def test_parquet_commit_is_idempotent(parquet: Sink, tmp_path: Path) -> None:
+    """Committing a transaction again, as recovery does, changes nothing."""
+    once = transaction(1, stage(parquet, "e00000001-a", 1))
+    parquet.commit(once)
+    parquet.commit(once)
+    assert visible(tmp_path / "out") == [1]
+
+
+def test_parquet_commit_that_was_cut_short_is_completed(
+    parquet: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash between two files, doing the commit again shows every row exactly once."""
+    cut = transaction(1, stage(parquet, "e00000001-a", 1), stage(parquet, "e00000001-b", 2))
+    monkeypatch.setenv(failpoints.VARIABLE, "sink-between-files=raise")
+    failpoints._hits.clear()
+    with pytest.raises(failpoints.InjectedFailure):
+        parquet.commit(cut)
+    assert visible(tmp_path / "out") == [1]
+    parquet.commit(cut)
+    assert visible(tmp_path / "out") == [1, 2]
+
+
+def test_parquet_names_a_lost_file(parquet: Sink) -> None:
+    """A file that is neither staged nor committed is an error that names it, never fewer rows."""
+    file = stage(parquet, "e00000001-a", 1)
+    os.unlink(f"{parquet.staging[1]}/{file.name}")
+    with pytest.raises(CheckpointError, match=r"transaction 3 names e00000001-a\.parquet"):
+        parquet.commit(transaction(3, file))
+
+
+def test_parquet_leaves_no_staging_folder_behind(parquet: Sink) -> None:
+    """When everything is committed the staging folder is gone."""
+    parquet.commit(transaction(1, stage(parquet, "e00000001-a", 1)))
+    assert not os.path.exists(parquet.staging[1])
+
+
+def test_sweep_removes_what_lost(parquet: Sink, tmp_path: Path) -> None:
+    """A sweep removes staged files up to the given epoch and leaves later and committed ones."""
+    parquet.commit(transaction(1, stage(parquet, "e00000001-won", 1)))
+    stage(parquet, "e00000001-lost", 8)
+    stage(parquet, "e00000002-running", 9)
+    assert parquet.sweep(1) == 1
+    assert os.listdir(parquet.staging[1]) == ["e00000002-running.parquet"]
+    assert parquet.sweep() == 1
+    assert visible(tmp_path / "out") == [1]
+
+
+def test_two_jobs_may_share_an_output_folder(tmp_path: Path) -> None:
+    """Each job stages below its own id: the sweep of one does not touch the other."""
+    first, second = (sink_of("parquet", path=str(tmp_path / "out")) for _ in range(2))
+    first.open(None, LOCAL, "unused", "job-1")  # type: ignore[arg-type]
+    second.open(None, LOCAL, "unused", "job-2")  # type: ignore[arg-type]
+    stage(second, "e00000001-a", 1)
+    assert first.sweep() == 0
+    assert second.sweep() == 1
+
+
+@pytest.mark.spark
+class TestForeachBatch:
+    """A function that is called with the rows of each checkpoint."""
+
+    @pytest.fixture
+    def calls(self) -> list[tuple[int, list[int]]]:
+        return []
+
+    @pytest.fixture
+    def sink(self, calls: list[tuple[int, list[int]]], spark: SparkSession, tmp_path: Path) -> Sink:
+        def function(frame: Any, number: int) -> None:
+            assert frame.schema == SCHEMA
+            calls.append((number, sorted(row.n for row in frame.collect())))
+
+        return opened(sink_of("parquet", foreach_batch=function), tmp_path, spark)
+
+    def test_gets_all_rows_of_a_checkpoint_once(self, sink: Sink, calls: list[tuple[int, list[int]]]) -> None:
+        """One call per transaction with its rows and id; a repeated commit does not call again."""
+        once = transaction(4, stage(sink, "e00000001-a", 1), stage(sink, "e00000001-b", 2))
+        sink.commit(once)
+        sink.commit(once)
+        assert calls == [(4, [1, 2])]
+
+    def test_is_not_called_without_rows(self, sink: Sink, calls: list[tuple[int, list[int]]]) -> None:
+        """A checkpoint without output makes no call."""
+        sink.commit(transaction(1))
+        assert calls == []
+
+    def test_same_id_comes_with_the_same_rows_again(
+        self, sink: Sink, calls: list[tuple[int, list[int]]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """After a crash between the function and its acknowledgement the very same call comes again."""
+        once = transaction(2, stage(sink, "e00000001-a", 1), stage(sink, "e00000001-b", 2))
+        monkeypatch.setenv(failpoints.VARIABLE, "sink-after-function=raise")
+        failpoints._hits.clear()
+        with pytest.raises(failpoints.InjectedFailure):
+            sink.commit(once)
+        sink.commit(once)
+        assert calls == [(2, [1, 2]), (2, [1, 2])]
+
+    def test_crash_while_discarding_does_not_call_again(
+        self, sink: Sink, calls: list[tuple[int, list[int]]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """If a crash has removed some of the delivered files, the commit is completed without another call."""
+        once = transaction(2, stage(sink, "e00000001-a", 1), stage(sink, "e00000001-b", 2))
+
+        def cut_short(files: Sequence[StagedFile]) -> None:
+            os.unlink(f"{sink.staging[1]}/{files[0].name}")
+            raise failpoints.InjectedFailure
+
+        with monkeypatch.context() as patched:
+            patched.setattr(sink, "discard", cut_short)
+            with pytest.raises(failpoints.InjectedFailure):
+                sink.commit(once)
+        sink.commit(once)
+        assert calls == [(2, [1, 2])]
+
+    def test_names_a_lost_file(self, sink: Sink, calls: list[tuple[int, list[int]]]) -> None:
+        """A staged file that vanished before it was delivered is an error, not a call with fewer rows."""
+        lost, kept = stage(sink, "e00000001-a", 1), stage(sink, "e00000001-b", 2)
+        os.unlink(f"{sink.staging[1]}/{lost.name}")
+        with pytest.raises(CheckpointError, match=r"transaction 2 names e00000001-a\.parquet"):
+            sink.commit(transaction(2, lost, kept))
+        assert calls == []
+
+    def test_sweep_leaves_nothing(self, sink: Sink) -> None:
+        """After the sweep that follows a commit the staging folder is empty."""
+        sink.commit(transaction(1, stage(sink, "e00000001-a", 1)))
+        sink.sweep(1)
+        assert os.listdir(sink.staging[1]) == []
+
+
+@pytest.mark.spark
+class TestMemory:
+    """The memory table."""
+
+    def test_holds_the_rows_of_all_epochs(self, spark: SparkSession, tmp_path: Path) -> None:
+        """Delivered rows are visible at once under the query's name, and nothing stays staged."""
+        sink = opened(sink_of("memory", query_name="sink_test"), tmp_path, spark)
+        assert spark.table("sink_test").count() == 0
+        sink.deliver(1, [stage(sink, "e00000001-a", 1)])
+        sink.deliver(2, [])
+        sink.deliver(3, [stage(sink, "e00000003-a", 2, 3)])
+        assert sorted(row.n for row in spark.table("sink_test").collect()) == [1, 2, 3]
+        assert os.listdir(sink.staging[1]) == []
+
+
+@pytest.mark.spark
+def test_console_prints_each_epoch(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The console shows the epoch's number and rows; an epoch without rows prints nothing."""
+    sink = opened(sink_of("console"), tmp_path, spark)
+    sink.deliver(1, [])
+    sink.deliver(2, [stage(sink, "e00000002-a", 42)])
+    printed = capsys.readouterr().out
+    assert "Epoch: 2" in printed and "42" in printed and "Epoch: 1" not in printed
+
+
+def test_noop_drops_rows(tmp_path: Path) -> None:
+    """noop removes what the tasks staged."""
+    sink = opened(sink_of("noop"), tmp_path)
+    sink.deliver(1, [stage(sink, "e00000001-a", 1)])
+    assert os.listdir(sink.staging[1]) == []
+
+
+def test_guarantees_are_stated() -> None:
+    """File and foreachBatch sinks say exactly-once, the others at-least-once."""
+    function: Callable[..., None] = lambda frame, number: None  # noqa: E731
+    stated = {
+        "parquet": sink_of("parquet", path="x"),
+        "foreachBatch": sink_of("any", foreach_batch=function),
+        "memory": sink_of("memory", query_name="x"),
+        "console": sink_of("console"),
+        "noop": sink_of("noop"),
+    }
+    assert {name: sink.guarantee for name, sink in stated.items()} == {
+        "parquet": "exactly-once",
+        "foreachBatch": "exactly-once",
+        "memory": "at-least-once",
+        "console": "at-least-once",
+        "noop": "at-least-once",
+    }
+    assert all(name in sink.describe() for name, sink in stated.items())
+
+
+@pytest.mark.parametrize(
+    ("format", "message"),
+    [
+        ("parquet", "needs a path"),
+        ("memory", "queryName"),
+        ("csv", "'csv' is not supported; use one of parquet, memory, console, noop"),
+    ],
+)
+def test_incomplete_sinks_are_refused(format: str, message: str) -> None:
+    """A sink that lacks something, or is unknown, is refused by name."""
+    with pytest.raises(OptionError, match=message):
+        sink_of(format)
