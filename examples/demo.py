@@ -1,0 +1,179 @@
+"""The main job, end to end, on the 336,776 flights that left New York in 2013.
+
+January to November is the history, December lands as files while the queries run.  Two queries go through the
+history at batch speed, switch, and go on live; then their committed output is compared with one plain Spark batch over
+the whole year.  Exit code 0: equal; 1: not equal; 130: interrupted, and the next start goes on from there.
+
+    python examples/demo.py [--fresh] [--folder .demo] [--picture docs/run.svg]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from flights.compare import compare, expected_hours, expected_rotations, watermark_of
+from flights.data import SCHEMA, Flights, prepare
+from flights.feed import Feed
+from flights.jobs import DELAY, Job, hours, rotations, straddling
+from flights.rotations import OUTPUT, QUIET_MS
+from flights.screen import Screen
+from flights.session import start_session
+from pyspark.sql import DataFrame, SparkSession
+
+_ROOT = Path(__file__).resolve().parent.parent
+#: Time between two files of the feed: one and a half days of December.
+_PAUSE_S = 0.4
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; returns the exit code."""
+    parser = argparse.ArgumentParser(description="mixedmode on the flights of 2013: history, switch, live, comparison")
+    parser.add_argument("--folder", type=Path, default=_ROOT / ".demo", help="where data, state and output go")
+    parser.add_argument("--fresh", action="store_true", help="do not go on with an interrupted run")
+    parser.add_argument("--picture", metavar="FILE.svg", help="save what was shown as a picture")
+    options = parser.parse_args(arguments)
+    screen = Screen(record=options.picture is not None)
+    try:
+        equal = Demo(options.folder, screen).run(fresh=options.fresh)
+    except KeyboardInterrupt:
+        screen.say("interrupted: the next start goes on from here (--fresh starts anew)", style="bold")
+        return 130
+    if options.picture:
+        screen.save_picture(options.picture)
+    return 0 if equal else 1
+
+
+class Demo:
+    """One run, or the rest of an interrupted one.
+
+    Args:
+        folder: ``flights/`` below it holds the prepared data; ``run/`` the state of the run in hand, which is removed
+            by the next start if the run came to its end.
+        screen: where to show it.
+    """
+
+    def __init__(self, folder: Path, screen: Screen) -> None:
+        self._folder = folder
+        self._run = folder / "run"
+        self._screen = screen
+
+    def run(self, *, fresh: bool) -> bool:
+        """True if every output is equal to what plain Spark says."""
+        started = time.monotonic()
+        screen = self._screen
+        ended = self._run / "ended"
+        if fresh or ended.exists():
+            shutil.rmtree(self._run, ignore_errors=True)
+        if self._run.exists():
+            screen.say("going on with the run that was interrupted (--fresh starts anew)", style="bold")
+        self._run.mkdir(parents=True, exist_ok=True)
+        data = prepare(self._folder / "flights")
+        self._spark = start_session(self._folder)
+        try:
+            equal = [self._rotations(data), self._hours(data)]
+            self._final_watermarks(data)
+        finally:
+            self._spark.stop()
+        ended.touch()
+        screen.say(f"\n{time.monotonic() - started:.0f} s in all", style="bold")
+        return all(equal)
+
+    # -- the main job ----------------------------------------------------------------------------------------------
+
+    def _rotations(self, data: Flights) -> bool:
+        job = Job("rotations", self._run / "rotations")
+        self._screen.title("1. Rotations of 4,037 aircraft: a StatefulProcessor with an event-time timer")
+        self._follow(job, rotations, data)
+        expected = expected_rotations(self._year(data), timedelta(milliseconds=QUIET_MS))
+        closed = expected.where(expected.ends <= watermark_of(self._departed(data), DELAY)).drop("ends")
+        return self._verdict("closed rotations", job, closed, OUTPUT)
+
+    def _hours(self, data: Flights) -> bool:
+        job = Job("hours", self._run / "hours")
+        self._screen.title("2. Departures by carrier and hour: groupBy and agg with PySpark's own functions")
+        self._follow(job, hours, data)
+        expected = expected_hours(self._year(data))
+        closed = expected.where(expected.hour.end <= watermark_of(self._year(data), DELAY))
+        return self._verdict("closed windows", job, closed, None)
+
+    def _follow(self, job: Job, describe: Callable[[SparkSession, Flights, Job], Any], data: Flights) -> None:
+        """Start a query, show its plan, its backlog, its switch and its stream, and stop it when December is over."""
+        Feed.fill(data.december, job.waiting)
+        feed = Feed(job.waiting, job.landing, _PAUSE_S)
+        query = describe(self._spark, data, job).start()
+        try:
+            query.explain()
+            self._screen.say("")
+            self._screen.backlog(query)
+            if query.isActive:
+                self._screen.live_heading()
+                feed.start()
+                seen = 0
+                while feed.running and query.isActive:
+                    seen = self._screen.live(query, seen)
+                    time.sleep(0.1)
+                query.processAllAvailable()
+                self._screen.live(query, seen)
+        finally:
+            feed.stop()
+            query.stop()
+        if query.exception() is not None:
+            raise query.exception()
+
+    def _verdict(self, what: str, job: Job, expected: DataFrame, schema: str | None) -> bool:
+        started = time.monotonic()
+        reader = self._spark.read if schema is None else self._spark.read.schema(schema)
+        outcome = compare(reader.parquet(str(job.output)), expected)
+        self._screen.verdict(what, outcome, time.monotonic() - started)
+        return outcome.equal
+
+    def _year(self, data: Flights) -> DataFrame:
+        return self._spark.read.schema(SCHEMA).parquet(str(data.lake), str(data.december))
+
+    def _departed(self, data: Flights) -> DataFrame:
+        return self._year(data).where("tailnum is not null and dep_time is not null")
+
+    # -- what final-watermark means --------------------------------------------------------------------------------
+
+    def _final_watermarks(self, data: Flights) -> None:
+        """One airport, one afternoon, a history that ends at 16:30: what becomes of the window from 16 to 17 h."""
+        screen = self._screen
+        screen.title("3. A window that straddles the switch: execution.backlog.final-watermark = observed, then max")
+        kennedy = self._year(data).where("origin = 'JFK' and date(ts) = '2013-11-30'")
+        found = {}
+        for choice in ("observed", "max"):
+            job = Job(f"straddling-{choice}", self._run / choice)
+            shutil.rmtree(job.folder, ignore_errors=True)  # short: an interrupted one starts again
+            feed = job.waiting
+            kennedy.where("ts >= '2013-11-30 16:30'").coalesce(1).write.parquet(str(feed))
+            job.landing.mkdir(parents=True)
+            live = self._spark.readStream.schema(SCHEMA).parquet(str(job.landing))
+            query = straddling(kennedy.where("ts < '2013-11-30 16:30'"), live, job, choice).start()
+            try:
+                query.wait_for("live", 120)
+                for path in feed.glob("*.parquet"):
+                    path.rename(job.landing / path.name)
+                query.processAllAvailable()
+            finally:
+                query.stop()
+            rows = self._spark.read.parquet(str(job.output)).where("hour.start = '2013-11-30 16:00'").collect()
+            found[choice] = sorted(row.flights for row in rows)
+        whole = kennedy.where("hour(ts) = 16").count()
+        screen.table(
+            ["final-watermark", "results of 16:00-17:00", "the hour had", "what happens"],
+            [
+                ("observed", found["observed"], f"{whole} departures", "carried into the stream, fires once, whole"),
+                ("max", found["max"], f"{whole} departures", "fires at the switch with its part, again with the rest"),
+            ],
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

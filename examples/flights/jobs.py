@@ -1,0 +1,107 @@
+"""The two jobs of the demo, described once for history and feed together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import mixedmode
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from .data import SCHEMA, Flights
+from .rotations import OUTPUT, Rotations
+
+#: Delayed flights come up to 19 hours after flights that were scheduled later.
+DELAY = timedelta(days=1)
+_DELAY_TEXT = "1 day"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Where a job reads its feed and keeps what it makes."""
+
+    name: str
+    folder: Path
+
+    @property
+    def waiting(self) -> Path:
+        return self.folder / "waiting"
+
+    @property
+    def landing(self) -> Path:
+        return self.folder / "landing"
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "output"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+
+def rotations(spark: SparkSession, flights: Flights, job: Job) -> Any:
+    """Rotations of every aircraft, by a StatefulProcessor with an event-time timer."""
+    return _to_parquet(
+        _read(spark, flights, job)
+        .where("tailnum is not null and dep_time is not null")  # cancelled flights have no departure
+        .withWatermark("ts", _DELAY_TEXT)
+        .groupBy("tailnum")
+        .transformWithState(Rotations(), outputStructType=OUTPUT, outputMode="append", timeMode="eventTime"),
+        job,
+    )
+
+
+def hours(spark: SparkSession, flights: Flights, job: Job) -> Any:
+    """Departures of every carrier and hour, by PySpark's own aggregate functions."""
+    return _to_parquet(
+        _read(spark, flights, job)
+        .withWatermark("ts", _DELAY_TEXT)
+        .groupBy("carrier", F.window("ts", "1 hour").alias("hour"))
+        .agg(
+            F.count("*").alias("flights"),
+            F.count("dep_time").alias("departed"),
+            F.sum("dep_delay").alias("delay_min"),
+            F.max("dep_delay").alias("worst_delay_min"),
+            F.avg("dep_delay").alias("mean_delay_min"),
+        ),
+        job,
+    )
+
+
+def straddling(history: DataFrame, live: DataFrame, job: Job, final_watermark: str) -> Any:
+    """Departures by hour, with a history that ends in the middle of an hour."""
+    return (
+        mixedmode.read(history=history, live=live)
+        .withWatermark("ts", "1 minute")
+        .groupBy(F.window("ts", "1 hour").alias("hour"))
+        .agg(F.count("*").alias("flights"))
+        .writeStream.queryName(job.name)
+        .format("parquet")
+        .option("path", str(job.output))
+        .option("checkpointLocation", str(job.checkpoints))
+        .option("execution.backlog.final-watermark", final_watermark)
+        .option("execution.checkpointing.interval", "1 s")
+    )
+
+
+def _read(spark: SparkSession, flights: Flights, job: Job) -> Any:
+    return mixedmode.read(
+        history=spark.read.schema(SCHEMA).parquet(str(flights.lake)),
+        live=spark.readStream.schema(SCHEMA).parquet(str(job.landing)),
+    )
+
+
+def _to_parquet(result: Any, job: Job) -> Any:
+    return (
+        result.writeStream.queryName(job.name)
+        .format("parquet")
+        .option("path", str(job.output))
+        .option("checkpointLocation", str(job.checkpoints))
+        # A window or rotation that straddles the switch is carried into the stream: equal to one batch over the year.
+        .option("execution.backlog.final-watermark", "observed")
+        .option("execution.checkpointing.interval", "5 s")
+    )

@@ -1,0 +1,39 @@
+"""The Spark session of the demo: two cores, little memory, and nothing on the screen but the demo's own lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import mixedmode
+from pyspark.sql import SparkSession
+
+_HERE = Path(__file__).parent
+
+
+def start_session(scratch: Path) -> SparkSession:
+    """A local session whose Python workers find this package."""
+    # Spark hands out timestamps in the local zone; UTC has no hour that comes twice.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_HERE.parent), os.environ.get("PYTHONPATH")]))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    mixedmode.check_environment()  # says what is wrong with Java or Python before Spark fails over it
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("mixedmode demo")
+        .config("spark.driver.memory", "2g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{_HERE / 'log4j2.properties'}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
