@@ -1,0 +1,73 @@
+"""What the tests of state/ share: a workspace with a pool and a local folder, and plain builders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.replica import ReplicaCache, ShardReplica
+from mixedmode.state.sst import LogWriter, SstWriter, StateFile
+from pyarrow import fs
+
+CACHE_BYTES = 8 << 20
+NUMBER = pa.schema([("n", pa.int64())])
+WHOLE = KeyGroupRange(0, 127)
+
+
+@dataclass
+class Workspace:
+    """A pool and a local folder below a temporary path, with writers of unique names."""
+
+    root: Path
+    filesystem: fs.FileSystem = field(default_factory=fs.LocalFileSystem)
+    cache: ReplicaCache = field(default_factory=ReplicaCache)
+    _names: count[int] = field(default_factory=count)
+
+    @property
+    def pool(self) -> str:
+        """Path of the pool on the workspace's filesystem."""
+        return str(self.root / "pool")
+
+    @property
+    def local(self) -> str:
+        """Local folder, made on first use."""
+        folder = self.root / "local"
+        folder.mkdir(exist_ok=True)
+        return str(folder)
+
+    def sst(self, epoch: int = 1, max_file_bytes: int = 64 << 20) -> SstWriter:
+        """A new table writer."""
+        return SstWriter(self.filesystem, self.pool, self.local, f"e{epoch}-{next(self._names)}", epoch, max_file_bytes)
+
+    def log(self, epoch: int = 1) -> LogWriter:
+        """A new log writer."""
+        return LogWriter(self.filesystem, self.pool, self.local, f"e{epoch}-{next(self._names)}", epoch)
+
+    def written(self, writer: SstWriter | LogWriter, entries: Iterable[tuple[bytes, bytes | None]]) -> list[StateFile]:
+        """Files of a writer after these entries."""
+        for key, value in entries:
+            if value is None:
+                writer.delete(key)
+            else:
+                writer.put(key, value)
+        return writer.finish()
+
+    def replica(self, lineage: ShardLineage, shard: int = 0, job: str = "job") -> ShardReplica:
+        """The workspace cache's replica of a lineage."""
+        return self.cache.acquire(job, shard, lineage, self.filesystem, self.pool, self.local, CACHE_BYTES)
+
+
+def contents(replica: ShardReplica) -> dict[bytes, bytes]:
+    """Everything that a replica holds, in range or not."""
+    return dict(replica.scan(b"", b"\xff\xff\xff"))
+
+
+def stored(key_group: int, rest: bytes | int) -> bytes:
+    """A stored key of some key group."""
+    tail = rest if isinstance(rest, bytes) else rest.to_bytes(4, "big")
+    return key_group.to_bytes(2, "big") + b"\x01" + tail

@@ -1,0 +1,127 @@
+"""State files and their writers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from mixedmode.errors import CorruptStateError
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.pool import StatePool
+from mixedmode.state.sst import StateFile, read_log
+from pyarrow import fs
+from state_support import WHOLE, Workspace, contents, stored
+
+KINDS = ["sst", "log"]
+ENTRIES = [(stored(0, b"a"), b"1"), (stored(0, b"b"), None), (stored(5, b"c"), b"")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_is_described_truly(workspace: Workspace, kind: str) -> None:
+    """Size, checksum, counts, first and last key are those of the file in the pool."""
+    (file,) = workspace.written(getattr(workspace, kind)(epoch=3), ENTRIES)
+    data = (Path(workspace.pool) / file.name).read_bytes()
+    assert file.name.endswith(f"-0.{kind}")
+    assert (file.format, file.size_bytes, file.sha256) == (kind, len(data), hashlib.sha256(data).hexdigest())
+    assert (file.entries, file.tombstones) == (2, 1)
+    assert (file.first_key, file.last_key) == (ENTRIES[0][0], ENTRIES[-1][0])
+    assert (file.first_epoch, file.last_epoch, file.key_groups) == (3, 3, KeyGroupRange(0, 5))
+    assert StateFile.from_json(json.loads(json.dumps(file.to_json()))) == file
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("second", [b"a", b"b"])
+def test_keys_must_be_strictly_ascending(workspace: Workspace, kind: str, second: bytes) -> None:
+    """A repeated or smaller key is a ValueError that shows it, one by one and in bulk."""
+    writer = getattr(workspace, kind)()
+    writer.put(stored(0, b"b"), b"")
+    with pytest.raises(ValueError, match=stored(0, second).hex()):
+        writer.put(stored(0, second), b"")
+    bulk = getattr(workspace, kind)()
+    with pytest.raises(ValueError, match="strictly ascending"):
+        bulk.put_many([stored(0, b"b"), stored(0, second)], [b"", b""])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_written_is_no_file(workspace: Workspace, kind: str) -> None:
+    """A writer without entries publishes nothing."""
+    assert getattr(workspace, kind)().finish() == []
+    assert not os.path.exists(workspace.pool) or os.listdir(workspace.pool) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_abort_leaves_nothing(workspace: Workspace, kind: str) -> None:
+    """Before and after finish, abort removes every file of the writer."""
+    writer = getattr(workspace, kind)()
+    writer.put(stored(0, 1), b"")
+    writer.abort()
+    finished = getattr(workspace, kind)()
+    finished.put(stored(0, 1), b"")
+    finished.finish()
+    finished.abort()
+    assert not os.path.exists(workspace.pool) or os.listdir(workspace.pool) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_put_many_is_many_puts(workspace: Workspace, kind: str) -> None:
+    """Bulk writes, with tombstones among them, describe and hold the same as single ones."""
+    keys = [stored(1, number) for number in range(10_000)]
+    values = [None if number % 4096 == 7 else b"%d" % number for number in range(10_000)]
+    single = getattr(workspace, kind)()
+    for key, value in zip(keys, values, strict=True):
+        single.put(key, value) if value is not None else single.delete(key)
+    bulk = getattr(workspace, kind)()
+    bulk.put_many(keys[:3], values[:3])
+    bulk.put_many(keys[3:], values[3:])
+    one, other = single.finish(), bulk.finish()
+    assert [(f.entries, f.tombstones, f.first_key, f.last_key) for f in one] == [
+        (f.entries, f.tombstones, f.first_key, f.last_key) for f in other
+    ]
+    held = [contents(workspace.replica(ShardLineage(WHOLE, tuple(files)), i)) for i, files in enumerate((one, other))]
+    assert held[0] == held[1] == {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+
+
+def test_large_output_is_cut_into_files(workspace: Workspace) -> None:
+    """Files follow each other without overlap and together hold everything."""
+    writer = workspace.sst(max_file_bytes=100_000)
+    keys = [stored(number // 10_000, number) for number in range(40_000)]
+    writer.put_many(keys, [os.urandom(12) for _ in keys])
+    files = writer.finish()
+    assert len(files) > 2
+    assert [file.name[-6:] for file in files[:2]] == ["-0.sst", "-1.sst"]
+    assert all(one.last_key < other.first_key for one, other in pairwise(files))
+    assert sum(file.entries for file in files) == 40_000
+    assert len(contents(workspace.replica(ShardLineage(WHOLE, tuple(files))))) == 40_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pool_on_another_filesystem_works_the_same(tmp_path: Path, kind: str) -> None:
+    """Files are uploaded and downloaded where no hard link is possible, and nothing stays in the local folder."""
+    (tmp_path / "remote").mkdir()
+    remote = Workspace(tmp_path, fs.SubTreeFileSystem(str(tmp_path / "remote"), fs.LocalFileSystem()))
+    files = remote.written(getattr(remote, kind)(), ENTRIES)
+    assert os.listdir(remote.local) == []
+    held = contents(remote.replica(ShardLineage(WHOLE, tuple(files))))
+    assert held == {key: value for key, value in ENTRIES if value is not None}
+    remote.cache.close()
+
+
+def test_a_log_with_other_counts_than_recorded_is_corrupt(workspace: Workspace) -> None:
+    """Entry counts are checked besides the checksum."""
+    (file,) = workspace.written(workspace.log(), ENTRIES)
+    wrong = StateFile.from_json({**file.to_json(), "entries": 3})
+    with pytest.raises(CorruptStateError, match=f"{file.name}.* 2 entries"):
+        list(read_log(StatePool(workspace.filesystem, workspace.pool), wrong))
+
+
+def test_a_table_with_other_counts_than_recorded_is_corrupt(workspace: Workspace) -> None:
+    """Entry counts are checked besides the checksum."""
+    (file,) = workspace.written(workspace.sst(), ENTRIES)
+    wrong = StateFile.from_json({**file.to_json(), "tombstones": 0, "entries": 3})
+    with pytest.raises(CorruptStateError, match=f"{file.name}.* 2 entries and 1 tombstones"):
+        workspace.replica(ShardLineage(WHOLE, (wrong,)))
