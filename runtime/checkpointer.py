@@ -127,6 +127,7 @@ class Checkpointer:
             lineages=tuple(self.state.lineages),
             shards=tuple(wanted),
             registry=self.job.operator.registry,
+            key_schema=self.job.operator.key_schema,
             filesystem=self.store.filesystem,
             pool=self.store.pool(self.job.operator.uid),
             local_dir=self.job.settings.state_local_dir,

@@ -11,6 +11,8 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark import TaskContext
 
+from ..state.compaction import compact, dead_entries
+from ..state.keys import KeyCodec
 from ..state.lineage import ShardLineage
 from ..state.registry import StateRegistry
 from ..state.replica import process_cache
@@ -30,10 +32,12 @@ class CompactionTask:
     lineages: tuple[ShardLineage, ...]
     shards: tuple[int, ...]
     registry: StateRegistry
+    key_schema: pa.Schema
     filesystem: fs.FileSystem
     pool: str
     local_dir: str | None
     cache_bytes: int
+    #: Processing time by which expired values are dropped.
     now_ms: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,9 +52,8 @@ class CompactionTask:
             self.job_id, shard, lineage, self.filesystem, self.pool, local_dir, self.cache_bytes
         )
         name = f"{self.name}-s{shard:04d}-{context.taskAttemptId()}"
-        from ..state.compaction import compact
-
-        compacted = compact(lineage, replica, self.filesystem, self.pool, local_dir, name)
+        is_dead = dead_entries(self.registry, KeyCodec(self.key_schema), self.now_ms)
+        compacted = compact(lineage, replica, self.filesystem, self.pool, local_dir, name, is_dead=is_dead)
         body = json.dumps({"shard": shard, "lineage": compacted.to_json()}).encode()
         yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([body], pa.binary())})
 

@@ -54,7 +54,9 @@ class MixedQuery:
         except Stopped:
             self._recorder.event("stopped", "before the switch: nothing of the backlog is visible")
         except BaseException as error:
-            if not self._runner.stopping.is_set():
+            if self._runner.stopping.is_set():
+                self._recorder.event("stopped", "in the middle of an epoch: nothing of it is visible")
+            else:
                 self._error = explain_corruption(translate(error), self._runner.store)
                 self._recorder.event("failed", f"{type(self._error).__name__}: {self._error}")
         finally:
