@@ -83,6 +83,18 @@ class MixedFrame:
         """The column by name, good for both inputs."""
         return quoted([self._column("column", item)])[0]
 
+    def __getattr__(self, name: str) -> Column:
+        """The column by attribute, as on a DataFrame; anything else is an error that says what to do instead."""
+        if not name.startswith("_"):
+            if name in self.columns:
+                return self[name]
+            if hasattr(DataFrame, name):
+                raise AttributeError(
+                    f"MixedFrame has no {name}; transform(lambda frame: frame.{name}(…)) applies a stateless"
+                    " operation of DataFrame to both inputs"
+                )
+        raise AttributeError(f"MixedFrame has no attribute {name!r}")
+
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}: {kind}" for name, kind in self.dtypes)
         return f"MixedFrame[{columns}]"

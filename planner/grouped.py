@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
 from ..errors import PlanError
 from ..runtime.spec import KeyedOperator, Settings
-from .analysis import error_text
 from .keyed import KeyedFrame, KeyedStage
 from .keys import Keys
 from .schemas import find_column, missing_column, quoted
@@ -78,30 +76,31 @@ class MixedGroupedData:
 
         columns = _aggregate_columns(exprs)
         frame, keys = self._frame, self._keys
-        template = frame._inputs.template
-        try:
-            output = template.groupBy(*keys.given).agg(*columns).schema
-        except AnalysisException as error:
-            raise PlanError(f"agg: {error_text(error)}") from error
+        inputs = frame._inputs
         event_time = None if frame._watermark is None else frame._watermark.event_time
 
-        def build(output_mode: str, settings: Settings) -> KeyedOperator:
+        def plan(output_mode: str | None, bounded: bool) -> KeyedOperator:
             return plan_aggregate(
-                template,
-                list(keys.given),
+                inputs.template,
+                keys.given,
                 columns,
                 event_time=event_time,
                 output_mode=output_mode,
                 uid=STAGE_UID,
+                bounded=bounded,
             )
 
-        build("update", Settings())  # an unsupported function is refused here, where it was written
+        def build(output_mode: str, settings: Settings) -> KeyedOperator:
+            return plan(output_mode, bounded=settings.runtime_mode == "batch" or inputs.live is None)
+
+        # All but the output mode is checked here, where the expressions are written.
+        output_schema = plan(None, bounded=True).output_schema
         return KeyedFrame(
             KeyedStage(
-                inputs=frame._inputs,
+                inputs=inputs,
                 watermark=frame._watermark,
                 input_schema=frame.schema,
-                output_schema=output,
+                output_schema=output_schema,
                 output_mode=None,
                 build=build,
             )

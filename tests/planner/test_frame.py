@@ -152,6 +152,20 @@ def test_a_column_by_item_is_good_for_both_inputs(both: MixedFrame) -> None:
         both["w"]
 
 
+def test_a_column_by_attribute_is_good_for_both_inputs(both: MixedFrame) -> None:
+    """``frame.v`` as on a DataFrame."""
+    assert both.select(both.v + 1).columns == ["(v + 1)"]
+
+
+def test_what_a_mixed_frame_does_not_have_says_what_to_use(both: MixedFrame) -> None:
+    """Methods of DataFrame lead to transform; other names are plain attribute errors."""
+    with pytest.raises(AttributeError, match=r"MixedFrame has no join; transform\(lambda frame: frame\.join\(…\)\)"):
+        both.join  # noqa: B018
+    with pytest.raises(AttributeError, match="MixedFrame has no attribute 'nothing'"):
+        both.nothing  # noqa: B018
+    assert not hasattr(both, "collect")
+
+
 def test_a_mistake_in_an_expression_is_sparks_own_error(both: MixedFrame) -> None:
     """As on a DataFrame."""
     with pytest.raises(AnalysisException, match="nope"):
