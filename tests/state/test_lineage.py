@@ -83,7 +83,9 @@ def test_a_shard_whose_range_stays_keeps_its_lineage() -> None:
 
 def test_files_go_only_where_they_have_keys() -> None:
     """A file is listed by the shards whose range it touches, and clipped only if it reaches beyond."""
-    lineage = ShardLineage(WHOLE, (described("sst", 5, 0, 40), described("sst", 5, 50, 60), described("log", 5, 0, 127)))
+    lineage = ShardLineage(
+        WHOLE, (described("sst", 5, 0, 40), described("sst", 5, 50, 60), described("log", 5, 0, 127))
+    )
     low, high = redeal([lineage], [KeyGroupRange(0, 63), KeyGroupRange(64, 127)])
     assert [file.clip for file in low.files] == [None, None, KeyGroupRange(0, 63)]
     assert [file.name for file in high.files] == [lineage.files[2].name]

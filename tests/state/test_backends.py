@@ -1,0 +1,279 @@
+"""Both backends against a plain model: same answers, same timers, same state on disk.
+
+A job of some epochs visits keys in any order.  The random-access backend runs the visits as they come, the batch
+backend runs them key by key in order, a third world changes its style from epoch to epoch.  All must agree with the
+model.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixedmode.state.batch import BatchKeyedState
+from mixedmode.state.compaction import compact
+from mixedmode.state.keyed import KeyedState
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.keys import KeyCodec
+from mixedmode.state.layout import TIMER_KINDS
+from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.registry import StateRegistry
+from mixedmode.state.rocks import RocksDBKeyedState
+from state_support import NUMBER, Workspace, contents
+
+TTL_MS = 10
+GROUPS = KeyGroupRange(0, 3)
+CODEC = KeyCodec(pa.schema([("k", pa.string())]))
+USER_KEY = pa.schema([("u", pa.int8())])
+Timer = tuple[str, int]
+
+
+def registry() -> StateRegistry:
+    """One variable of each kind, without and with TTL."""
+    made = StateRegistry()
+    for prefix, ttl_ms in (("", None), ("t", TTL_MS)):
+        made.declare(prefix + "v", "value", NUMBER, ttl_ms=ttl_ms)
+        made.declare(prefix + "l", "list", NUMBER, ttl_ms=ttl_ms)
+        made.declare(prefix + "m", "map", NUMBER, USER_KEY, ttl_ms=ttl_ms)
+    return made
+
+
+REGISTRY = registry()
+NAMES = st.sampled_from(["", "t"])
+NUMBERS = st.integers(0, 9).map(lambda n: (n,))
+OPERATIONS = st.one_of(
+    st.tuples(st.sampled_from(["v.get", "v.exists", "v.clear", "l.get", "l.exists", "l.clear"]), NAMES),
+    st.tuples(st.sampled_from(["m.exists", "m.iterator", "m.keys", "m.values", "m.clear"]), NAMES),
+    st.tuples(st.sampled_from(["v.update", "l.appendValue"]), NAMES, NUMBERS),
+    st.tuples(st.sampled_from(["l.put", "l.appendList"]), NAMES, st.lists(NUMBERS, min_size=1, max_size=3)),
+    st.tuples(st.sampled_from(["m.getValue", "m.containsKey", "m.removeKey"]), NAMES, NUMBERS),
+    st.tuples(st.just("m.updateValue"), NAMES, NUMBERS, NUMBERS),
+    st.tuples(st.sampled_from(["register", "delete"]), st.sampled_from(TIMER_KINDS), st.integers(-3, 30)),
+    st.tuples(st.just("list"), st.sampled_from(TIMER_KINDS)),
+)
+KEYS = st.sampled_from(["", "a", "a\x00", "ab", "b", "zebra", None])
+EPOCHS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "step_ms": st.integers(0, 12),
+            "visits": st.lists(st.tuples(KEYS, st.lists(OPERATIONS, max_size=4)), max_size=8),
+            "upto": st.fixed_dictionaries({kind: st.integers(-5, 25) for kind in TIMER_KINDS}),
+            "sorted": st.booleans(),
+            "compact": st.booleans(),
+        }
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def group_of(key: str | None) -> int:
+    """Any fixed assignment of keys to the shard's key groups."""
+    return len(key or "") % 4
+
+
+@dataclass
+class ModelKey:
+    """The state of one key in plain Python; TTL variables hold (value, expiry)."""
+
+    value: dict[str, Any] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    maps: dict[str, dict[Any, Any]] = field(default_factory=lambda: defaultdict(dict))
+    timers: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def apply(self, now_ms: int, operation: tuple[Any, ...]) -> Any:
+        """Do one operation and say what it answers."""
+        method, name, *arguments = operation
+        if method in ("register", "delete"):
+            (self.timers[name].add if method == "register" else self.timers[name].discard)(arguments[0])
+            return None
+        if method == "list":
+            return sorted(self.timers[name])
+        expiry = now_ms + TTL_MS if name == "t" else None
+        kind, verb = method.split(".")
+        return getattr(self, f"_{kind}")(verb, name, now_ms, expiry, *arguments)
+
+    def _v(self, verb: str, name: str, now_ms: int, expiry: int | None, new: Any = None) -> Any:
+        if verb == "update":
+            self.value[name] = (new, expiry)
+        elif verb == "clear":
+            self.value.pop(name, None)
+        else:
+            live = alive([self.value[name]] if name in self.value else [], now_ms)
+            return bool(live) if verb == "exists" else (live[0] if live else None)
+        return None
+
+    def _l(self, verb: str, name: str, now_ms: int, expiry: int | None, new: Any = None) -> Any:
+        if verb in ("put", "clear"):
+            self.lists[name] = []
+        if verb in ("put", "appendList", "appendValue"):
+            self.lists[name] += [(value, expiry) for value in (new if isinstance(new, list) else [new])]
+        live = alive(self.lists[name], now_ms)
+        return {"get": live, "exists": bool(live)}.get(verb)
+
+    def _m(self, verb: str, name: str, now_ms: int, expiry: int | None, key: Any = None, new: Any = None) -> Any:
+        if verb == "updateValue":
+            self.maps[name][key] = (new, expiry)
+        elif verb == "removeKey":
+            self.maps[name].pop(key, None)
+        elif verb == "clear":
+            self.maps[name].clear()
+        else:
+            live = {k: v[0] for k, v in sorted(self.maps[name].items()) if alive([v], now_ms)}
+            return {
+                "exists": bool(live),
+                "iterator": list(live.items()),
+                "keys": list(live),
+                "values": list(live.values()),
+                "getValue": live.get(key),
+                "containsKey": key in live,
+            }[verb]
+        return None
+
+    def fire(self, kind: str, upto_ms: int) -> list[int]:
+        """Fire the due timers as :func:`handle` does."""
+        fired = []
+        while due := sorted(ts_ms for ts_ms in self.timers[kind] if ts_ms <= upto_ms):
+            fired.append(due[0])
+            if due[0] % 3 == 0:
+                self.timers[kind].add(due[0] + 7)
+            self.timers[kind].discard(due[0])
+        return fired
+
+
+def alive(entries: list[Any], now_ms: int) -> list[Any]:
+    """The values that have not expired."""
+    return [value for value, expiry in entries if expiry is None or expiry > now_ms]
+
+
+def apply(state: KeyedState, operation: tuple[Any, ...]) -> Any:
+    """Do one operation on a backend's current key."""
+    method, name, *arguments = operation
+    if method == "register":
+        return state.register_timer(name, arguments[0])
+    if method == "delete":
+        return state.delete_timer(name, arguments[0])
+    if method == "list":
+        return list(state.list_timers(name))
+    kind, verb = method.split(".")
+    variable = {"v": state.value_state, "l": state.list_state, "m": state.map_state}[kind](name + kind)
+    answer = getattr(variable, verb)(*arguments)
+    return list(answer) if verb in ("iterator", "keys", "values") or method == "l.get" else answer
+
+
+def handle(state: KeyedState, kind: Any, ts_ms: int) -> None:
+    """What a fired timer's handler does: register the same time (lost) and, sometimes, a later one."""
+    state.register_timer(kind, ts_ms)
+    if ts_ms % 3 == 0:
+        state.register_timer(kind, ts_ms + 7)
+
+
+class World:
+    """One job run with real files; ``style`` None follows the epochs' own choice."""
+
+    def __init__(self, space: Workspace, style: bool | None) -> None:
+        self.space = space
+        self.style = style
+        self.lineage = ShardLineage(GROUPS)
+
+    def run(self, number: int, epoch: dict[str, Any], now_ms: int) -> dict[str, Any]:
+        """Run an epoch; answers by key, fired timers by key, next timers."""
+        base = self.space.replica(self.lineage) if self.lineage.files else None
+        answers: dict[Any, list[Any]] = defaultdict(list)
+        fired: dict[Any, dict[str, list[int]]] = defaultdict(lambda: {kind: [] for kind in TIMER_KINDS})
+        run = self._sorted if (epoch["sorted"] if self.style is None else self.style) else self._random
+        files, following = run(number, epoch, now_ms, base, answers, fired)
+        self.lineage = self.lineage.append(files)
+        if epoch["compact"] and self.lineage.files:
+            space = self.space
+            replica = space.replica(self.lineage)
+            self.lineage = compact(
+                self.lineage, replica, space.filesystem, space.pool, space.local, f"c{number}", kind="full"
+            )
+        return {"answers": dict(answers), "fired": dict(fired), "next": following}
+
+    def _random(self, number, epoch, now_ms, base, answers, fired):  # type: ignore[no-untyped-def]
+        state = RocksDBKeyedState(REGISTRY, base, GROUPS, now_ms)
+        visits = [(key, group_of(key), CODEC.encode((key,)), operations) for key, operations in epoch["visits"]]
+        if number % 2:
+            state.prefetch([(group, encoded) for _, group, encoded, _ in visits])
+        for key, group, encoded, operations in visits:
+            state.set_current_key(group, encoded)
+            answers[key] += [apply(state, operation) for operation in operations]
+        for kind in TIMER_KINDS:
+            order = []
+            for ts_ms, group, encoded in state.due_timers(kind, epoch["upto"][kind]):
+                (key,) = CODEC.decode(encoded)
+                assert group == group_of(key)
+                state.set_current_key(group, encoded)
+                handle(state, kind, ts_ms)
+                fired[key][kind].append(ts_ms)
+                order.append((ts_ms, encoded))
+            if not any(ts_ms % 3 == 0 for ts_ms, _ in order):
+                assert order == sorted(order)
+        writer = self.space.log(number)
+        state.flush(writer)
+        return writer.finish(), {kind: state.next_timer(kind) for kind in TIMER_KINDS}
+
+    def _sorted(self, number, epoch, now_ms, base, answers, fired):  # type: ignore[no-untyped-def]
+        writer = self.space.sst(number)
+        state = BatchKeyedState(REGISTRY, writer, now_ms, base)
+        by_key: dict[Any, list[Any]] = defaultdict(list)
+        for key, operations in epoch["visits"]:
+            by_key[key] += operations
+        upto = epoch["upto"]
+        keys = {(group_of(key), CODEC.encode((key,))) for key in by_key}
+        for group in GROUPS:
+            due = state.due_keys(group, upto["event"], upto["processing"])
+            assert due == sorted(set(due))
+            keys |= {(group, encoded) for encoded in due}
+        for group, encoded in sorted(keys):
+            (key,) = CODEC.decode(encoded)
+            state.set_current_key(group, encoded)
+            answers[key] += [apply(state, operation) for operation in by_key.get(key, [])]
+            for kind in TIMER_KINDS:
+                for ts_ms in state.pop_due_timers(kind, upto[kind]):
+                    handle(state, kind, ts_ms)
+                    fired[key][kind].append(ts_ms)
+        state.close()
+        return writer.finish(), {kind: state.next_timer(kind) for kind in TIMER_KINDS}
+
+
+def expected(model: dict[Any, ModelKey], epoch: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """What the model answers for an epoch."""
+    answers: dict[Any, list[Any]] = defaultdict(list)
+    for key, operations in epoch["visits"]:
+        answers[key] += [model[key].apply(now_ms, operation) for operation in operations]
+    fired = {key: {kind: state.fire(kind, epoch["upto"][kind]) for kind in TIMER_KINDS} for key, state in model.items()}
+    pending = {kind: [ts_ms for state in model.values() for ts_ms in state.timers[kind]] for kind in TIMER_KINDS}
+    return {
+        "answers": {key: given for key, given in answers.items() if given},
+        "fired": {key: timers for key, timers in fired.items() if any(timers.values())},
+        "next": {kind: min(times, default=None) for kind, times in pending.items()},
+    }
+
+
+@given(EPOCHS)
+@settings(max_examples=60)
+def test_all_worlds_agree_with_the_model(tmp_path_factory, epochs: list[dict[str, Any]]) -> None:  # type: ignore[no-untyped-def]
+    """Answers, fired timers and next timers are the model's, and the stored state is the same byte for byte."""
+    spaces = [Workspace(tmp_path_factory.mktemp("world")) for _ in range(3)]
+    worlds = [World(space, style) for space, style in zip(spaces, (True, False, None), strict=True)]
+    model: dict[Any, ModelKey] = defaultdict(ModelKey)
+    now_ms = 1000
+    for number, epoch in enumerate(epochs):
+        now_ms += epoch["step_ms"]
+        wanted = expected(model, epoch, now_ms)
+        for world in worlds:
+            found = world.run(number, epoch, now_ms)
+            found["answers"] = {key: given for key, given in found["answers"].items() if given}
+            found["fired"] = {key: timers for key, timers in found["fired"].items() if any(timers.values())}
+            assert found == wanted
+    held = [contents(world.space.replica(world.lineage)) if world.lineage.files else {} for world in worlds]
+    assert held[0] == held[1] == held[2]
+    for space in spaces:
+        space.cache.close()
