@@ -1,0 +1,520 @@
+"""The processor operator over one shard, epoch by epoch, without Spark: timers, watermarks, order, state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixedmode.errors import OutputSchemaError, PlanError
+from mixedmode.runtime.operators.processor import ProcessorOperator
+from mixedmode.runtime.rows import arrow_schema
+from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.replica import ReplicaCache
+from mixedmode.state.sst import LogWriter, SstWriter
+from pyarrow import fs
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+KEY = StructType([StructField("key", StringType())])
+INPUT = StructType([*KEY.fields, StructField("ts", TimestampType()), StructField("does", StringType())])
+OUTPUT = StructType(
+    [StructField("what", StringType()), StructField("key", StringType()), StructField("at", LongType())]
+)
+COUNT = StructType([StructField("n", LongType())])
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+#: (key, event time in ms or None, what the processor is to do)
+Input = tuple[Any, "int | None", str]
+
+
+class Scripted(StatefulProcessor):
+    """Does what its rows say: ``+5`` registers a timer, ``-5`` deletes one, ``count``, ``timers``, ``watermark``.
+
+    ``again`` says, for a timer, which timers to register when it fires.
+    """
+
+    def __init__(self, again: dict[int, list[int]] | None = None) -> None:
+        self._again = again or {}
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._count = handle.getValueState("count", COUNT)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        for row in rows:
+            for command in row.does.split():
+                if command[0] == "+":
+                    self._handle.registerTimer(int(command[1:]))
+                elif command[0] == "-":
+                    self._handle.deleteTimer(int(command[1:]))
+                elif command == "count":
+                    (n,) = self._count.get() or (0,)
+                    self._count.update((n + 1,))
+                    yield ("count", key[0], n + 1)
+                elif command == "timers":
+                    yield from (("pending", key[0], ts) for ts in self._handle.listTimers())
+                elif command == "watermark":
+                    yield ("watermark", key[0], timerValues.getCurrentWatermarkInMs())
+                elif command == "time":
+                    yield ("time", key[0], timerValues.getCurrentProcessingTimeInMs())
+                else:
+                    yield (command, key[0], None)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
+        expiry_ms = expiredTimerInfo.getExpiryTimeInMs()
+        for again_ms in self._again.get(expiry_ms, []):
+            self._handle.registerTimer(again_ms)
+        yield ("fired", key[0], expiry_ms)
+        if "w" in self._again:  # type: ignore[comparison-overlap]
+            yield ("watermark", key[0], timerValues.getCurrentWatermarkInMs())
+
+
+class Stage:
+    """One shard with all key groups; each epoch's files are committed, as the driver does it."""
+
+    def __init__(self, folder: Path, time_mode: str = "eventTime", processor: StatefulProcessor | None = None) -> None:
+        self.operator = ProcessorOperator(
+            processor or Scripted(),
+            uid="stage",
+            key_columns=("key",),
+            input_schema=INPUT,
+            key_schema=KEY,
+            output_schema=OUTPUT,
+            time_mode=time_mode,  # type: ignore[arg-type]
+            event_time="ts",
+        )
+        self._folder = folder
+        self._lineage = ShardLineage(KeyGroupRange(0, 127))
+        self._cache = ReplicaCache()
+        self._pool, self._local = str(folder / "pool"), str(folder / "local")
+        self.epoch = 0
+        self.counters = ShardCounters()
+
+    def run(self, rows: list[Input], style: str, batch_rows: int = 3, **spec: Any) -> list[tuple[Any, ...]]:
+        """One epoch; returns what the processor yielded, in order."""
+        self.epoch += 1
+        filesystem, name = fs.LocalFileSystem(), f"e{self.epoch:08d}"
+        base = None
+        if self._lineage.files:
+            base = self._cache.acquire("job", 0, self._lineage, filesystem, self._pool, self._local, 1 << 20)
+        writer_class = SstWriter if style == "sorted" else LogWriter
+        writer = writer_class(filesystem, self._pool, self._local, name, self.epoch)
+        defaults = {
+            "watermark_ms": MIN_WATERMARK,
+            "firing_watermark_ms": MIN_WATERMARK,
+            "late_watermark_ms": MIN_WATERMARK,
+            "processing_time_ms": 0,
+            "processing_timers_upto_ms": MIN_WATERMARK,
+        }
+        epoch = EpochSpec(epoch=self.epoch, style=style, **{**defaults, **spec})  # type: ignore[arg-type]
+        self.counters, output = ShardCounters(), Output()
+        context = ShardContext(0, self._lineage.key_groups, epoch, base, writer, output, self.counters)
+        self.operator.run(context, iter(batches(rows, batch_rows)))
+        self._lineage = self._lineage.append(writer.finish())
+        return output.rows
+
+    def stream(self, rows: list[Input], watermark_ms: int = MIN_WATERMARK, **spec: Any) -> list[tuple[Any, ...]]:
+        """A micro-batch (or a clock tick) under a watermark."""
+        watermarks = {
+            "watermark_ms": watermark_ms,
+            "firing_watermark_ms": watermark_ms,
+            "late_watermark_ms": watermark_ms,
+        }
+        return self.run(rows, "random", **{**watermarks, **spec})
+
+    def backlog(self, rows: list[Input], final_ms: int = MIN_WATERMARK, **spec: Any) -> list[tuple[Any, ...]]:
+        """A sorted pass whose keys end under a final watermark."""
+        spec.setdefault("ignore_new_timers", final_ms == MAX_WATERMARK)
+        return self.run(rows, "sorted", firing_watermark_ms=final_ms, **spec)
+
+    def batch(self, rows: list[Input], **spec: Any) -> list[tuple[Any, ...]]:
+        """Batch mode: the state of a key is forgotten at its end."""
+        return self.backlog(rows, MAX_WATERMARK, keep_state=False, processing_timers_upto_ms=MAX_WATERMARK, **spec)
+
+
+class Output:
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.rows.extend(tuple(row.values()) for row in rows.to_pylist())
+
+
+def batches(rows: list[Input], batch_rows: int) -> list[pa.RecordBatch]:
+    """Rows as Spark hands them over: sorted by key (nulls first), then event time; all in key group 7."""
+    rows = sorted(rows, key=lambda row: (row[0] is not None, (row[0] or "").encode(), row[1] is not None, row[1] or 0))
+    schema = pa.schema([pa.field("__kg", pa.int32()), *arrow_schema(INPUT)])
+    made = []
+    for start in range(0, len(rows), batch_rows):
+        part = [
+            (7, key, None if ms is None else EPOCH + timedelta(milliseconds=ms), does)
+            for key, ms, does in rows[start : start + batch_rows]
+        ]
+        arrays = [pa.array(values, field.type) for values, field in zip(zip(*part, strict=True), schema, strict=True)]
+        made.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return made
+
+
+def fired(*timers: tuple[str, int]) -> list[tuple[Any, ...]]:
+    return [("fired", key, ms) for key, ms in timers]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+# -- timers at the switch ----------------------------------------------------------------------------------------------
+
+
+def test_the_timer_vector(stage: Stage) -> None:
+    """Timers from before, timers of the backlog and timers beyond its watermark fire in the order of FLIP-327 (X2)."""
+    stage.stream([("key1", 0, "+1 +2 +3"), ("key2", 0, "+1 +3")])
+    assert stage.stream([], 2) == fired(("key1", 1), ("key2", 1), ("key1", 2))
+    assert stage.backlog([("key1", 5, "+5"), ("key1", 5, "+4"), ("key2", 5, "+6")], 5) == fired(
+        ("key1", 3), ("key1", 4), ("key1", 5), ("key2", 3)
+    )
+    assert stage.stream([("key1", 6, "+6")], 5) == []
+    assert stage.stream([], 6) == fired(("key1", 6), ("key2", 6))
+
+
+def test_key_without_rows_fires_at_the_switch(stage: Stage) -> None:
+    """A key whose timer is from before and that has no row in the backlog fires too, in key order (X3)."""
+    stage.stream([(key, 0, "+3") for key in ("a", "c", "e")] + [("d", 0, "+9")])
+    assert stage.backlog([("b", 0, "row"), ("c", 0, "row")], 5) == [
+        ("fired", "a", 3),
+        ("row", "b", None),
+        ("row", "c", None),
+        ("fired", "c", 3),
+        ("fired", "e", 3),
+    ]
+    assert stage.stream([], 10) == fired(("d", 9))
+
+
+def test_pass_without_rows_fires_timers(stage: Stage) -> None:
+    """The last pass of a backlog that came in several chunks has no rows; it fires what is due (X3)."""
+    stage.backlog([("b", 0, "+3 +8"), ("a", 0, "+2")])
+    assert stage.backlog([], 5) == fired(("a", 2), ("b", 3))
+    assert stage.counters.next_event_timer_ms == 8
+
+
+def test_backlog_without_watermark_fires_nothing(stage: Stage) -> None:
+    """Without any watermark no timer fires at the end of keys; all wait (X7)."""
+    assert stage.backlog([("a", None, "+1"), ("b", None, "+2")], MIN_WATERMARK) == []
+    assert stage.counters.next_event_timer_ms == 1
+    assert stage.stream([], 2) == fired(("a", 1), ("b", 2))
+
+
+def test_max_fires_every_timer_in_time_order(stage: Stage) -> None:
+    """Under MAX_WATERMARK all timers of a key fire at its end, by time, before the next key begins."""
+    assert stage.backlog([("b", 0, "+1"), ("a", 0, "+900 +5 +70")], MAX_WATERMARK) == fired(
+        ("a", 5), ("a", 70), ("a", 900), ("b", 1)
+    )
+    assert stage.counters.next_event_timer_ms is None
+
+
+def test_deleted_timer_does_not_fire(stage: Stage) -> None:
+    """A timer that was deleted, in the same pass or a later one, is gone; registering twice is once."""
+    stage.backlog([("a", 0, "+1 +2 +3 +3"), ("a", 1, "-2")])
+    stage.stream([("a", 2, "-1")])
+    assert stage.backlog([], 10) == fired(("a", 3))
+
+
+@pytest.mark.parametrize("style", ["backlog", "stream"])
+def test_timers_can_be_listed(stage: Stage, style: str) -> None:
+    """listTimers gives the current key's pending timers in time order, old and new."""
+    stage.backlog([("a", 0, "+30 +10"), ("b", 0, "+5")])
+    assert getattr(stage, style)([("a", 0, "+20 timers")]) == [("pending", "a", ms) for ms in (10, 20, 30)]
+
+
+# -- timers that register timers (X13) ---------------------------------------------------------------------------------
+
+
+def endless(tmp_path: Path) -> Stage:
+    return Stage(tmp_path, processor=Scripted({ms: [ms + 1] for ms in range(1, 10)}))
+
+
+def test_timer_in_a_callback_is_ignored_under_max(tmp_path: Path) -> None:
+    """While the watermark is MAX a callback's new timer is ignored, so no loop is endless (X13)."""
+    stage = endless(tmp_path)
+    assert stage.backlog([("a", 0, "+1"), ("b", 0, "+1")], MAX_WATERMARK) == fired(("a", 1), ("b", 1))
+    assert stage.counters.next_event_timer_ms is None
+
+
+def test_timer_in_a_callback_is_ignored_in_batch_mode(tmp_path: Path) -> None:
+    """The same holds in batch mode (X13)."""
+    assert endless(tmp_path).batch([("a", 0, "+1")]) == fired(("a", 1))
+
+
+def test_timers_in_rows_of_the_next_key_are_not_ignored(tmp_path: Path) -> None:
+    """Ignoring ends with the callbacks of a key: the next key's rows register theirs (X13)."""
+    assert endless(tmp_path).backlog([("a", 0, "+1"), ("b", 0, "+5")], MAX_WATERMARK) == fired(("a", 1), ("b", 5))
+
+
+def test_timer_in_a_callback_fires_in_the_same_round_under_observed(tmp_path: Path) -> None:
+    """Under the observed watermark a due timer of a callback fires in the same round, one beyond it waits (X13)."""
+    stage = endless(tmp_path)
+    assert stage.backlog([("a", 0, "+1")], 3) == fired(("a", 1), ("a", 2), ("a", 3))
+    assert stage.counters.next_event_timer_ms == 4
+
+
+def test_timer_in_a_callback_fires_in_the_same_round_in_the_stream(tmp_path: Path) -> None:
+    """In streaming a due timer that a callback registers fires in the same epoch, in time order over keys (X13)."""
+    stage = endless(tmp_path)
+    assert stage.stream([("a", 5, "+1"), ("b", 5, "+2")], 3) == fired(("a", 1), ("a", 2), ("b", 2), ("a", 3), ("b", 3))
+
+
+def test_same_time_registered_in_its_own_callback_is_lost(tmp_path: Path) -> None:
+    """A callback that registers its own timestamp again loses it, as in Spark."""
+    stage = Stage(tmp_path, processor=Scripted({1: [1]}))
+    assert stage.stream([("a", 5, "+1")], 3) == fired(("a", 1))
+    assert stage.stream([], 3) == []
+
+
+# -- what the processor sees -------------------------------------------------------------------------------------------
+
+
+def test_watermark_is_min_for_rows_and_final_for_timers(tmp_path: Path) -> None:
+    """In a backlog the current watermark is MIN while rows are handled and the final one while timers fire (X14)."""
+    stage = Stage(tmp_path, processor=Scripted({"w": []}))  # type: ignore[dict-item]
+    for final_ms in (5, MAX_WATERMARK):
+        assert stage.backlog([("a", 0, "watermark +4")], final_ms) == [
+            ("watermark", "a", MIN_WATERMARK),
+            ("fired", "a", 4),
+            ("watermark", "a", final_ms),
+        ]
+
+
+def test_watermark_in_the_stream_is_the_epochs(tmp_path: Path) -> None:
+    """In the stream rows and timers of an epoch see the same watermark."""
+    stage = Stage(tmp_path, processor=Scripted({"w": []}))  # type: ignore[dict-item]
+    assert stage.stream([("a", 9, "watermark +4")], 7) == [
+        ("watermark", "a", 7),
+        ("fired", "a", 4),
+        ("watermark", "a", 7),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["none", "processingTime"])
+def test_times_of_other_modes_are_minus_one(tmp_path: Path, mode: str) -> None:
+    """Without event time the watermark reads -1; without any time mode so does the processing time."""
+    stage = Stage(tmp_path, mode)
+    assert stage.stream([("a", 9, "watermark time")], processing_time_ms=123) == [
+        ("watermark", "a", -1),
+        ("time", "a", 123 if mode == "processingTime" else -1),
+    ]
+
+
+def test_timers_without_a_time_mode_are_refused(tmp_path: Path) -> None:
+    """registerTimer under timeMode none is an error that names the mode."""
+    with pytest.raises(PlanError, match=r"registerTimer\(\) needs timeMode .*'none'"):
+        Stage(tmp_path, "none").stream([("a", 0, "+1")])
+
+
+# -- processing time (X15) ---------------------------------------------------------------------------------------------
+
+
+def test_processing_timers_of_batch_mode_fire_at_the_end_of_their_key(tmp_path: Path) -> None:
+    """In batch mode processing-time timers fire at the end of their key, however far in the future (X15)."""
+    stage = Stage(tmp_path, "processingTime")
+    assert stage.batch([("a", 0, f"+{10**15} +5"), ("b", 0, "row")]) == [
+        ("fired", "a", 5),
+        ("fired", "a", 10**15),
+        ("row", "b", None),
+    ]
+
+
+def test_processing_timers_survive_the_switch(tmp_path: Path) -> None:
+    """In the backlog of mixed mode they stay pending, even under MAX_WATERMARK, and fire in real time later (X15)."""
+    stage = Stage(tmp_path, "processingTime")
+    assert stage.backlog([("a", 0, "+5 +50"), ("b", 0, "+6")], MAX_WATERMARK, processing_time_ms=100) == []
+    assert stage.counters.next_processing_timer_ms == 5
+    assert stage.stream([], processing_time_ms=10, processing_timers_upto_ms=10) == fired(("a", 5), ("b", 6))
+    assert stage.counters.next_processing_timer_ms == 50
+
+
+# -- keys and order (X4, X8) -------------------------------------------------------------------------------------------
+
+
+def test_equal_keys_are_one_key(stage: Stage) -> None:
+    """Keys that are equal but come in other batches, epochs and styles share one state (X4)."""
+    assert stage.backlog([("a", n, "count") for n in range(5)], batch_rows=2)[-1] == ("count", "a", 5)
+    assert stage.stream([("".join(["a"]), 9, "count")]) == [("count", "a", 6)]
+
+
+def test_order_of_keys_and_rows(stage: Stage) -> None:
+    """Keys come by their bytes, nulls first and prefixes before longer ones; a key's rows by event time (X8)."""
+    keys = ["b", "", "aa", None, "a", "a\x00", "é"]
+    rows: list[Input] = [(key, ms, f"at{ms}") for ms in (3, 1, 2) for key in keys]
+    expected = [(f"at{ms}", key, None) for key in [None, "", "a", "a\x00", "aa", "b", "é"] for ms in (1, 2, 3)]
+    assert stage.backlog(rows, 0) == expected
+    assert stage.stream(rows) == expected
+
+
+def test_state_is_forgotten_in_batch_mode(stage: Stage) -> None:
+    """Batch mode leaves no state: neither files nor counts that a later pass would see."""
+    assert stage.batch([("a", 0, "count count"), ("b", 0, "count")]) == [
+        ("count", "a", 1),
+        ("count", "a", 2),
+        ("count", "b", 1),
+    ]
+    assert stage._lineage.files == ()
+    assert stage.batch([("a", 0, "count")]) == [("count", "a", 1)]
+
+
+def test_huge_key_streams_through(stage: Stage) -> None:
+    """A key's rows reach the processor one batch at a time, never all at once."""
+    seen_at: list[int] = []
+
+    class Counting(Scripted):
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+            for n, _ in enumerate(rows, 1):
+                if n % 100 == 1:
+                    seen_at.append(n)
+            yield ("rows", key[0], n)
+
+    class Source:
+        pulled = 0
+
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            for batch in batches([("a", n, "row") for n in range(1000)], 100):
+                assert len(seen_at) == self.pulled, "the batch before must be consumed before the next one is read"
+                self.pulled += 1
+                yield batch
+
+    operator = stage.operator
+    from mixedmode.runtime.operators.processor import _Run
+
+    output = Output()
+    spec = EpochSpec(1, "random", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
+    writer = LogWriter(fs.LocalFileSystem(), stage._pool, stage._local, "e1", 1)
+    context = ShardContext(0, KeyGroupRange(0, 127), spec, None, writer, output, ShardCounters())
+    _Run(operator, Counting(), context).execute(iter(Source()))
+    assert output.rows == [("rows", "a", 1000)]
+
+
+# -- late rows (X17) ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_in_the_backlog_is_late(stage: Stage) -> None:
+    """However far behind a row of the backlog is, it is handled (X17)."""
+    rows: list[Input] = [("a", 10**9, "row"), ("a", -(10**9), "row"), ("a", None, "row")]
+    assert len(stage.backlog(rows, 10**9)) == 3
+    assert stage.counters.rows_late == 0
+
+
+def test_late_rows_of_the_stream_are_dropped_and_counted(stage: Stage) -> None:
+    """Strictly behind the watermark is late; at the watermark, and without a time, is not (X17)."""
+    assert stage.stream([("a", 4, "late"), ("a", 5, "intime"), ("b", None, "timeless")], 5) == [
+        ("intime", "a", None),
+        ("timeless", "b", None),
+    ]
+    assert (stage.counters.rows_in, stage.counters.rows_late) == (3, 1)
+
+
+def test_late_rows_are_kept_without_event_time(tmp_path: Path) -> None:
+    """A processor that does not use event time sees every row, as in Spark."""
+    assert Stage(tmp_path, "none").stream([("a", 1, "row")], 5) == [("row", "a", None)]
+
+
+def test_greatest_event_time_leaves_late_rows_out(stage: Stage) -> None:
+    """The report carries the greatest event time of the rows that count; None if there was none."""
+    stage.stream([("a", 7, "x"), ("b", 9, "x")], 8)
+    assert stage.counters.max_event_time_ms == 9
+    stage.stream([("a", None, "x")])
+    assert stage.counters.max_event_time_ms is None
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_row_that_does_not_fit_names_field_value_and_key(tmp_path: Path) -> None:
+    """An output row of a wrong type is refused naming field, value and the key whose handler yielded it."""
+
+    class Wrong(Scripted):
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+            yield ("x", key[0], "soon" if key[0] == "b" else 1)
+
+    stage = Stage(tmp_path, processor=Wrong())
+    with pytest.raises(OutputSchemaError, match=r"field 'at'.*yielded 'soon' \(str\) for key \('b',\)"):
+        stage.stream([("a", 0, "x"), ("b", 0, "x")])
+
+
+def test_processor_is_closed_also_after_an_error(tmp_path: Path) -> None:
+    """close() is called at the end of each task, and when a handler raises."""
+    closed = tmp_path / "closed"
+
+    class Closing(Scripted):
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+            raise ZeroDivisionError
+
+        def close(self) -> None:
+            with closed.open("a") as file:
+                file.write("x")
+
+    stage = Stage(tmp_path, processor=Closing())
+    closed.unlink()  # the copy on the driver was closed after its init
+    with pytest.raises(ZeroDivisionError):
+        stage.stream([("a", 0, "x")])
+    assert closed.read_text() == "x"
+
+
+def test_use_of_state_in_init_is_refused(tmp_path: Path) -> None:
+    """init() has no current key: state and timers cannot be used in it."""
+
+    class Eager(Scripted):
+        def init(self, handle: Any) -> None:
+            super().init(handle)
+            self._count.update((1,))
+
+    class Timed(Scripted):
+        def init(self, handle: Any) -> None:
+            handle.registerTimer(1)
+
+    for processor in (Eager(), Timed()):
+        with pytest.raises(PlanError, match=r"in init\(\): there is no current key"):
+            Stage(tmp_path, processor=processor)
+
+
+# -- the two styles agree ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 40)), min_size=1, max_size=25),
+    cuts=st.lists(st.integers(0, 25), max_size=3),
+    seed=st.integers(0, 5),
+)
+def test_sorted_and_random_agree(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int]], cuts: list[int], seed: int
+) -> None:
+    """However rows are cut into sorted passes and micro-batches, the results are the same (X9)."""
+    rows = sorted(rows, key=lambda row: row[1])
+    inputs: list[Input] = [(key, ms, f"count +{ms + 10}") for key, ms in rows]
+    places = [0, *sorted(min(cut, len(inputs)) for cut in cuts), len(inputs)]
+    chance = random.Random(seed)
+
+    def outcome(styles: list[str]) -> list[tuple[Any, ...]]:
+        stage, found, watermark_ms = Stage(tmp_path_factory.mktemp("stage")), [], MIN_WATERMARK
+        for index, style in enumerate(styles):
+            part = inputs[places[index] : places[index + 1]]
+            reached_ms = max([watermark_ms, *(row[1] for row in part if row[1] is not None)])
+            if style == "backlog":
+                found += stage.backlog(part, reached_ms)
+            else:
+                found += stage.stream(part, watermark_ms) + stage.stream([], reached_ms)
+            watermark_ms = reached_ms
+        return sorted(found + stage.backlog([], MAX_WATERMARK), key=repr)
+
+    slices = len(places) - 1
+    mixed = [chance.choice(["backlog", "stream"]) for _ in range(slices)]
+    assert outcome(["backlog"] * slices) == outcome(["stream"] * slices) == outcome(mixed)
