@@ -21,28 +21,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...state.keys import KeyCodec
 from ...state.registry import StateRegistry
 from ..rows import arrow_schema
-from ..spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext
+from ..spec import EpochSpec, KeyedOperator, ShardContext
 from .aggregate_buffers import Buffer
+from .aggregate_columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
 from .aggregate_results import Result
-from .aggregate_walk import KEY_GROUP_COLUMN, DueKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Rows of the input that a partial row stands for; rows in several sliding windows count in one of them.
-ROWS_COLUMN = "__rows"
-MAX_TIME_COLUMN = "__max_ts"
-SESSION_START_COLUMN = "__session_start"
-SESSION_END_COLUMN = "__session_end"
 #: Name of the one state variable.
 STATE_NAME = "aggregate"
 
@@ -60,8 +52,15 @@ class GroupKey:
     kind: KeyKind
     #: True if the watermark's column is what it is made of, so that the watermark decides when it is complete.
     event_time: bool
-    #: A window's distance to the next one in microseconds, if windows overlap.
-    slide_us: int | None = None
+
+
+@dataclass(frozen=True)
+class GroupColumns:
+    """The grouping expressions as Spark columns, which cannot leave the driver."""
+
+    keys: tuple[Column, ...]
+    #: If windows overlap: which key is the window, the time it is made of, and the distance between windows.
+    sliding: tuple[int, Column, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class AggregateOperator(KeyedOperator):
     Args:
         uid: id under which the state is stored.
         keys: the grouping expressions, in the user's order.
-        group_columns: the same as Spark columns; they stay on the driver.
+        group_columns: the same as Spark columns.
         key_types: Arrow type of each grouping expression.
         partials: what is computed.
         output_schema: Spark's schema of the result.
@@ -95,7 +94,7 @@ class AggregateOperator(KeyedOperator):
         *,
         uid: str,
         keys: tuple[GroupKey, ...],
-        group_columns: tuple[Column, ...],
+        group_columns: GroupColumns,
         key_types: tuple[pa.DataType, ...],
         partials: Partials,
         output_schema: StructType,
@@ -111,7 +110,7 @@ class AggregateOperator(KeyedOperator):
         self.key_outputs = key_outputs
         self.output_mode = output_mode
         self.event_time = event_time
-        self._group_columns = group_columns
+        self._group_columns: GroupColumns | None = group_columns
         stored = [(key, data_type) for key, data_type in zip(keys, key_types, strict=True) if key.kind != "session"]
         self.key_columns = tuple(key.column for key, _ in stored)
         self.key_schema = pa.schema([pa.field(key.column, data_type) for key, data_type in stored])
@@ -128,7 +127,7 @@ class AggregateOperator(KeyedOperator):
         self.slot = self.registry.declare(STATE_NAME, "value", self._state_schema()).slot
 
     def _state_schema(self) -> pa.Schema:
-        """The buffers under the SQL they come from: not nullable, so that no other aggregates can take the state over."""
+        """The buffers by their SQL; not nullable, so that no other aggregates can take the state over."""
         fields = [
             pa.field(f"{place}: {sql}", data_type, nullable=False)
             for place, (sql, data_type) in enumerate(
@@ -141,7 +140,7 @@ class AggregateOperator(KeyedOperator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but Spark's column objects."""
-        return {**self.__dict__, "_group_columns": ()}
+        return {**self.__dict__, "_group_columns": None}
 
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
@@ -162,40 +161,32 @@ class AggregateOperator(KeyedOperator):
 
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Partial aggregation by Spark: one row per key (and window) with the buffers of its rows."""
+        given = self._group_columns
+        assert given is not None, "prepare() runs on the driver only"
         names = [f"__k{i}" for i in range(len(self.keys))]
-        groups = [column.alias(name) for column, name in zip(self._group_columns, names, strict=True)]
-        rows: Column = F.count(F.lit(1))
-        sliding = next((i for i, key in enumerate(self.keys) if key.slide_us is not None), None)
-        if sliding is not None:
-            # Spark expands a row into its windows here; it is counted in the latest of them.
-            frame = frame.select("*", *groups)
-            slide_us = self.keys[sliding].slide_us or 0
-            latest = F.expr(f"{_quoted(self.event_column(sliding))} < {names[sliding]}.start + {_interval(slide_us)}")
-            rows = F.count_if(latest)
+        groups = [column.alias(name) for column, name in zip(given.keys, names, strict=True)]
+        rows = F.count(F.lit(1))
+        if given.sliding is not None:
+            # Spark expands a row into all its windows here; it counts in the latest of them.
+            place, time, slide_us = given.sliding
+            frame = frame.withColumn("__time", time).select("*", *groups)
+            rows = F.count_if(F.col("__time") < F.col(names[place])["start"] + interval(slide_us))
             groups = [F.col(name) for name in names]
         columns = [F.expr(sql).alias(name) for name, sql in self.partials.columns.items()]
         counted = [rows.alias(ROWS_COLUMN)]
         if self.event_time is not None:
-            counted.append(F.max(F.col(_quoted(self.event_time))).alias(MAX_TIME_COLUMN))
+            counted.append(F.max(F.col(quoted(self.event_time))).alias(MAX_TIME_COLUMN))
         partial = frame.groupBy(*groups).agg(*columns, *counted)
         selected: list[Column] = []
         for key, name in zip(self.keys, names, strict=True):
             if key.kind == "session":
                 selected += [
-                    F.col(f"{name}.start").alias(SESSION_START_COLUMN),
-                    F.col(f"{name}.end").alias(SESSION_END_COLUMN),
+                    F.col(name)["start"].alias(SESSION_START_COLUMN),
+                    F.col(name)["end"].alias(SESSION_END_COLUMN),
                 ]
             else:
                 selected.append(F.col(name).alias(key.column))
-        return partial.select(*selected, *self.partials.columns, *[column for column in partial.columns[-len(counted) :]])
-
-    def event_column(self, place: int) -> str:
-        """The column that a sliding window is made of."""
-        assert self.window_column is not None
-        return self.window_column
-
-    #: Input column of a sliding window; set by the planner.
-    window_column: str | None = None
+        return partial.select(*selected, *partial.columns[len(names) :])
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
@@ -206,3 +197,14 @@ class AggregateOperator(KeyedOperator):
 
         run = SessionRun(self, context) if self.session else KeyedRun(self, context)
         run.execute(rows)
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's parser takes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def interval(duration_us: int) -> Column:
+    """A day-time interval."""
+    seconds, micros = divmod(duration_us, 1_000_000)
+    return F.expr(f"make_dt_interval(0, 0, 0, {seconds}.{micros:06d})")

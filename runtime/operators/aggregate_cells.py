@@ -9,6 +9,7 @@ Invariant: entries leave in strictly ascending stored order: all cells of a key 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +71,7 @@ class Cells:
         bounds = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(groups)]
         changes = sorted(index)
         at = 0
-        for start, stop in zip(bounds, bounds[1:], strict=False):
+        for start, stop in pairwise(bounds):
             group = int(groups[start])
             if group != self._group:
                 self._flush_index()

@@ -1,8 +1,8 @@
 """Buffer rows as bytes, a column at a time.
 
-A record is ``null bits | fixed-width fields | lengths of the others (4 bytes each) | their bytes``.  Nothing is done per
-row in Python, nested types included: a list is its elements as records, a struct is a record.  All little-endian; part
-of the on-disk contract.
+A record is ``null bits | fixed-width fields | lengths of the others (4 bytes each) | their bytes``.  Nothing is done
+per row in Python, nested types included: a list is its elements as records, a struct is a record.  All little-endian;
+part of the on-disk contract.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class RecordCodec:
                 nulls[:, i] = column.is_null().to_numpy(zero_copy_only=False)
         head["nulls"] = np.packbits(nulls, axis=1, bitorder="little")
         for i in self._fixed:
-            values = fixed_values(columns[i], self._kinds[i], self._normalise)
+            kind = self._kinds[i]
+            assert isinstance(kind, np.dtype)
+            values = fixed_values(columns[i], kind, self._normalise)
             if columns[i].null_count:
                 values = values.copy()
                 values[nulls[:, i]] = 0

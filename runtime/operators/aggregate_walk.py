@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -159,7 +160,7 @@ def _interleaved(piece: KeyRows, due: DueKeys) -> Iterator[Work]:
     bounds = [0, *(np.flatnonzero(np.diff(piece.groups)) + 1).tolist(), len(piece.groups)]
     extras: list[tuple[int, bytes, int]] = []
     low = 0
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         group = int(piece.groups[start])
         for extra in due.before(group):
             extras.append(extra)

@@ -1,0 +1,332 @@
+"""Plans ``groupBy(...).agg(...)``: from what Spark's analyzer says to an :class:`AggregateOperator`.
+
+Spark resolves names, types, coercions and defaults; the output's schema is Spark's own.  Only then are the functions
+taken apart into partial aggregates (:mod:`.aggregates_functions`).  Everything that cannot be done is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ..errors import MixedModeError, PlanError
+from ..runtime.operators.aggregate import AggregateOperator, GroupColumns, GroupKey, KeyKind, Partials, quoted
+from ..runtime.operators.aggregate_codec import RecordCodec
+from ..runtime.rows import arrow_type
+from ..state.keys import KeyCodec
+from .aggregates_functions import PartialColumns, plan_function
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Marks the watermark's column in the template; Spark passes metadata on to windows made of the column.
+_EVENT_TIME_MARK = "mixedmode.eventTime"
+_KINDS: dict[str, KeyKind] = {"spark.timeWindow": "window", "spark.sessionWindow": "session"}
+_BINARY_COLLATION = "UTF8_BINARY"
+
+
+def plan_aggregate(
+    frame: DataFrame,
+    group_cols: Sequence[str | Column],
+    exprs: Sequence[Column] | dict[str, str],
+    *,
+    event_time: str | None,
+    output_mode: str | None,
+    uid: str,
+    bounded: bool = False,
+) -> AggregateOperator:
+    """Plan an aggregation.
+
+    Args:
+        frame: any frame with the input's schema; its rows are not looked at.
+        group_cols: what ``groupBy`` was given.
+        exprs: what ``agg`` was given.
+        event_time: the column of ``withWatermark``; None: no watermark was declared.
+        output_mode: ``append`` or ``update``; None: not known yet, everything else is checked.
+        uid: id under which the state is stored.
+        bounded: True if the whole input is there before anything is emitted (``execution.runtime-mode=batch``, or a
+            job without live input), so that an append without watermark has an end to wait for.
+
+    Raises:
+        PlanError: Spark cannot resolve it, or a function, key, window or output mode is not supported.
+    """
+    if not group_cols:
+        raise PlanError(
+            "agg needs at least one column to group by; group by a constant, such as F.lit(0), for one group"
+        )
+    if not exprs:
+        raise PlanError("agg needs at least one aggregate, such as F.count('*')")
+    template = _template(frame, event_time)
+    columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
+    analyzed, logical, output_schema = _analyze(template, columns, exprs)
+    keys, windows = _keys(analyzed, columns, output_schema, event_time)
+    ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+
+    aggregates = list(_items(analyzed.aggregateExpressions()))
+    given = len(exprs)
+    leading = len(aggregates) - given
+    collected = PartialColumns(ansi, None if event_time is None else quoted(event_time))
+    planned = [
+        plan_function(expression, field.name, collected)
+        for expression, field in zip(aggregates[leading:], output_schema.fields[leading:], strict=True)
+    ]
+    names = [f"__b{i}" for i in range(len(collected.sql))]
+    buffer_fields = _partial_fields(template, columns, names, collected.sql)
+    result_types = [_arrow(field) for field in output_schema.fields[leading:]]
+    partials = Partials(
+        columns=dict(zip(names, collected.sql, strict=True)),
+        types=tuple(_arrow(field) for field in buffer_fields),
+        buffers=collected.buffers,
+        results=tuple(item.typed(data_type, ansi) for item, data_type in zip(planned, result_types, strict=True)),
+    )
+    _check_types(buffer_fields, partials)
+    group_fields = _group_fields(template, columns)
+    key_types = _key_types(keys, group_fields)
+    mode = _output_mode(output_mode, keys, event_time, bounded)
+    return AggregateOperator(
+        uid=uid,
+        keys=keys,
+        group_columns=GroupColumns(columns, _sliding(template, logical, windows, keys)),
+        key_types=key_types,
+        partials=partials,
+        output_schema=output_schema,
+        key_outputs=tuple(range(leading)),
+        output_mode=mode,
+        event_time=event_time,
+    )
+
+
+# -- what Spark says ---------------------------------------------------------------------------------------------------
+
+
+def _template(frame: DataFrame, event_time: str | None) -> DataFrame:
+    """An empty frame with the input's columns, without qualifiers, and with the event-time column marked."""
+    fields = [StructField(field.name, field.dataType, field.nullable) for field in frame.schema.fields]
+    if event_time is not None:
+        place = next((i for i, field in enumerate(fields) if field.name == event_time), None)
+        if place is None:
+            raise PlanError(
+                f"event-time column {event_time} does not exist; the columns are {', '.join(frame.columns)}"
+            )
+        if not isinstance(fields[place].dataType, (TimestampType, TimestampNTZType)):
+            raise PlanError(
+                f"event-time column {event_time} is of type {fields[place].dataType.simpleString()}; it must be a"
+                " timestamp or timestamp_ntz"
+            )
+        fields[place] = StructField(event_time, fields[place].dataType, True, {_EVENT_TIME_MARK: True})
+    return frame.sparkSession.createDataFrame([], StructType(fields))
+
+
+def _analyze(
+    template: DataFrame, columns: Sequence[Column], exprs: Sequence[Column] | dict[str, str]
+) -> tuple[Any, Any, StructType]:
+    """The analyzed and the unresolved Aggregate node, and the output's schema."""
+    grouped = template.groupBy(*columns)
+    try:
+        result = grouped.agg(exprs) if isinstance(exprs, dict) else grouped.agg(*exprs)
+        schema = result.schema
+    except (AnalysisException, ParseException) as error:
+        raise PlanError(f"agg: {_first_line(error)}") from error
+    execution = cast(Any, result)._jdf.queryExecution()
+    analyzed = execution.analyzed()
+    if _class(analyzed) != "Aggregate":
+        raise PlanError(
+            f"agg: Spark plans this as {_class(analyzed)}, not as one aggregation; window functions, generators and"
+            " subqueries are not supported here"
+        )
+    return analyzed, execution.logical(), schema
+
+
+def _keys(
+    analyzed: Any, columns: Sequence[Column], output_schema: StructType, event_time: str | None
+) -> tuple[tuple[GroupKey, ...], tuple[int, ...]]:
+    """The grouping expressions, and which of them are windows."""
+    keys: list[GroupKey] = []
+    expressions = list(_items(analyzed.groupingExpressions()))
+    if len(expressions) != len(columns):
+        raise PlanError("groupBy with grouping sets, cube or rollup is not supported; group by plain columns")
+    retained = analyzed.aggregateExpressions().size() >= len(expressions)
+    for place, expression in enumerate(expressions):
+        is_attribute = _class(expression) == "AttributeReference"
+        metadata = str(expression.metadata().json()) if is_attribute else ""
+        kind: KeyKind = next((kind for mark, kind in _KINDS.items() if f'"{mark}"' in metadata), "plain")
+        name = output_schema.fields[place].name if retained else str(expression.sql())
+        column = name if name.isidentifier() and not name.startswith("__") else f"__key{place}"
+        if any(key.column == column for key in keys):
+            column = f"__key{place}"
+        if not bool(expression.deterministic()):
+            raise PlanError(f"groupBy: {expression.sql()} is not deterministic and cannot be a key of stored state")
+        keys.append(GroupKey(name, column, kind, event_time is not None and _EVENT_TIME_MARK in metadata))
+    if sum(key.event_time for key in keys) > 1:
+        raise PlanError(
+            f"groupBy: {' and '.join(key.name for key in keys if key.event_time)} are all made of the watermark's"
+            f" column {event_time}; keep one of them"
+        )
+    if all(key.kind == "session" for key in keys):
+        raise PlanError("groupBy with a session window needs another column to group by; add a key, or F.lit(0)")
+    return tuple(keys), tuple(place for place, key in enumerate(keys) if key.kind == "window")
+
+
+def _sliding(
+    template: DataFrame, logical: Any, windows: tuple[int, ...], keys: Sequence[GroupKey]
+) -> tuple[int, Column, int] | None:
+    """Place, time and slide of a window that overlaps with its neighbours."""
+    for place in windows:
+        call = logical.groupingExpressions().apply(place)
+        while _class(call) == "Alias":
+            call = call.child()
+        if _class(call) != "UnresolvedFunction":
+            continue  # a column of an earlier window: nothing is expanded here
+        arguments = list(_items(call.arguments()))
+        if len(arguments) < 3 or any(_class(argument) != "Literal" for argument in arguments[1:3]):
+            continue
+        length_us, slide_us = (_interval_us(template, str(argument.value())) for argument in arguments[1:3])
+        if slide_us < length_us:
+            jvm: Any = template.sparkSession._jvm
+            return place, Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(arguments[0])), slide_us
+    return None
+
+
+def _interval_us(template: DataFrame, text: str) -> int:
+    """A window's duration or slide; Spark has already checked it."""
+    jvm: Any = template.sparkSession._jvm
+    interval = jvm.org.apache.spark.sql.catalyst.util.IntervalUtils.fromIntervalString(text)
+    return int(interval.days()) * 86_400_000_000 + int(interval.microseconds())
+
+
+def _partial_fields(
+    template: DataFrame, columns: Sequence[Column], names: list[str], sql: list[str]
+) -> list[StructField]:
+    """The partial columns as Spark types them; they must resolve from their SQL alone."""
+    groups = [column.alias(f"__k{i}") for i, column in enumerate(columns)]
+    fields: list[StructField] = []
+    for name, text in zip(names, sql, strict=True):
+        try:
+            fields += template.groupBy(*groups).agg(F.expr(text).alias(name)).schema.fields[-1:]
+        except (AnalysisException, ParseException) as error:
+            raise PlanError(
+                f"agg: the argument of {text} cannot be taken over ({_first_line(error)}); compute it with withColumn"
+                " before groupBy and aggregate the column"
+            ) from error
+    return fields
+
+
+def _group_fields(template: DataFrame, columns: Sequence[Column]) -> list[StructField]:
+    groups = [column.alias(f"__k{i}") for i, column in enumerate(columns)]
+    return cast(StructType, template.groupBy(*groups).agg(F.count(F.lit(1))).schema).fields[: len(columns)]
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _key_types(keys: Sequence[GroupKey], fields: Sequence[StructField]) -> tuple[pa.DataType, ...]:
+    types = []
+    for key, field in zip(keys, fields, strict=True):
+        collation = _collation(field.dataType)
+        if collation is not None:
+            raise PlanError(
+                f"key column {key.name} has collation {collation}, which makes different strings equal; group by a"
+                " normalised string instead, for example F.lower(...)"
+            )
+        data_type = _arrow(StructField(key.name, field.dataType))
+        try:
+            KeyCodec(pa.schema([pa.field(key.name, data_type)]))
+        except MixedModeError as error:
+            raise PlanError(str(error)) from error
+        types.append(data_type)
+    return tuple(types)
+
+
+def _check_types(fields: Sequence[StructField], partials: Partials) -> None:
+    for field, sql, data_type in zip(fields, partials.columns.values(), partials.types, strict=True):
+        collation = _collation(field.dataType)
+        if collation is not None:
+            raise PlanError(f"agg: {sql} gives strings with collation {collation}; cast its argument to string")
+        try:
+            RecordCodec([pa.field("value", data_type)])
+        except TypeError as error:
+            raise PlanError(f"agg: {sql} cannot be kept as state: {error}; cast its argument") from error
+
+
+def _output_mode(
+    output_mode: str | None, keys: Sequence[GroupKey], event_time: str | None, bounded: bool
+) -> Literal["append", "update"]:
+    session = any(key.kind == "session" for key in keys)
+    if output_mode is None:
+        return "append" if session else "update"
+    mode = output_mode.lower()
+    if mode == "complete":
+        raise PlanError(
+            "outputMode complete is not supported: it would write the whole state at every epoch; use update and keep"
+            " the latest row of each key, or append with a watermark (allowed: append, update)"
+        )
+    if mode not in ("append", "update"):
+        raise PlanError(f"outputMode {output_mode!r} is unknown; allowed for agg are append and update")
+    if session and mode == "update":
+        raise PlanError(
+            "outputMode update is not supported with a session window, as in Spark: sessions that merge would take back"
+            " rows already written; use append"
+        )
+    if mode == "append" and not bounded and not any(key.event_time for key in keys):
+        why = (
+            "no watermark is declared: call withWatermark before groupBy"
+            if event_time is None
+            else f"no key is made of the watermark's column {event_time}: group by F.window({event_time!r}, ...)"
+        )
+        raise PlanError(
+            f"outputMode append is not possible for this aggregation, as no key is ever complete; {why}, use outputMode"
+            " update, or set execution.runtime-mode=batch (allowed here: update)"
+        )
+    return cast(Literal["append", "update"], mode)
+
+
+def _arrow(field: StructField) -> pa.DataType:
+    try:
+        return arrow_type(field.dataType)
+    except PySparkException as error:
+        raise PlanError(
+            f"agg: column {field.name} is of type {field.dataType.simpleString()}, which cannot cross into Python; cast"
+            " it before groupBy"
+        ) from error
+
+
+def _collation(data_type: DataType) -> str | None:
+    """The collation of a string somewhere in the type, unless it is the plain binary one."""
+    if isinstance(data_type, StringType):
+        collation = str(getattr(data_type, "collation", _BINARY_COLLATION))
+        return None if collation == _BINARY_COLLATION else collation
+    if isinstance(data_type, ArrayType):
+        return _collation(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _collation(data_type.keyType) or _collation(data_type.valueType)
+    if isinstance(data_type, StructType):
+        return next((found for field in data_type.fields if (found := _collation(field.dataType))), None)
+    return None
+
+
+def _first_line(error: PySparkException) -> str:
+    """Spark's message without the plan that it prints below."""
+    return str(error).strip().split("\n", 1)[0].strip()
+
+
+def _class(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]

@@ -1,0 +1,96 @@
+"""Results on their way out: key columns and finished aggregates as record batches of the output schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ...state.keys import KeyCodec
+from ..spec import ShardContext
+from .aggregate_walk import Work
+
+if TYPE_CHECKING:
+    from .aggregate import AggregateOperator
+
+
+class ResultWriter:
+    """Finishes buffers and hands rows to the shard's output; holds rows back only to put an append in time order."""
+
+    def __init__(self, operator: AggregateOperator, context: ShardContext, key_codec: KeyCodec) -> None:
+        self._operator = operator
+        self._context = context
+        self._key_codec = key_codec
+        self._schema = operator.output_arrow_schema
+        self._in_time_order = (
+            context.epoch.style == "random" and operator.output_mode == "append" and operator.uses_event_time
+        )
+        self._held: list[pa.RecordBatch] = []
+        self._held_times: list[np.ndarray] = []
+
+    def write(
+        self,
+        work: Work,
+        places: np.ndarray,
+        buffers: list[pa.Array],
+        times_ms: np.ndarray | None,
+        sessions: tuple[np.ndarray, pa.Array] | None = None,
+    ) -> None:
+        """Write the rows at ``places`` of the buffers.
+
+        Args:
+            work: the keys.
+            places: which rows of ``buffers`` (and of ``sessions``) to write.
+            buffers: merged buffer columns; without sessions, one row per key of the work.
+            times_ms: when each row of ``buffers`` fired.
+            sessions: for each row of ``buffers`` the key that it belongs to, and its session.
+        """
+        at = pa.array(places)
+        owners = places if sessions is None else sessions[0][places]
+        stored = self._keys(work, owners)
+        columns: list[pa.Array] = []
+        for place in self._operator.key_outputs:
+            key = self._operator.keys[place]
+            if key.kind == "session":
+                assert sessions is not None
+                columns.append(sessions[1].take(at))
+            else:
+                columns.append(stored[self._operator.key_columns.index(key.column)])
+        everything = len(places) == len(buffers[0]) if buffers else False
+        rows = buffers if everything else [column.take(at) for column in buffers]
+        columns += [result.compute(rows) for result in self._operator.partials.results]
+        batch = pa.RecordBatch.from_arrays(
+            [_typed(column, field.type) for column, field in zip(columns, self._schema, strict=True)],
+            schema=self._schema,
+        )
+        if self._in_time_order and times_ms is not None:
+            self._held.append(batch)
+            self._held_times.append(times_ms[places])
+        else:
+            self._context.output.write(batch)
+
+    def _keys(self, work: Work, owners: np.ndarray) -> list[pa.Array]:
+        """The key columns of keys of the work: from their rows if they have any, else out of the encoded key."""
+        if work.batch is not None:
+            first = np.full(len(work), -1, dtype=np.int64)
+            first[work.touched] = work.starts
+            rows = first[owners]
+            if not (rows < 0).any():
+                taken = pa.array(rows)
+                return [work.batch.column(name).take(taken) for name in self._operator.key_columns]
+        encoded = work.keys.take(pa.array(owners))
+        return self._key_codec.decode_columns(encoded.to_numpy(zero_copy_only=False).tolist())
+
+    def close(self) -> None:
+        """Let go of held rows, earliest first."""
+        if not self._held:
+            return
+        order = pa.array(np.argsort(np.concatenate(self._held_times), kind="stable"))
+        table = pa.Table.from_batches(self._held).take(order)
+        for batch in table.combine_chunks().to_batches():
+            self._context.output.write(batch)
+
+
+def _typed(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return column if column.type == data_type else column.cast(data_type)

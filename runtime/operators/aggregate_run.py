@@ -1,0 +1,207 @@
+"""One execution of an aggregate over one shard: rows in, state, results out.
+
+:class:`AggregateRun` is what aggregates with and without session windows share; :class:`KeyedRun` is the case in which
+a key (window included) has one row of buffers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...state.keys import KeyCodec
+from ..spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
+from .aggregate_buffers import merge_buffers, reduce_segments
+from .aggregate_cells import Cells
+from .aggregate_codec import RecordCodec
+from .aggregate_columns import MAX_TIME_COLUMN, ROWS_COLUMN
+from .aggregate_output import ResultWriter
+from .aggregate_walk import DueKeys, Work, whole_keys, works
+
+if TYPE_CHECKING:
+    from .aggregate import AggregateOperator
+
+
+class AggregateRun(ABC):
+    """Takes the rows of a shard apart and walks over its keys."""
+
+    def __init__(self, operator: AggregateOperator, context: ShardContext) -> None:
+        self.operator = operator
+        self.context = context
+        self.epoch = context.epoch
+        self.counters = context.counters
+        self.partials = operator.partials
+        self.key_codec = KeyCodec(operator.key_schema)
+        self.records = RecordCodec([pa.field(f"b{i}", data_type) for i, data_type in enumerate(self.partials.types)])
+        self.cells = Cells(context, operator.slot)
+        self.output = ResultWriter(operator, context, self.key_codec)
+
+    def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
+        """Process all rows and all due keys."""
+        due = None
+        if self.context.base is not None and self.operator.timed and self.epoch.firing_watermark_ms > MIN_WATERMARK:
+            due = DueKeys(self.context.base, self.context.key_groups, self.epoch.firing_watermark_ms)
+        for work in works(whole_keys(self._admitted(rows), self.operator.key_columns, self.key_codec), due):
+            self.counters.keys += len(work.touched)
+            self._process(work)
+        self.cells.close(self.operator.timed)
+        self.output.close()
+
+    @abstractmethod
+    def _process(self, work: Work) -> None:
+        """Merge, emit and write some keys."""
+
+    @abstractmethod
+    def _ends_ms(self, batch: pa.RecordBatch) -> np.ndarray | None:
+        """When the watermark is past each row's window; None: never."""
+
+    def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Count rows and drop late ones."""
+        late_ms = self.epoch.late_watermark_ms
+        for batch in rows:
+            if batch.num_rows == 0:
+                continue
+            counts = batch.column(ROWS_COLUMN)
+            self.counters.rows_in += pc.sum(counts).as_py()
+            ends_ms = self._ends_ms(batch) if late_ms > MIN_WATERMARK else None
+            if ends_ms is not None and (ends_ms <= late_ms).any():
+                late = pa.array(ends_ms <= late_ms)
+                self.counters.rows_late += pc.sum(counts.filter(late)).as_py()
+                batch = batch.filter(pc.invert(late))
+                if batch.num_rows == 0:
+                    continue
+            if self.operator.event_time is not None:
+                self._note_time(batch.column(MAX_TIME_COLUMN))
+            yield batch
+
+    def _note_time(self, times: pa.Array) -> None:
+        latest = pc.max(times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())).as_py()
+        if latest is not None:
+            known = self.counters.max_event_time_ms
+            self.counters.max_event_time_ms = latest // 1000 if known is None else max(known, latest // 1000)
+
+    def buffer_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The partial columns in the types of the buffers."""
+        return [
+            _typed(batch.column(name), data_type)
+            for name, data_type in zip(self.partials.columns, self.partials.types, strict=True)
+        ]
+
+
+class KeyedRun(AggregateRun):
+    """A cell holds one row of buffers."""
+
+    def _ends_ms(self, batch: pa.RecordBatch) -> np.ndarray | None:
+        key = self.operator.time_key
+        if key is None:
+            return None
+        column = batch.column(key.column)
+        return micros_to_ms(pc.struct_field(column, "end") if key.kind == "window" else column)
+
+    def _process(self, work: Work) -> None:
+        count = len(work)
+        new = self._new_buffers(work)
+        timers = self._timers(work)
+        names = self.cells.names(work.groups, work.keys) if self._uses_state() else []
+        exists = np.zeros(count, dtype=bool)
+        merged = new
+        if self.context.base is not None:
+            exists, data, offsets = self.cells.read(names)
+            if exists.any():
+                found = self.records.decode(data, offsets)
+                old = found if exists.all() else spread(found, np.flatnonzero(exists), count)
+                merged = merge_buffers(self.partials.buffers, old, new)
+        touched = np.zeros(count, dtype=bool)
+        touched[work.touched] = True
+        firing = np.zeros(count, dtype=bool)
+        if timers is not None:
+            firing = timers <= self.epoch.firing_watermark_ms
+            if self.epoch.firing_watermark_ms == MIN_WATERMARK:
+                firing[:] = False
+            self.counters.timers_fired += int(firing.sum()) if self.operator.uses_event_time else 0
+        emitted = firing & (touched | exists) if self.operator.output_mode == "append" else touched
+        if emitted.any():
+            self.output.write(work, np.flatnonzero(emitted), merged, timers)
+        if self.epoch.keep_state:
+            self._store(work, names, merged, timers, touched & ~firing, firing & exists, exists)
+
+    def _uses_state(self) -> bool:
+        return self.epoch.keep_state or self.context.base is not None
+
+    def _new_buffers(self, work: Work) -> list[pa.Array]:
+        if work.batch is None:
+            return [pa.nulls(len(work), data_type) for data_type in self.partials.types]
+        columns = self.buffer_columns(work.batch)
+        if len(work.starts) < work.batch.num_rows:
+            columns = reduce_segments(self.partials.buffers, columns, work.starts)
+        return columns if len(work.touched) == len(work) else spread(columns, work.touched, len(work))
+
+    def _timers(self, work: Work) -> np.ndarray | None:
+        """Per key the watermark that completes it."""
+        if not self.operator.timed:
+            return None
+        if self.operator.time_key is None:
+            return np.full(len(work), MAX_WATERMARK, dtype=np.int64)
+        timers = work.due_ms.copy()
+        if work.batch is not None:
+            ends_ms = self._ends_ms(work.batch)
+            assert ends_ms is not None
+            timers[work.touched] = ends_ms[work.starts]
+        return timers
+
+    def _store(
+        self,
+        work: Work,
+        names: list[bytes],
+        merged: list[pa.Array],
+        timers: np.ndarray | None,
+        kept: np.ndarray,
+        removed: np.ndarray,
+        existed: np.ndarray,
+    ) -> None:
+        changes: list[tuple[bytes, bytes | None]] = []
+        if timers is not None:
+            for where, put in ((kept & ~existed, True), (removed, False)):
+                at = np.flatnonzero(where)
+                changes += self.cells.index_changes(work.groups[at], work.keys.take(pa.array(at)), timers[at], put)
+        if kept.all():
+            values: list[bytes | None] = list(self.records.encode(merged).to_numpy(zero_copy_only=False))
+            self.cells.write(work.groups, names, values, changes)
+            return
+        at = np.flatnonzero(kept | removed)
+        values = [None] * len(at)
+        stored = np.flatnonzero(kept)
+        if len(stored):
+            taken = [column.take(pa.array(stored)) for column in merged]
+            encoded = self.records.encode(taken).to_numpy(zero_copy_only=False)
+            for place, value in zip(np.searchsorted(at, stored).tolist(), encoded, strict=True):
+                values[place] = value
+        self.cells.write(work.groups[at], [names[i] for i in at.tolist()], values, changes)
+
+
+def spread(columns: list[pa.Array], places: np.ndarray, count: int) -> list[pa.Array]:
+    """Rows at the given places of ``count`` rows, nulls elsewhere."""
+    index = np.zeros(count, dtype=np.int64)
+    missing = np.ones(count, dtype=bool)
+    index[places] = np.arange(len(places))
+    missing[places] = False
+    taken = pa.array(index, mask=missing)
+    return [column.take(taken) for column in columns]
+
+
+def micros_to_ms(times: pa.Array) -> np.ndarray:
+    """The first watermark in ms that is not before each time; MIN for null, which nothing can wait for."""
+    micros = times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())
+    values = -(-pc.fill_null(micros, 0).to_numpy(zero_copy_only=False) // 1000)
+    if times.null_count:
+        values = np.where(times.is_null().to_numpy(zero_copy_only=False), MIN_WATERMARK, values)
+    return values
+
+
+def _typed(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return column if column.type == data_type else column.cast(data_type)
