@@ -176,7 +176,11 @@ class _Attempt:
             operator.run(context, iter(()))
             return 0
         with ExternalSorter(
-            first.schema, sort.key, then=sort.then, memory_bytes=sort.memory_bytes, spill_dir=sort.spill_dir
+            first.schema,
+            sort.key,
+            then=sort.then,
+            memory_bytes=sort.memory_bytes,
+            spill_dir=sort.spill_dir or local_root(self.task.local_dir),
         ) as sorter:
             sorter.add(first)
             for batch in batches:

@@ -257,9 +257,9 @@ def test_late_rows_are_dropped_only_where_event_time_counts() -> None:
     assert phase(MIXED, JobFacts(True, True), "live").details["watermark"] == "none declared"
 
 
-@pytest.mark.parametrize(("option", "engine"), [("auto", "spark"), ("spark", "spark"), ("arrow", "arrow")])
+@pytest.mark.parametrize(("option", "engine"), [("auto", "arrow"), ("spark", "spark"), ("arrow", "arrow")])
 def test_the_sorter_is_chosen_and_the_choice_explained(option: Any, engine: str) -> None:
-    """auto is Spark's sort; the phase carries the engine and the reason."""
+    """auto is our sort over Arrow columns; the phase carries the engine and the reason."""
     settings = Settings(sorter_engine=option)
     backlog = phase(settings, BOTH, "backlog")
 
