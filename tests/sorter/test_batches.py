@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-
 from mixedmode.sorter.batches import join, regroup, split
 
 TEXTS = st.lists(st.integers(0, 300).map("x".__mul__), max_size=60)

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from mixedmode.errors import SorterError
 from mixedmode.sorter.order import Ordering, SortedRows
 from mixedmode.state.keys import KeyCodec

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-
 from mixedmode.errors import SorterError
 from mixedmode.sorter.runs import Run, RunReader, write_run
 
