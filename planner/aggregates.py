@@ -205,8 +205,11 @@ def _sliding(
 def _interval_us(template: DataFrame, text: str) -> int:
     """A window's duration or slide; Spark has already checked it."""
     jvm: Any = template.sparkSession._jvm
-    interval = jvm.org.apache.spark.sql.catalyst.util.IntervalUtils.fromIntervalString(text)
-    return int(interval.days()) * 86_400_000_000 + int(interval.microseconds())
+    intervals = jvm.org.apache.spark.sql.catalyst.util.IntervalUtils
+    # Spark refuses months in a window, so the days per month do not matter.
+    return int(
+        intervals.getDuration(intervals.fromIntervalString(text), jvm.java.util.concurrent.TimeUnit.MICROSECONDS, 31)
+    )
 
 
 def _partial_fields(
@@ -214,16 +217,24 @@ def _partial_fields(
 ) -> list[StructField]:
     """The partial columns as Spark types them; they must resolve from their SQL alone."""
     groups = [column.alias(f"__k{i}") for i, column in enumerate(columns)]
-    fields: list[StructField] = []
-    for name, text in zip(names, sql, strict=True):
-        try:
-            fields += template.groupBy(*groups).agg(F.expr(text).alias(name)).schema.fields[-1:]
-        except (AnalysisException, ParseException) as error:
-            raise PlanError(
-                f"agg: the argument of {text} cannot be taken over ({_first_line(error)}); compute it with withColumn"
-                " before groupBy and aggregate the column"
-            ) from error
-    return fields
+
+    def resolved(some: Sequence[tuple[str, str]]) -> list[StructField]:
+        aggregated = template.groupBy(*groups).agg(*[F.expr(text).alias(name) for name, text in some])
+        return cast(StructType, aggregated.schema).fields[len(groups) :]
+
+    pairs = list(zip(names, sql, strict=True))
+    try:
+        return resolved(pairs)
+    except (AnalysisException, ParseException):
+        for pair in pairs:
+            try:
+                resolved([pair])
+            except (AnalysisException, ParseException) as error:
+                raise PlanError(
+                    f"agg: the argument of {pair[1]} cannot be taken over ({_first_line(error)}); compute it with"
+                    " withColumn before groupBy and aggregate the column"
+                ) from error
+        raise
 
 
 def _group_fields(template: DataFrame, columns: Sequence[Column]) -> list[StructField]:
