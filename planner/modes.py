@@ -62,7 +62,9 @@ def choose_sorter(settings: Settings) -> EngineChoice:
         return EngineChoice("spark", "sorter.engine = spark: rows are sorted in the JVM before they cross into Python")
     spill = settings.sorter_spill_dir or "the executor's scratch folder"
     why = "sorter.engine = arrow" if settings.sorter_engine == "arrow" else "auto: columns sort faster than rows"
-    return EngineChoice("arrow", f"{why}; {format_size_bytes(settings.sorter_memory_bytes)} per task, spills to {spill}")
+    return EngineChoice(
+        "arrow", f"{why}; {format_size_bytes(settings.sorter_memory_bytes)} per task, spills to {spill}"
+    )
 
 
 def runs_sorted(settings: Settings) -> bool:
