@@ -104,11 +104,10 @@ class JobRunner:
             min_pause_ms=settings.checkpoint_min_pause_ms,
             now_ms=clock_ms(),
             sources=frozenset(state.sources),
+            # From the start, not as changes: the first trigger is then armed by the interval that is in force.
+            backlog={name for name, source in state.sources.items() if source.is_backlog},
+            ended={name for name, source in state.sources.items() if source.finished},
         )
-        for name, source in state.sources.items():
-            scheduler.set_backlog(name, source.is_backlog, clock_ms())
-            if source.finished:
-                scheduler.ended.add(name)
         output_filesystem, output_folder = job.sink.staging
         executor = EpochExecutor(
             spark=job.spark,

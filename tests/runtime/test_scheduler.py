@@ -40,6 +40,12 @@ def test_longer_interval_is_used_in_the_backlog(during_backlog_ms: int) -> None:
     assert made.due(during_backlog_ms)
 
 
+def test_first_trigger_is_armed_by_the_backlog_interval() -> None:
+    """A job that starts in backlog waits interval-during-backlog for its first checkpoint, not the base one (I1)."""
+    made = CheckpointScheduler(INTERVAL_MS, 1000, 0, 0, frozenset({"live"}), backlog={"live"})
+    assert made.next_trigger_ms() == 1000
+
+
 @pytest.mark.parametrize("during_backlog_ms", [-1, 1, INTERVAL_MS - 1])
 def test_bad_interval_is_rejected_with_both_names(during_backlog_ms: int) -> None:
     """A negative interval-during-backlog, or one shorter than the base interval, is refused naming both (I1)."""

@@ -1,0 +1,44 @@
+"""End-to-end tests: the public API on small data, with stock Spark as the oracle."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark import cloudpickle
+
+# Shared with the driver scripts of the kill tests, which find it beside them.
+sys.path.insert(0, str(Path(__file__).parent))
+
+import support
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark's workers cannot import test modules: what they need of this one travels with the pickle.
+cloudpickle.register_pickle_by_value(support)
+
+
+@pytest.fixture
+def world(spark: SparkSession, tmp_path: Path) -> Iterator[support.World]:
+    """Empty folders for one job; queries that are still running are stopped at the end."""
+    made = support.World(spark, tmp_path)
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture(scope="module")
+def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], support.World]]:
+    """Makes worlds that several tests of a module look at."""
+    made: list[support.World] = []
+
+    def make() -> support.World:
+        made.append(support.World(spark, tmp_path_factory.mktemp("world")))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop_all()

@@ -1,0 +1,216 @@
+"""Folders, data, processors and oracles that the end-to-end tests and the kill drivers share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mixedmode
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+if TYPE_CHECKING:
+    from mixedmode import MixedQuery
+    from pyspark.sql import DataFrame, SparkSession
+
+START = datetime(2024, 1, 1, tzinfo=timezone.utc)
+GAP_S = 300
+ROW_SCHEMA = "key string, ts timestamp, value long"
+SESSION_SCHEMA = "key string, start timestamp, count long, total long"
+#: A row of this key pushes the watermark past everything; no result is expected of it.
+FLUSH_KEY = "flush"
+ARROW_SCHEMA = pa.schema(
+    [pa.field("key", pa.string()), pa.field("ts", pa.timestamp("us", "UTC")), pa.field("value", pa.int64())]
+)
+
+#: (key, seconds since START, value)
+Event = tuple[Any, Any, Any]
+
+
+def at(seconds: float) -> datetime:
+    """A moment of the tests' day, as PySpark hands it to Python (naive UTC)."""
+    return (START + timedelta(seconds=seconds)).replace(tzinfo=None)
+
+
+def at_ms(seconds: float) -> int:
+    return round((START.timestamp() + seconds) * 1000)
+
+
+def stream_of(rows: int, seed: int = 1, keys: int = 12, step_s: int = 40) -> list[Event]:
+    """Events in order of time whose keys fall into sessions."""
+    chance = random.Random(seed)
+    now_s, events = 0, []
+    for _ in range(rows):
+        now_s += chance.randrange(step_s)
+        events.append((f"k{chance.randrange(keys)}", now_s, chance.randrange(100)))
+    return events
+
+
+class World:
+    """The folders of one job: history, landing zone of the live source, output, checkpoints."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.out = folder / "out"
+        self.checkpoints = folder / "checkpoints"
+        self.landing = folder / "landing"
+        self.landing.mkdir(parents=True, exist_ok=True)
+        self._landed = len(list(self.landing.iterdir()))
+        self.queries: list[MixedQuery] = []
+
+    def history(self, events: Sequence[Event]) -> DataFrame:
+        """The events as a bounded table."""
+        path = self.folder / "history.parquet"
+        write(path, events)
+        return self.spark.read.schema(ROW_SCHEMA).parquet(str(path))
+
+    def land(self, *batches: Sequence[Event]) -> None:
+        """One new file per batch appears in the landing zone."""
+        for events in batches:
+            hidden = self.landing / f".{self._landed:05d}.parquet"
+            write(hidden, events)
+            hidden.rename(self.landing / f"{self._landed:05d}.parquet")
+            self._landed += 1
+
+    def live(self, **options: str) -> DataFrame:
+        """The landing zone as a stream."""
+        return self.spark.readStream.schema(ROW_SCHEMA).options(**options).parquet(str(self.landing))
+
+    def start(self, keyed: Any, options: dict[str, Any] | None = None, **trigger: Any) -> MixedQuery:
+        """Start a described job with this world's output and checkpoints."""
+        writer = keyed.writeStream.option("path", str(self.out)).option("checkpointLocation", str(self.checkpoints))
+        for name, value in {"pipeline.parallelism": 2, **(options or {})}.items():
+            writer = writer.option(name, value)
+        query: MixedQuery = (writer.trigger(**trigger) if trigger else writer).start()
+        self.queries.append(query)
+        return query
+
+    def output(self) -> list[tuple[Any, ...]]:
+        """All rows that a reader of the output folder sees, sorted."""
+        return committed(self.out)
+
+    def stop_all(self) -> None:
+        for query in self.queries:
+            query.stop()
+
+
+def write(path: Path, events: Sequence[Event]) -> None:
+    rows = [
+        (key, None if seconds is None else START + timedelta(seconds=seconds), value) for key, seconds, value in events
+    ]
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, ARROW_SCHEMA, strict=True)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=ARROW_SCHEMA), path)
+
+
+def committed(out: Path) -> list[tuple[Any, ...]]:
+    """Rows of the visible files of an output folder, sorted; times without their zone."""
+    rows: list[tuple[Any, ...]] = []
+    for path in sorted(out.glob("*.parquet")) if out.exists() else []:
+        if not path.name.startswith(("_", ".")):
+            table = pq.read_table(path)
+            rows.extend(zip(*[map(_naive, table.column(name).to_pylist()) for name in table.column_names], strict=True))
+    return sorted(rows, key=repr)
+
+
+def _naive(value: Any) -> Any:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def sessions(history: DataFrame | None, live: DataFrame | None, delay: str = "0 seconds", **more: Any) -> Any:
+    """The main test job: sessions per key, closed by an event-time timer."""
+    return (
+        mixedmode.read(history=history, live=live)
+        .withWatermark("ts", delay)
+        .groupBy("key")
+        .transformWithState(Sessions(), SESSION_SCHEMA, "append", "eventTime", **more)
+    )
+
+
+def expected_sessions(spark: SparkSession, events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """The same by stock Spark: a batch aggregate over session windows."""
+    frame = spark.createDataFrame([(key, at(seconds), value) for key, seconds, value in events], ROW_SCHEMA)
+    window = F.session_window("ts", f"{GAP_S} seconds")
+    rows = frame.groupBy("key", window).agg(F.count("*").alias("count"), F.sum("value").alias("total"))
+    found = rows.select("key", "session_window.start", "count", "total").collect()
+    return sorted((tuple(row) for row in found if row.key != FLUSH_KEY), key=repr)
+
+
+class Sessions(StatefulProcessor):
+    """Counts and sums the events of a session; a quiet period of GAP_S closes it.
+
+    Closes by the next row or by a timer, whichever comes first, so the result does not depend on how in-order input
+    is cut into micro-batches.
+    """
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._open = handle.getValueState("open", "start long, last long, count long, total long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        gap_ms = GAP_S * 1000
+        start, last, count, total = self._open.get() or (0, 0, 0, 0)
+        if count:
+            self._handle.deleteTimer(last + gap_ms + 1)
+        for row in rows:
+            ts_ms = round(row.ts.replace(tzinfo=timezone.utc).timestamp() * 1000)
+            if count and ts_ms > last + gap_ms:  # as session_window: a row at the very end still belongs
+                yield self._closed(key, start, count, total)
+                count = total = 0
+            if not count:
+                start = ts_ms
+            last, count, total = ts_ms, count + 1, total + row.value
+        self._open.update((start, last, count, total))
+        self._handle.registerTimer(last + gap_ms + 1)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
+        start, _, count, total = self._open.get()
+        self._open.clear()
+        yield self._closed(key, start, count, total)
+
+    @staticmethod
+    def _closed(key: Any, start_ms: int, count: int, total: int) -> tuple[Any, ...]:
+        moment = datetime.fromtimestamp(start_ms / 1000, timezone.utc).replace(tzinfo=None)
+        return (key[0], moment, count, total)
+
+
+def events_of(query: MixedQuery) -> list[str]:
+    """Names of what happened in a run, in order."""
+    return [event.event for event in query.lifecycle]
+
+
+def details(query: MixedQuery, event: str) -> list[str]:
+    """Details of all lifecycle events of one kind."""
+    return [found.detail for found in query.lifecycle if found.event == event]
+
+
+def flush_after(events: Iterable[Event]) -> list[Event]:
+    """A row that closes every session of the events."""
+    return [(FLUSH_KEY, max(event[1] for event in events) + 100 * GAP_S, 0)]
+
+
+def without_flush(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [row for row in rows if row[0] != FLUSH_KEY]
+
+
+def sessions_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """The expected sessions without Spark, for tests that must not start a session of their own."""
+    by_key: dict[str, list[Event]] = {}
+    for event in sorted(events, key=lambda event: event[1]):
+        by_key.setdefault(event[0], []).append(event)
+    found = []
+    for key, ordered in by_key.items():
+        start, last, count, total = ordered[0][1], ordered[0][1], 0, 0
+        for _, seconds, value in ordered:
+            if seconds > last + GAP_S:
+                found.append((key, at(start), count, total))
+                start, count, total = seconds, 0, 0
+            last, count, total = seconds, count + 1, total + value
+        found.append((key, at(start), count, total))
+    return sorted(found, key=repr)
