@@ -5,8 +5,8 @@ merged.  What fits into memory is never written.
 
 How the budget is shared.  While rows come in, each batch is counted twice (itself, and its part of the joined copy
 that is sorted) plus 16 bytes a row for sort indices; an eighth is left for the block on its way to disk.  In a merge,
-the blocks in memory may take a quarter; the rows of a round exist at most three times more (joined, sorted, and
-collected for the next output batch).
+the blocks in memory may take a sixth; the rows of a round, at most as many, exist three times more (joined, sorted,
+and collected for the next output batch).  The rest is what Arrow's allocator holds without need.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_MEMORY_BYTES = 4 * 1024**3 - 1
 #: Below, blocks get so small that a merge is all overhead.
 MIN_MEMORY_BYTES = 256 * 1024
 #: A block is large enough to read and sort at speed, and small enough that a merge holds many of them.
-MIN_BLOCK_BYTES, MAX_BLOCK_BYTES = 16 * 1024, 1024 * 1024
+MIN_BLOCK_BYTES, MAX_BLOCK_BYTES = 8 * 1024, 1024 * 1024
 #: Sort indices (8 bytes a row) and the sort's own scratch space.
 INDEX_BYTES_PER_ROW = 16
 
@@ -84,7 +84,7 @@ class ExternalSorter:
         self._ordering = Ordering(schema, key, then)
         self._codec = codec
         self._max_open_files = max_open_files
-        self._block_bytes = min(max(self.memory_bytes // 256, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
+        self._block_bytes = min(max(self.memory_bytes // 384, MIN_BLOCK_BYTES), MAX_BLOCK_BYTES)
         self._folder = SpillFolder(spill_dir)
         self._batches: list[pa.RecordBatch] = []
         self._runs: list[Run] = []
@@ -210,9 +210,9 @@ class ExternalSorter:
                 os.unlink(run.path)
 
     def _fan_in(self) -> int:
-        """How many runs one merge may read: their blocks take at most a quarter of the budget."""
+        """How many runs one merge may read: their blocks take at most a sixth of the budget."""
         largest = max(run.max_block_bytes for run in self._runs)
-        return max(2, min(self._max_open_files, self.memory_bytes // 4 // largest))
+        return max(2, min(self._max_open_files, self.memory_bytes // 6 // largest))
 
     def _count(self, **more: int) -> None:
         self._stats = replace(self._stats, **{name: getattr(self._stats, name) + more[name] for name in more})

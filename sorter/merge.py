@@ -33,9 +33,7 @@ class _Cursor:
         self.last_rank: Rank = ()
 
     def refill(self) -> bool:
-        """Replace a block that is used up; False: the run is used up too."""
-        if self._block is not None and self._start == self._block.batch.num_rows:
-            self._block = None  # before the next one comes, so that two are never held
+        """Load the next block if there is none; False: the run is used up."""
         if self._block is None:
             batch = next(self._blocks, None)
             if batch is None:
@@ -47,11 +45,14 @@ class _Cursor:
     def take_until(self, cut: _Cursor) -> pa.RecordBatch:
         """The rows of the block that come before or with the last row of ``cut``'s block."""
         assert self._block is not None, "refill() comes first"
-        end = self._block.batch.num_rows
+        batch = self._block.batch
+        end = batch.num_rows
         if cut is not self:
             end = self._block.count_until(cut.last_rank, self._start, inclusive=self.number < cut.number)
-        taken = self._block.batch.slice(self._start, end - self._start)
+        taken = batch.slice(self._start, end - self._start)
         self._start = end
+        if end == batch.num_rows:
+            self._block = None  # so that a block that is used up goes with its last slice
         return taken
 
 
@@ -68,8 +69,9 @@ def merge(runs: Sequence[Run], ordering: Ordering) -> Iterator[pa.RecordBatch]:
 
 
 def _sorted(slices: list[pa.RecordBatch], ordering: Ordering) -> pa.RecordBatch:
-    """One sorted batch of slices that are sorted in themselves and in order of arrival."""
+    """One sorted batch of slices that are sorted in themselves and in order of arrival; takes the slices away."""
     if len(slices) == 1:
         return slices[0]
     rows = join(slices)
+    slices.clear()  # before the next copy is made
     return rows.take(ordering.sort_indices(rows))
