@@ -67,6 +67,8 @@ class Job:
         self.lineages = [ShardLineage(groups, ()) for groups in shard_ranges(SHARDS, MAX_PARALLELISM)]
         self.epoch = 0
         self.counters: list[ShardCounters] = []
+        #: Rows to run on instead of what prepare() makes.
+        self.table: pa.Table | None = None
 
     def run(
         self,
@@ -89,7 +91,7 @@ class Job:
             processing_timers_upto_ms=MIN_WATERMARK,
             keep_state=keep_state,
         )
-        table = None if frame is None else self._prepared(frame, spec)
+        table = self.table or (None if frame is None else self._prepared(frame, spec))
         output: list[tuple[Any, ...]] = []
         self.counters = []
         for shard, lineage in enumerate(self.lineages):
@@ -515,7 +517,7 @@ def test_partial_rows_of_one_key_are_merged_wherever_batches_are_cut(spark: Spar
         spec = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
         parts = pa.concat_tables([running._prepared(frame.where(F.col("e") == epoch), spec) for epoch in range(5)])
         order = pc.sort_indices(parts, [("__kg", "ascending"), ("k", "ascending")], null_placement="at_start")
-        running._prepared = lambda frame, spec, table=parts.take(order): table
+        running.table = parts.take(order)
         same(running.run(frame), expected)
 
 

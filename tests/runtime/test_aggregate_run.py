@@ -1,0 +1,264 @@
+"""The walk over rows, state and due windows against a model in plain Python, without Spark."""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixedmode.runtime.operators.aggregate import AggregateOperator, GroupColumns, GroupKey, Partials
+from mixedmode.runtime.operators.aggregate_buffers import CountBuffer, ListBuffer, SumBuffer
+from mixedmode.runtime.operators.aggregate_results import Result
+from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.replica import ReplicaCache
+from mixedmode.state.sst import LogWriter, SstWriter
+from pyarrow import fs
+from pyspark.sql.types import ArrayType, LongType, StringType, StructType, TimestampType
+
+GROUPS = KeyGroupRange(0, 3)
+WINDOW = pa.struct([("start", pa.timestamp("us", "UTC")), ("end", pa.timestamp("us", "UTC"))])
+#: Windows are 10 ms long; a session closes 5 ms after its last row.
+LENGTH_MS, GAP_MS = 10, 5
+
+Row = tuple[str, int, int]  # key, time in ms, value
+
+
+def operator(kind: Literal["window", "session"], output_mode: Any) -> AggregateOperator:
+    """count, sum and collect_list by key and window, as the planner would make it."""
+    partials = Partials(
+        columns={"__b0": "count(1)", "__b1": "sum(v)", "__b2": "collect_list(v)"},
+        types=(pa.int64(), pa.int64(), pa.list_(pa.int64())),
+        buffers=(CountBuffer((0,)), SumBuffer((1,), True, "sum(v)"), ListBuffer((2,))),
+        results=(
+            Result("n", "count", (0,), pa.int64()),
+            Result("total", "value", (1,), pa.int64()),
+            Result("all", "list", (2,), pa.list_(pa.int64())),
+        ),
+    )
+    return AggregateOperator(
+        uid="agg",
+        keys=(GroupKey("k", "k", "plain", False), GroupKey("w", "w", kind, True)),
+        group_columns=GroupColumns(()),
+        key_types=(pa.string(), WINDOW),
+        partials=partials,
+        output_schema=(
+            StructType()
+            .add("k", StringType())
+            .add("w", StructType().add("start", TimestampType()).add("end", TimestampType()))
+            .add("n", LongType())
+            .add("total", LongType())
+            .add("all", ArrayType(LongType()))
+        ),
+        key_outputs=(0, 1),
+        output_mode=output_mode,
+        event_time="ts",
+    )
+
+
+def window_of(time_ms: int) -> tuple[int, int]:
+    start = time_ms // LENGTH_MS * LENGTH_MS
+    return start, start + LENGTH_MS
+
+
+def key_group(*key: Any) -> int:
+    return zlib.crc32(repr(key).encode()) % 4
+
+
+def prepared(kind: str, rows: list[Row]) -> pa.Table:
+    """Partial rows as Spark would make them, but one per row: to be merged on arrival."""
+    entries = []
+    for key, time_ms, value in rows:
+        start, end = window_of(time_ms) if kind == "window" else (time_ms, time_ms + GAP_MS)
+        entry: dict[str, Any] = {"k": key, "__b0": 1, "__b1": value, "__b2": [value], "__rows": 1}
+        entry["__max_ts"] = time_ms * 1000
+        if kind == "window":
+            entry |= {"__kg": key_group(key, start), "w": {"start": start * 1000, "end": end * 1000}}
+        else:
+            entry |= {"__kg": key_group(key), "__session_start": start * 1000, "__session_end": end * 1000}
+        entries.append(entry)
+    entries.sort(key=lambda entry: (entry["__kg"], entry["k"], window_of(entry["__max_ts"] // 1000)[0]))
+    if kind == "session":
+        entries.sort(key=lambda entry: (entry["__kg"], entry["k"], entry["__session_start"]))
+    time = pa.timestamp("us", "UTC")
+    middle = [("w", WINDOW)] if kind == "window" else [("__session_start", time), ("__session_end", time)]
+    schema = pa.schema(
+        [
+            *[("__kg", pa.int32()), ("k", pa.string()), *middle],
+            *[("__b0", pa.int64()), ("__b1", pa.int64()), ("__b2", pa.list_(pa.int64()))],
+            *[("__rows", pa.int64()), ("__max_ts", time)],
+        ]
+    )
+    return pa.Table.from_pylist(entries, schema=schema)
+
+
+class Shard:
+    """One shard that runs epoch after epoch over real state files."""
+
+    def __init__(self, made: AggregateOperator, folder: str) -> None:
+        self.operator = made
+        self.folder = folder
+        Path(folder, "pool").mkdir()
+        self.lineage = ShardLineage(GROUPS, ())
+        self.cache = ReplicaCache()
+        self.epoch = 0
+
+    def run(
+        self, table: pa.Table, style: Literal["sorted", "random"], late_ms: int, firing_ms: int, batch_rows: int
+    ) -> tuple[list[tuple[Any, ...]], ShardCounters]:
+        self.epoch += 1
+        epoch = EpochSpec(self.epoch, style, MIN_WATERMARK, firing_ms, late_ms, 0, MIN_WATERMARK)
+        filesystem, pool = fs.LocalFileSystem(), f"{self.folder}/pool"
+        base = self.base()
+        make = SstWriter if style == "sorted" else LogWriter
+        writer = make(filesystem, pool, self.folder, f"e{self.epoch}", self.epoch)
+        out: list[tuple[Any, ...]] = []
+
+        class Output:
+            def write(self, rows: pa.RecordBatch) -> None:
+                for row in rows.to_pylist():
+                    start, end = (int(row["w"][name].timestamp() * 1000) for name in ("start", "end"))
+                    out.append((row["k"], start, end, row["n"], row["total"], sorted(row["all"])))
+
+        counters = ShardCounters()
+        context = ShardContext(0, GROUPS, epoch, base, writer, Output(), counters)
+        self.operator.run(context, iter(table.combine_chunks().to_batches(max_chunksize=batch_rows)))
+        self.lineage = self.lineage.append(writer.finish())
+        return out, counters
+
+    def base(self) -> Any:
+        if not self.lineage.files:
+            return None
+        return self.cache.acquire(
+            "job", 0, self.lineage, fs.LocalFileSystem(), f"{self.folder}/pool", f"{self.folder}/local", 1 << 20
+        )
+
+    def entries(self) -> list[bytes]:
+        base = self.base()
+        return [] if base is None else [key for key, _ in base.scan(b"", b"\xff\xff\xff")]
+
+
+class Model:
+    """What should come out: a dict of open windows or sessions."""
+
+    def __init__(self, kind: str, output_mode: str) -> None:
+        self.kind = kind
+        self.output_mode = output_mode
+        #: (key, start, end) -> values
+        self.open: dict[tuple[str, int, int], list[int]] = {}
+
+    def run(self, rows: list[Row], late_ms: int, firing_ms: int) -> tuple[list[tuple[Any, ...]], int]:
+        late, touched = 0, set()
+        for key, time_ms, value in rows:
+            start, end = window_of(time_ms) if self.kind == "window" else (time_ms, time_ms + GAP_MS)
+            if end <= late_ms:
+                late += 1
+                continue
+            values = [value]
+            if self.kind == "session":
+                for name in [n for n in self.open if n[0] == key and n[1] <= end and start <= n[2]]:
+                    values += self.open.pop(name)
+                    start, end = min(start, name[1]), max(end, name[2])
+            self.open.setdefault((key, start, end), []).extend(values)
+            touched.add((key, start, end))
+        due = {name for name in self.open if name[2] <= firing_ms}
+        emitted = due if self.output_mode == "append" else touched
+        out = [(*name, len(v), sum(v), sorted(v)) for name in emitted if (v := self.open[name])]
+        for name in due:
+            del self.open[name]
+        return out, late
+
+
+EPOCHS = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.sampled_from(["", "a", "a\0", "b"]), st.integers(-30, 60), st.integers(-9, 9)), max_size=12
+        ),
+        st.sampled_from(["sorted", "random"]),
+        # Lateness, and how far firing is ahead of it.
+        st.none() | st.tuples(st.integers(-30, 60), st.sampled_from([0, 3, 10, None])),
+        st.sampled_from([1, 2, 100]),
+    ),
+    max_size=6,
+)
+
+
+def check(kind: Literal["window", "session"], output_mode: str, epochs: list[Any]) -> None:
+    model = Model(kind, output_mode)
+    with tempfile.TemporaryDirectory() as folder:
+        shard = Shard(operator(kind, output_mode), folder)
+        try:
+            for rows, style, watermark, batch_rows in epochs:
+                late_ms, firing_ms = MIN_WATERMARK, MIN_WATERMARK
+                if watermark is not None:
+                    late_ms = watermark[0]
+                    firing_ms = MAX_WATERMARK if watermark[1] is None else late_ms + watermark[1]
+                out, counters = shard.run(prepared(kind, rows), style, late_ms, firing_ms, batch_rows)
+                expected, late = model.run(rows, late_ms, firing_ms)
+                assert sorted(out) == sorted(expected)
+                if style == "random" and output_mode == "append":
+                    assert [row[2] for row in out] == sorted(row[2] for row in out)
+                assert (counters.rows_in, counters.rows_late) == (len(rows), late)
+                on_time = [t for _, t, _ in rows if (window_of(t)[1] if kind == "window" else t + GAP_MS) > late_ms]
+                assert counters.max_event_time_ms == max(on_time, default=None)
+                assert counters.next_event_timer_ms == min((end for _, _, end in model.open), default=None)
+                cells = len({name[0] for name in model.open}) if kind == "session" else len(model.open)
+                assert len(shard.entries()) == 2 * cells, "one cell and one timer each, nothing left behind"
+        finally:
+            shard.cache.close()
+
+
+@settings(max_examples=60)
+@given(EPOCHS)
+def test_windows_in_append_mode_follow_the_model(epochs: list[Any]) -> None:
+    """Any rows, any watermarks, both styles in turn: what fires, what is late, what stays, when the next one is due."""
+    check("window", "append", epochs)
+
+
+@settings(max_examples=30)
+@given(EPOCHS)
+def test_windows_in_update_mode_follow_the_model(epochs: list[Any]) -> None:
+    """Touched windows come out, those behind the watermark leave the state without a word."""
+    check("window", "update", epochs)
+
+
+@settings(max_examples=60)
+@given(EPOCHS)
+def test_sessions_follow_the_model(epochs: list[Any]) -> None:
+    """Sessions join, bridge and fire as in the model, which merges row by row."""
+    check("session", "append", epochs)
+
+
+def test_memory_follows_the_batches_and_not_the_shard() -> None:
+    """Rows are asked for one batch at a time, and each batch's cells are written before the next but one is read."""
+    made = operator("window", "update")
+    written: list[int] = []
+    ahead: list[int] = []
+
+    class Writer:
+        def put_many(self, keys: list[bytes], values: list[bytes | None]) -> None:
+            written.append(len(keys))
+
+    class Output:
+        def write(self, rows: pa.RecordBatch) -> None:
+            pass
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(20):
+            rows = prepared("window", [(f"{number:03}-{i:03}", 1, i) for i in range(50)])
+            ahead.append((number * 50) - sum(written))
+            yield rows.set_column(0, "__kg", pa.array([number] * 50, pa.int32())).combine_chunks().to_batches()[0]
+
+    epoch = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
+    counters = ShardCounters()
+    context: Any = ShardContext(0, KeyGroupRange(0, 19), epoch, None, Writer(), Output(), counters)  # type: ignore[arg-type]
+    made.run(context, batches())
+    assert counters.keys == 1000
+    assert sum(written) == 2000, "a cell and a timer for each key"
+    assert max(ahead) <= 100
