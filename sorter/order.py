@@ -116,31 +116,38 @@ class Ordering:
         return pc.sort_indices(pa.RecordBatch.from_arrays(self.columns(batch), names=self._names), options=self._sort)
 
 
-def _rank_at(columns: list[pa.Array]) -> Callable[[int], Rank]:
-    """The function from row number to rank."""
+def _elements(column: pa.Array) -> Callable[[int], tuple[Any, ...]]:
+    """The function from row number to the column's element of the rank."""
 
-    def rank(row: int) -> Rank:
-        values = (column[row].as_py() for column in columns)
-        return tuple(() if value is None else (value,) for value in values)
+    def element(row: int) -> tuple[Any, ...]:
+        value = column[row].as_py()
+        return () if value is None else (value,)
 
-    return rank
+    return element
 
 
 class SortedRows:
     """A sorted inner batch that can be asked where a rank stands in it."""
 
-    __slots__ = ("_rank", "batch")
+    __slots__ = ("_elements", "batch")
 
     def __init__(self, ordering: Ordering, batch: pa.RecordBatch) -> None:
         self.batch = batch
-        self._rank = _rank_at(ordering.columns(batch))
+        self._elements = [_elements(column) for column in ordering.columns(batch)]
 
     @property
     def last_rank(self) -> Rank:
         """Rank of the last row."""
-        return self._rank(self.batch.num_rows - 1)
+        return tuple(element(self.batch.num_rows - 1) for element in self._elements)
 
     def count_until(self, rank: Rank, start: int, inclusive: bool) -> int:
         """First row from ``start`` on that is beyond ``rank`` (``inclusive``: rows of that rank are not beyond)."""
-        search = bisect_right if inclusive else bisect_left
-        return start + search(range(start, self.batch.num_rows), rank, key=self._rank)
+        rows = range(self.batch.num_rows)
+        low, high = start, len(rows)
+        # Column by column: those after the first are looked at only among rows that are equal so far.
+        for element, value in zip(self._elements, rank, strict=True):
+            low = bisect_left(rows, value, low, high, key=element)
+            high = bisect_right(rows, value, low, high, key=element)
+            if low == high:
+                break
+        return high if inclusive else low
