@@ -143,7 +143,7 @@ class Demo:
     # -- what final-watermark means --------------------------------------------------------------------------------
 
     def _final_watermarks(self, data: Flights) -> None:
-        """One airport, one afternoon, a history that ends at 16:30: what becomes of the window from 16 to 17 h."""
+        """One airport, one afternoon, a history that ends at 22:30: what becomes of the window from 22 to 23 h."""
         screen = self._screen
         screen.title("3. A window that straddles the switch: execution.backlog.final-watermark = observed, then max")
         kennedy = self._year(data).where("origin = 'JFK' and date(ts) = '2013-11-30'")
@@ -152,10 +152,10 @@ class Demo:
             job = Job(f"straddling-{choice}", self._run / choice)
             shutil.rmtree(job.folder, ignore_errors=True)  # short: an interrupted one starts again
             feed = job.waiting
-            kennedy.where("ts >= '2013-11-30 16:30'").coalesce(1).write.parquet(str(feed))
+            kennedy.where("ts >= '2013-11-30 22:30'").coalesce(1).write.parquet(str(feed))
             job.landing.mkdir(parents=True)
             live = self._spark.readStream.schema(SCHEMA).parquet(str(job.landing))
-            query = straddling(kennedy.where("ts < '2013-11-30 16:30'"), live, job, choice).start()
+            query = straddling(kennedy.where("ts < '2013-11-30 22:30'"), live, job, choice).start()
             try:
                 query.wait_for("live", 120)
                 for path in feed.glob("*.parquet"):
@@ -163,14 +163,14 @@ class Demo:
                 query.processAllAvailable()
             finally:
                 query.stop()
-            rows = self._spark.read.parquet(str(job.output)).where("hour.start = '2013-11-30 16:00'").collect()
+            rows = self._spark.read.parquet(str(job.output)).where("hour.start = '2013-11-30 22:00'").collect()
             found[choice] = sorted(row.flights for row in rows)
-        whole = kennedy.where("hour(ts) = 16").count()
+        whole = kennedy.where("hour(ts) = 22").count()
         screen.table(
-            ["final-watermark", "results of 16:00-17:00", "the hour had", "what happens"],
+            ["final-watermark", "flights 22:00-23:00", "the hour had", "what happens to the window"],
             [
                 ("observed", found["observed"], f"{whole} departures", "carried into the stream, fires once, whole"),
-                ("max", found["max"], f"{whole} departures", "fires at the switch with its part, again with the rest"),
+                ("max", found["max"], f"{whole} departures", "fires at the switch with its part, later with the rest"),
             ],
         )
 

@@ -13,7 +13,13 @@ import mixedmode
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .config("spark.sql.session.timeZone", "UTC")
+    .getOrCreate()
+)
 spark.sparkContext.setLogLevel("ERROR")
 folder = tempfile.mkdtemp(prefix="quickstart-")
 orders = spark.range(100_000).selectExpr(
@@ -31,7 +37,7 @@ query = (
         live=spark.readStream.schema(orders.schema).parquet(f"{folder}/landing"),
     )
     .withWatermark("ts", "1 hour")
-    .groupBy("customer", F.window("ts", "30 days"))
+    .groupBy("customer", F.window("ts", "7 days"))
     .agg(F.sum("amount").alias("spent"), F.count("*").alias("orders"))
     .writeStream.format("parquet")
     .option("path", f"{folder}/spending")
@@ -41,6 +47,7 @@ query = (
 )
 query.explain()
 
+query.wait_for("live", timeout=120)  # the history is done; from here on what lands is live
 december.write.mode("append").parquet(f"{folder}/landing")
 query.processAllAvailable()
 for progress in query.recentProgress:

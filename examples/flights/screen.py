@@ -88,9 +88,9 @@ class Screen:
             keys = sum(progress["stateOperators"][0]["numRowsUpdated"] for progress in passes)
             checkpoint = checkpoints[0]
             self.say(
-                f"switch    {keys:,} keys migrated ({checkpoint['stateEntries']:,} state entries,"
-                f" {checkpoint['stateBytes'] / 2**20:.1f} MiB), checkpoint {checkpoint['id']} complete in"
-                f" {checkpoint['durationMs']} ms, isBacklog = false",
+                f"switch    {keys:,} keys done, {checkpoint['stateEntries']:,} state entries migrated"
+                f" ({checkpoint['stateBytes'] / 1024:,.0f} KiB), checkpoint {checkpoint['id']} complete in"
+                f" {checkpoint['durationMs']} ms, now live",
                 style="bold yellow",
             )
 
