@@ -169,8 +169,9 @@ def _keys(
         column = name if name.isidentifier() and not name.startswith("__") else f"__key{place}"
         if any(key.column == column for key in keys):
             column = f"__key{place}"
-        if not bool(expression.deterministic()):
-            raise PlanError(f"groupBy: {expression.sql()} is not deterministic and cannot be a key of stored state")
+        # Spark pulls such expressions out into a column of this name.
+        if not bool(expression.deterministic()) or "_nondeterministic" in str(expression.sql()):
+            raise PlanError(f"groupBy: key {name} is not deterministic and cannot be a key of stored state")
         keys.append(GroupKey(name, column, kind, event_time is not None and _EVENT_TIME_MARK in metadata))
     if sum(key.event_time for key in keys) > 1:
         raise PlanError(

@@ -1,0 +1,178 @@
+"""What the aggregate planner takes from Spark's analyzer, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from mixedmode.errors import PlanError
+from mixedmode.planner.aggregates import plan_aggregate
+from mixedmode.runtime.operators.aggregate import AggregateOperator
+from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = (
+    "k string, v int, d double, m decimal(10,2), ts timestamp, n timestamp_ntz, a array<int>, h map<string,int>,"
+    " c string collate UTF8_LCASE"
+)
+EPOCH = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([], SCHEMA)
+
+
+def plan(frame: DataFrame, groups: list[Any], *exprs: Any, **options: Any) -> AggregateOperator:
+    given = exprs[0] if exprs and isinstance(exprs[0], dict) else list(exprs)
+    settings: dict[str, Any] = {"event_time": None, "output_mode": None, "uid": "agg", **options}
+    return plan_aggregate(frame, groups, given, **settings)
+
+
+def test_output_columns_are_named_and_typed_by_spark(frame: DataFrame) -> None:
+    """Default names, aliases, dict form, key expressions and windows."""
+    groups = ["k", F.window("ts", "10 minutes"), (F.col("v") % 2).alias("odd")]
+    exprs = [F.sum("m"), F.avg("m").alias("mean"), F.count("*"), F.expr("sum(v) FILTER (WHERE d > 0)")]
+    assert plan(frame, groups, *exprs).output_schema == frame.groupBy(*groups).agg(*exprs).schema
+    as_dict = {"v": "sum", "*": "count"}
+    assert plan(frame, ["k"], as_dict).output_schema == frame.groupBy("k").agg(as_dict).schema
+
+
+def test_equal_partial_columns_are_computed_once(frame: DataFrame) -> None:
+    """avg and count share one, stddev and variance their moments."""
+    operator = plan(frame, ["k"], F.avg("d"), F.count("d"), F.sum("d"), F.stddev("d"), F.variance("d"))
+    assert len(operator.partials.columns) == 2 + 1 + 3
+
+
+def test_prepared_rows_have_one_column_per_key_and_buffer(frame: DataFrame) -> None:
+    """Key columns keep their names where those are plain; a session's key is what is left without the session."""
+    operator = plan(frame, ["k", F.upper("k")], F.sum("v"), event_time="ts")
+    assert operator.key_columns == ("k", "__key1")
+    assert operator.prepare(frame, EPOCH).columns == ["k", "__key1", "__b0", "__rows", "__max_ts"]
+    session = plan(frame, [F.session_window("ts", "5 minutes"), "k"], F.sum("v"), event_time="ts")
+    assert session.key_columns == ("k",)
+    assert session.sort_columns == ("__session_start",)
+    assert session.prepare(frame, EPOCH).columns == [
+        *["__session_start", "__session_end", "k", "__b0", "__rows", "__max_ts"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("groups", "waits"),
+    [
+        (lambda: ["k"], False),
+        (lambda: ["k", F.window("ts", "1 hour")], True),
+        (lambda: ["k", F.window("n", "1 hour")], False),
+        (lambda: ["k", F.window(F.expr("ts + INTERVAL 1 DAY"), "1 hour")], False),
+        (lambda: ["k", F.expr("window(ts, '1 hour') AS w")], True),
+        (lambda: ["k", F.session_window("ts", "1 hour")], True),
+        (lambda: ["ts"], True),
+    ],
+)
+def test_the_watermark_decides_only_over_keys_made_of_its_column(
+    frame: DataFrame, groups: Callable[[], list[Any]], waits: bool
+) -> None:
+    """A window of another column, or of an expression, never becomes complete by the watermark."""
+    assert plan(frame, groups(), F.count("*"), event_time="ts").uses_event_time is waits
+
+
+def test_the_operator_travels_without_spark_objects(frame: DataFrame) -> None:
+    """What tasks get is the whole operator but the Spark columns that only prepare() needs."""
+    operator = plan(frame, ["k", F.window("ts", "10 minutes", "5 minutes")], F.collect_list("v"), event_time="ts")
+    there = cloudpickle.loads(cloudpickle.dumps(operator))
+    assert there.describe() == operator.describe()
+    assert there.key_schema == operator.key_schema
+    with pytest.raises(AssertionError, match="driver only"):
+        there.prepare(frame, EPOCH)
+
+
+def test_state_of_other_aggregates_is_another_schema(frame: DataFrame) -> None:
+    """The registry names each partial by its SQL, so a changed aggregation cannot take old state for its own."""
+    one, other = plan(frame, ["k"], F.sum("v")), plan(frame, ["k"], F.sum("d"))
+    assert one.registry.to_json() != other.registry.to_json()
+    assert one.registry.to_json() == plan(frame, ["k"], F.sum("v").alias("renamed")).registry.to_json()
+    [descriptor] = list(one.registry)
+    assert [field.type for field in descriptor.schema] == [pa.int64()]
+
+
+REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
+    (lambda: ["k"], lambda: [F.approx_count_distinct("v")], "function approx_count_distinct is not supported"),
+    (lambda: ["k"], lambda: [F.percentile("v", 0.5)], "function percentile is not supported.*supported are count,"),
+    (lambda: ["k"], lambda: [F.sum_distinct("v")], "function sum with DISTINCT is not supported"),
+    (lambda: ["k"], lambda: [F.sum("v") / F.count("*")], "computes with the result of an aggregate"),
+    (lambda: ["k"], lambda: [F.lit(1)], "is not an aggregate"),
+    (lambda: ["k"], lambda: [F.sum("nope")], "nope"),
+    (lambda: ["k"], lambda: [F.sum("v").over(Window.partitionBy("k"))], "agg: "),
+    (lambda: ["nope"], lambda: [F.sum("v")], "nope"),
+    (lambda: ["h"], lambda: [F.sum("v")], "h.*map|map.*h"),
+    (lambda: [F.rand()], lambda: [F.sum("v")], "not deterministic"),
+    (lambda: [], lambda: [F.sum("v")], "at least one column to group by"),
+    (lambda: ["k"], lambda: [], "at least one aggregate"),
+    (lambda: [F.session_window("ts", "1 minute")], lambda: [F.sum("v")], "session window needs another column"),
+    (lambda: ["ts", F.window("ts", "1 minute")], lambda: [F.sum("v")], "ts and window are all made of"),
+    (lambda: [F.collate("k", "UTF8_LCASE")], lambda: [F.sum("v")], "collation UTF8_LCASE"),
+    (lambda: ["k"], lambda: [F.max("c")], "collation UTF8_LCASE"),
+    (lambda: ["k"], lambda: [F.sum(F.expr("make_ym_interval(v)"))], "interval year to month"),
+]
+
+
+@pytest.mark.parametrize(("groups", "exprs", "message"), REFUSED)
+def test_what_cannot_be_done_is_refused_by_name(
+    frame: DataFrame, groups: Callable[[], list[Any]], exprs: Callable[[], list[Any]], message: str
+) -> None:
+    """The error names the function, column or type, before anything runs."""
+    with pytest.raises(PlanError, match=message):
+        plan(frame, groups(), *exprs(), event_time="ts")
+
+
+def test_user_defined_functions_inside_an_aggregate_are_refused(frame: DataFrame) -> None:
+    """The hint says where to compute them instead."""
+    double = F.udf(lambda value: value * 2, LongType())
+    with pytest.raises(PlanError, match="user-defined function; compute it with withColumn before groupBy"):
+        plan(frame, ["k"], F.sum(double("v")))
+
+
+@pytest.mark.parametrize(
+    ("mode", "event_time", "message"),
+    [
+        ("complete", None, r"outputMode complete is not supported.*allowed: append, update"),
+        ("sometimes", None, r"outputMode 'sometimes' is unknown; allowed for agg are append and update"),
+        ("append", None, r"outputMode append is not possible.*no watermark is declared.*allowed here: update"),
+        ("append", "ts", r"outputMode append is not possible.*no key is made of the watermark's column ts"),
+    ],
+)
+def test_output_modes_that_cannot_work_are_refused(
+    frame: DataFrame, mode: str, event_time: str | None, message: str
+) -> None:
+    """The error names outputMode and what is allowed."""
+    with pytest.raises(PlanError, match=message):
+        plan(frame, ["k"], F.count("*"), output_mode=mode, event_time=event_time)
+
+
+def test_update_with_a_session_window_is_refused_as_in_spark(frame: DataFrame) -> None:
+    """A merge would take back rows that are already out."""
+    groups = ["k", F.session_window("ts", "1 minute")]
+    with pytest.raises(PlanError, match="outputMode update is not supported with a session window"):
+        plan(frame, groups, F.count("*"), output_mode="update", event_time="ts")
+
+
+def test_a_bounded_append_needs_no_watermark(frame: DataFrame) -> None:
+    """The end of input completes every key."""
+    operator = plan(frame, ["k"], F.count("*"), output_mode="append", bounded=True)
+    assert operator.output_mode == "append"
+    assert not operator.uses_event_time
+
+
+def test_an_event_time_column_must_be_a_timestamp_of_the_input(frame: DataFrame) -> None:
+    """The error names column and type."""
+    with pytest.raises(PlanError, match="event-time column v is of type int"):
+        plan(frame, ["k"], F.count("*"), event_time="v")
+    with pytest.raises(PlanError, match="event-time column nope does not exist; the columns are k, v"):
+        plan(frame, ["k"], F.count("*"), event_time="nope")
