@@ -54,6 +54,15 @@ class HistoryCut:
             condition = condition & (micros <= upper)
         return history.where(condition | micros.isNull() if self.next == 0 else condition)
 
+    def rest(self, history: DataFrame, event_time: str | None) -> DataFrame:
+        """The rows of all slices that are still to come."""
+        if self.next == 0:
+            return history
+        if self.bounds_us is None:
+            return history.where(F.pmod(F.xxhash64(*_hashable(history)), F.lit(self.slices)) >= self.next)
+        assert event_time is not None
+        return history.where(event_time_us(history, event_time) > self.bounds_us[self.next - 1])
+
 
 def cut(history: DataFrame, event_time: str | None, rows_per_epoch: int) -> HistoryCut:
     """Plan the slices of a history of about ``rows_per_epoch`` rows each (one Spark job)."""

@@ -98,9 +98,14 @@ class LiveSource:
         """Take no further micro-batch: the query is about to be stopped."""
         self._refusing = True
 
-    def drain(self, on_batch: OnBatch) -> None:
-        """Take everything that the source holds now (``Trigger.AvailableNow``); returns when all was handed over."""
-        query = self.start(on_batch, {"availableNow": True})
+    def drain(self, on_batch: OnBatch, *, at_once: bool = False) -> None:
+        """Take everything that the source holds now; returns when all was handed over.
+
+        Args:
+            on_batch: takes the micro-batches: as many as the source's rate limit makes (``Trigger.AvailableNow``).
+            at_once: one micro-batch, whatever the limit (``Trigger.Once``).
+        """
+        query = self.start(on_batch, {"once": True} if at_once else {"availableNow": True})
         try:
             query.awaitTermination()
         except Exception:

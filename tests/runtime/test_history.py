@@ -41,6 +41,16 @@ def test_each_row_is_in_one_slice(history: DataFrame, event_time: str | None) ->
     assert Counter(row for part in found for row in part) == Counter(tuple(row) for row in history.collect())
 
 
+@pytest.mark.parametrize("event_time", ["ts", None])
+def test_rest_is_what_the_next_slices_hold(history: DataFrame, event_time: str | None) -> None:
+    """After some slices the rest is exactly the rows of the others."""
+    where = cut(history, event_time, 300)
+    parts = slices(history, where, event_time)
+    for following in range(where.slices):
+        rest = HistoryCut(where.slices, where.bounds_us, following).rest(history, event_time)
+        assert Counter(map(tuple, rest.collect())) == Counter(row for part in parts[following:] for row in part)
+
+
 def test_slices_come_in_event_time_order(history: DataFrame) -> None:
     """No row of a slice is older than a row of the slice before; rows without a time are in the first."""
     found = slices(history, cut(history, "ts", 100), "ts")
