@@ -79,13 +79,15 @@ class EpochExecutor:
             progress_folder=self.progress_folder if epoch.style == "sorted" else None,
             sort=self._sort_plan() if frame is not None and sorter == "arrow" else None,
         )
-        if frame is None:
-            # One row per visited shard, so that partition i exists; the rows themselves are not input.
-            rows = self.spark.range(0, len(visited), 1, len(visited))
-            reports = rows.mapInArrow(_without_rows(task), REPORT_SCHEMA).collect()
-        else:
+        reports = []
+        if frame is not None:
             rows = self._shuffled(self.operator.prepare(frame, epoch), len(lineages), sorted_by_spark=task.sort is None)
             reports = rows.mapInArrow(task, REPORT_SCHEMA).collect()
+        if not reports:
+            # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
+            # shard, so that partition i exists; the rows themselves are not input.
+            rows = self.spark.range(0, len(visited), 1, len(visited))
+            reports = rows.mapInArrow(_without_rows(task), REPORT_SCHEMA).collect()
         decoded = sorted((ShardReport.from_bytes(bytes(row[0])) for row in reports), key=lambda report: report.shard)
         if [report.shard for report in decoded] != sorted(visited):
             raise MixedModeError(

@@ -159,7 +159,9 @@ class JobRunner:
             step.sorted_pass(phase, history, final_ms)
             return
         passes = 0
-        one_batch = delivers_one_batch(self.job.live)
+        # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
+        at_once = not self.job.keeps_state
+        one_batch = at_once or delivers_one_batch(self.job.live)
 
         def on_batch(batch: DataFrame, batch_id: int) -> None:
             nonlocal passes, history
@@ -171,7 +173,7 @@ class JobRunner:
             history = None
             passes += 1
 
-        self.live.drain(on_batch)
+        self.live.drain(on_batch, at_once=at_once)
         if passes == 0 and (history is not None or state.epoch == 0):
             step.sorted_pass(phase, self._empty() if history is None else history, final_ms)
         elif passes and not one_batch:
@@ -179,8 +181,8 @@ class JobRunner:
 
     def _run_history(self, phase: Phase, step: Stepper) -> None:
         """Streaming mode: the history in slices, each an epoch of its own."""
-        history = self._unread_history(step)
-        if history is None:
+        history = self.job.history
+        if history is None or step.state.sources["history"].finished:
             return
         position = step.state.sources["history"].position
         if position is None:
@@ -303,8 +305,14 @@ class JobRunner:
         return MAX_WATERMARK
 
     def _unread_history(self, step: Stepper) -> DataFrame | None:
+        """The history, without the slices that an earlier run has taken as a stream."""
         source: SourceState | None = step.state.sources.get("history")
-        return None if source is None or source.finished else self.job.history
+        if source is None or source.finished or self.job.history is None:
+            return None
+        if source.position is None:
+            return self.job.history
+        where = HistoryCut.from_json(source.position)
+        return None if where.done else where.rest(self.job.history, self.job.event_time)
 
     def _empty(self) -> DataFrame:
         frame = self.job.history if self.job.history is not None else self.job.live
