@@ -32,7 +32,6 @@ _KIND_OF_SECTION: dict[int, TimerKind] = {section: kind for kind, section in TIM
 MAX_VARIABLE_SLOT = 0xEF
 
 _TS_OFFSET = 1 << 63
-_CELL = bytes([CELL_SECTION])
 
 
 def encode_ts(ts_ms: int) -> bytes:
@@ -52,8 +51,9 @@ def group_prefix(kg: int, section: int) -> bytes:
 
 def state_prefix(kg: int, key: bytes, slot: int | None = None) -> bytes:
     """What all cells of a key, or of one state variable of a key, start with."""
-    prefix = kg.to_bytes(2, "big") + _CELL + key
-    return prefix if slot is None else prefix + bytes([slot])
+    if slot is None:
+        return b"%b\x01%b" % (kg.to_bytes(2, "big"), key)
+    return b"%b\x01%b%c" % (kg.to_bytes(2, "big"), key, slot)
 
 
 def state_key(kg: int, key: bytes, slot: int, sub: bytes = b"") -> bytes:

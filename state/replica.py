@@ -24,6 +24,7 @@ from pyarrow import fs
 from rocksdict import Cache, Rdict
 
 from ..errors import CheckpointError, CorruptStateError, MixedModeError
+from .cursor import ReplicaCursor
 from .keygroups import KeyGroupRange
 from .lineage import ShardLineage
 from .owner import own_folder, remove_folders_of_dead_processes
@@ -64,7 +65,7 @@ class ShardReplica:
             return []
         try:
             values: Any = self.database.get(keys)  # type: ignore[arg-type]
-            return values  # type: ignore[no-any-return]
+            return values
         except Exception as error:
             raise self._failed(error, "read from") from error
 
@@ -78,7 +79,7 @@ class ShardReplica:
 
     def cursor(self) -> ReplicaCursor:
         """A cursor for many short range reads in ascending order."""
-        return ReplicaCursor(self, self.database)
+        return ReplicaCursor(self.database, self._failed)
 
     def close(self) -> None:
         """Release the database and delete its folder.  Cursors and scans that are still alive keep the files open."""
@@ -93,67 +94,6 @@ class ShardReplica:
         wrapped = wrap(error, f"{doing} the replica at {self.folder}")
         self.damaged = self.damaged or isinstance(wrapped, CorruptStateError)
         return wrapped
-
-
-class ReplicaCursor:
-    """Reads prefix after prefix with one iterator; neighbours are reached by stepping instead of seeking."""
-
-    #: Steps before a seek is cheaper.
-    _STEPS = 4
-
-    def __init__(self, replica: ShardReplica, database: Rdict) -> None:
-        self._replica = replica
-        self._iterator = database.iter()
-        self._at: bytes | None = None
-        self._exhausted = False
-
-    def read_prefix(self, prefix: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
-        """All entries that start with ``prefix`` (the first ``limit`` of them)."""
-        iterator = self._iterator
-        self._move_to(prefix)
-        found: list[tuple[bytes, bytes]] = []
-        key = self._at
-        while key is not None and key.startswith(prefix) and (limit is None or len(found) < limit):
-            found.append((key, iterator.value()))
-            iterator.next()
-            key = self._look()
-        return found
-
-    def read_from(self, lower: bytes, prefix: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Up to ``limit`` entries from ``lower`` on that start with ``prefix``."""
-        self._move_to(lower)
-        found: list[tuple[bytes, bytes]] = []
-        key = self._at
-        while key is not None and key.startswith(prefix) and len(found) < limit:
-            found.append((key, self._iterator.value()))
-            self._iterator.next()
-            key = self._look()
-        return found
-
-    def _move_to(self, target: bytes) -> None:
-        at, iterator = self._at, self._iterator
-        if at is not None and at < target:
-            for _ in range(self._STEPS):
-                iterator.next()
-                at = self._look()
-                if at is None or at >= target:
-                    return
-        elif at is not None and at == target:
-            return
-        iterator.seek(target)
-        self._look()
-
-    def _look(self) -> bytes | None:
-        iterator = self._iterator
-        if iterator.valid():
-            self._at = iterator.key()
-        else:
-            self._at = None
-            try:
-                iterator.status()
-            except Exception as error:
-                raise self._replica._failed(error, "scan") from error
-        return self._at
 
 
 @dataclass
@@ -274,6 +214,12 @@ class ReplicaCache:
 
 def missing_files(embodied: ShardLineage, wanted: ShardLineage) -> Sequence[StateFile] | None:
     """The files that lead from one lineage to the other by appending; None if appending does not."""
+    missing = _appended(embodied, wanted)
+    # A clipped file came with re-dealing: what it holds beyond its clip must not overlay what is there.
+    return None if missing is None or any(file.clip is not None for file in missing) else missing
+
+
+def _appended(embodied: ShardLineage, wanted: ShardLineage) -> Sequence[StateFile] | None:
     if embodied.key_groups != wanted.key_groups:
         return None
     count = len(embodied.files)

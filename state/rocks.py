@@ -10,7 +10,7 @@ changed in the epoch, not the state.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from .keyed import KeyedState, NoKey
 from .keygroups import KeyGroupRange
@@ -23,6 +23,8 @@ from .timers import FIRST_TIMER_SLOT, IndexChanges, earliest, stored_timers
 _Ident = tuple[int, bytes]
 _Changes = dict[bytes, "bytes | None"]
 _NOT_READ = object()
+#: Entries handed to the writer at a time.
+_CHUNK_ENTRIES = 4096
 
 
 class RocksDBKeyedState(KeyedState):
@@ -188,10 +190,11 @@ class RocksDBKeyedState(KeyedState):
         self._leave_key()
         fresh = self._replica is None
         index: IndexChanges | None = None
+        entries: list[tuple[bytes, bytes | None]] = []
         for key_group, key in sorted(self._overlay):
             if index is None or index.key_group != key_group:
                 if index is not None:
-                    _write(writer, index.entries())
+                    entries += index.entries()
                 index = IndexChanges(key_group)
             prefix = state_prefix(key_group, key)
             for suffix, value in sorted(self._overlay[key_group, key].items()):
@@ -199,21 +202,18 @@ class RocksDBKeyedState(KeyedState):
                     continue
                 if suffix[0] >= FIRST_TIMER_SLOT:
                     index.add(key, suffix, value)
-                if value is None:
-                    writer.delete(prefix + suffix)
-                else:
-                    writer.put(prefix + suffix, value)
+                entries.append((prefix + suffix, value))
+            if len(entries) >= _CHUNK_ENTRIES:
+                _write(writer, entries)
+                entries = []
         if index is not None:
-            _write(writer, index.entries())
+            _write(writer, entries + index.entries())
 
 
 def _suffix(kind: TimerKind, ts_ms: int) -> bytes:
     return bytes([TIMER_SLOTS[kind]]) + encode_ts(ts_ms)
 
 
-def _write(writer: StateWriter, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-    for stored, value in entries:
-        if value is None:
-            writer.delete(stored)
-        else:
-            writer.put(stored, value)
+def _write(writer: StateWriter, entries: list[tuple[bytes, bytes | None]]) -> None:
+    if entries:
+        writer.put_many([stored for stored, _ in entries], [value for _, value in entries])

@@ -16,6 +16,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -29,10 +30,12 @@ from .rocksdb import table_options
 
 FileFormat = Literal["sst", "log"]
 
-#: Entries between two looks at the size of the file being written.
+#: Entries, or size of one value, after which the size of the file being written is looked at.
 _CHUNK_ENTRIES = 4096
-#: Entries per record batch of a log.
+_CHUNK_BYTES = 64 * 1024
+#: Entries and about the bytes of values per record batch of a log (an Arrow array ends at 2 GiB).
 _LOG_BATCH_ENTRIES = 16_384
+_LOG_BATCH_BYTES = 16 * 1024 * 1024
 _LOG_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])
 
 
@@ -135,7 +138,7 @@ class SstWriter:
             writer[key] = value
         except Exception as error:
             raise self._refused(error, key) from error
-        self._added(key, 1)
+        self._added(key, 1, len(value))
 
     def delete(self, key: bytes) -> None:
         """Add a tombstone."""
@@ -167,13 +170,13 @@ class SstWriter:
             deque(map(writer.__setitem__, keys, values), maxlen=0)
         except Exception as error:
             raise self._refused(error, keys[0]) from error
-        self._added(keys[-1], len(keys))
+        self._added(keys[-1], len(keys), _CHUNK_BYTES)
 
-    def _added(self, key: bytes, count: int) -> None:
+    def _added(self, key: bytes, count: int, size_bytes: int = 0) -> None:
         self._last = key
         self._count += count
         self._unchecked += count
-        if self._unchecked >= _CHUNK_ENTRIES:
+        if self._unchecked >= _CHUNK_ENTRIES or size_bytes >= _CHUNK_BYTES:
             self._unchecked = 0
             assert self._writer is not None
             if self._writer.file_size() >= self._max_file_bytes:
@@ -258,6 +261,7 @@ class LogWriter:
         self._last: bytes | None = None
         self._keys: list[bytes] = []
         self._values: list[bytes | None] = []
+        self._bytes = 0
         self._entries = 0
         self._tombstones = 0
         self._sink = pa.BufferOutputStream()
@@ -274,8 +278,29 @@ class LogWriter:
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Add many entries; a value of None is a tombstone."""
-        for key, value in zip(keys, values, strict=True):
-            self._add(key, value)
+        if len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys but {len(values)} values")
+        size_bytes = sum([len(value) for value in values if value is not None])
+        if size_bytes > _LOG_BATCH_BYTES and len(keys) > 1:
+            half = len(keys) // 2
+            self.put_many(keys[:half], values[:half])
+            self.put_many(keys[half:], values[half:])
+            return
+        if not keys:
+            return
+        if self._last is None:
+            self._first = keys[0]
+        elif keys[0] <= self._last:
+            raise _out_of_order(keys[0], self._last)
+        for one, other in pairwise(keys):
+            if one >= other:
+                raise _out_of_order(other, one)
+        self._last = keys[-1]
+        self._keys += keys
+        self._values += values
+        self._bytes += size_bytes
+        if len(self._keys) >= _LOG_BATCH_ENTRIES or self._bytes >= _LOG_BATCH_BYTES:
+            self._write_batch()
 
     def _add(self, key: bytes, value: bytes | None) -> None:
         last = self._last
@@ -286,7 +311,8 @@ class LogWriter:
         self._last = key
         self._keys.append(key)
         self._values.append(value)
-        if len(self._keys) >= _LOG_BATCH_ENTRIES:
+        self._bytes += len(value or b"")
+        if len(self._keys) >= _LOG_BATCH_ENTRIES or self._bytes >= _LOG_BATCH_BYTES:
             self._write_batch()
 
     def _write_batch(self) -> None:
@@ -300,7 +326,7 @@ class LogWriter:
         self._tombstones += batch.column(1).null_count
         self._entries += batch.num_rows - batch.column(1).null_count
         self._stream.write_batch(batch)
-        self._keys, self._values = [], []
+        self._keys, self._values, self._bytes = [], [], 0
 
     def finish(self) -> list[StateFile]:
         """Publish the file; empty if there was no entry."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .cursor import ReplicaCursor
 from .layout import (
     TIMER_KINDS,
     TIMER_SLOTS,
@@ -16,7 +17,7 @@ from .layout import (
     parse_timer_index,
     timer_index_prefix,
 )
-from .replica import ReplicaCursor, ShardReplica
+from .replica import ShardReplica
 
 _KIND_OF_SLOT: dict[int, TimerKind] = {slot: kind for kind, slot in TIMER_SLOTS.items()}
 #: Index entries read at a time.

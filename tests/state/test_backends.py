@@ -258,7 +258,7 @@ def expected(model: dict[Any, ModelKey], epoch: dict[str, Any], now_ms: int) -> 
 
 
 @given(EPOCHS)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_all_worlds_agree_with_the_model(tmp_path_factory, epochs: list[dict[str, Any]]) -> None:  # type: ignore[no-untyped-def]
     """Answers, fired timers and next timers are the model's, and the stored state is the same byte for byte."""
     spaces = [Workspace(tmp_path_factory.mktemp("world")) for _ in range(3)]

@@ -133,7 +133,7 @@ def test_expired_values_and_removed_variables_are_dropped(workspace: Workspace) 
 @given(
     st.lists(st.dictionaries(st.integers(0, 20), st.none() | st.binary(max_size=3), min_size=1), min_size=2, max_size=6)
 )
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_merging_logs_is_applying_them_in_order(tmp_path_factory, epochs: list[dict[int, bytes | None]]) -> None:  # type: ignore[no-untyped-def]
     """For any sequence of change logs the merged log has the same effect and each key once."""
     space = Workspace(tmp_path_factory.mktemp("merge"))

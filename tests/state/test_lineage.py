@@ -6,7 +6,7 @@ import json
 import os
 from itertools import count
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.lineage import ShardLineage, redeal
@@ -130,6 +130,4 @@ def test_redealing_again_and_again_loses_nothing_and_revives_nothing(tmp_path_fa
             assert found == model
         space.cache.close()
 
-    from hypothesis import settings
-
-    settings(max_examples=25)(run)()
+    settings(max_examples=40)(run)()

@@ -6,13 +6,17 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from bisect import bisect_left
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.state import replica as replica_module
+from mixedmode.state.cursor import ReplicaCursor
 from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.lineage import ShardLineage, redeal
 from mixedmode.state.owner import own_folder, remove_folders_of_dead_processes
 from mixedmode.state.replica import process_cache
 from mixedmode.state.rocksdb import open_database, scan
@@ -82,6 +86,17 @@ def test_other_key_groups_are_another_replica(workspace: Workspace) -> None:
     workspace.replica(first)
     narrow = workspace.replica(ShardLineage(KeyGroupRange(1, 2), first.files))
     assert len(contents(narrow)) == 20
+    assert workspace.cache.rebuilds == 2
+
+
+def test_a_clipped_file_is_never_just_applied(workspace: Workspace) -> None:
+    """A shard that gets its old range back after re-dealing is built anew, so that stale keys do not come along."""
+    part = KeyGroupRange(1, 2)
+    workspace.replica(ShardLineage(part), shard=1)
+    first, _ = two_epochs(workspace)
+    (dealt,) = redeal([first], [part])
+    assert dealt.files[0].clip == part
+    assert len(contents(workspace.replica(dealt, shard=1))) == 20
     assert workspace.cache.rebuilds == 2
 
 
@@ -195,7 +210,50 @@ def test_a_cursor_reads_prefixes_in_any_order(workspace: Workspace) -> None:
         assert cursor.read_prefix(prefix) == [(k, v) for k, v in entries if k.startswith(prefix)]
     assert [value for _, value in cursor.read_from(stored(1, 4), stored(1, b""), 3)] == [b"6", b"9", b"12"]
     assert len(cursor.read_prefix(stored(1, b""))) == 30
-    assert len(cursor.read_prefix(stored(1, b""), limit=2)) == 2
+    assert cursor.read_prefix(b"\xff") == []
+    assert len(cursor.read_prefix(b"")) == 120
+
+
+@given(
+    st.sets(st.binary(max_size=3), max_size=30),
+    st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 3) | st.none()), max_size=20),
+)
+@settings(max_examples=150)
+def test_a_cursor_never_loses_its_place(keys: set[bytes], reads: list[tuple[bytes, int | None]]) -> None:
+    """Any sequence of reads, limited or not, over any keys gives what a search in a sorted list gives."""
+    cursor = ReplicaCursor(_ListDatabase(sorted(keys)), lambda error, doing: error)  # type: ignore[arg-type]
+    for prefix, limit in reads:
+        expected = [(key, key) for key in sorted(keys) if key.startswith(prefix)]
+        assert cursor.read_from(prefix, prefix, limit) == expected[:limit]
+
+
+class _ListDatabase:
+    """An iterator over a sorted list, with the methods of RocksDB's."""
+
+    def __init__(self, keys: list[bytes]) -> None:
+        self._keys = keys
+        self._place = 0
+
+    def iter(self) -> _ListDatabase:
+        return self
+
+    def seek(self, key: bytes) -> None:
+        self._place = bisect_left(self._keys, key)
+
+    def valid(self) -> bool:
+        return self._place < len(self._keys)
+
+    def next(self) -> None:
+        assert self.valid(), "RocksDB does not allow next() on an invalid iterator"
+        self._place += 1
+
+    def key(self) -> bytes:
+        return self._keys[self._place]
+
+    value = key
+
+    def status(self) -> None:
+        pass
 
 
 def test_compaction_does_not_force_a_rebuild(workspace: Workspace) -> None:

@@ -125,3 +125,23 @@ def test_a_table_with_other_counts_than_recorded_is_corrupt(workspace: Workspace
     wrong = StateFile.from_json({**file.to_json(), "tombstones": 0, "entries": 3})
     with pytest.raises(CorruptStateError, match=f"{file.name}.* 2 entries and 1 tombstones"):
         workspace.replica(ShardLineage(WHOLE, (wrong,)))
+
+
+def test_large_values_count_by_their_bytes(workspace: Workspace) -> None:
+    """Tables are cut and logs are batched by size, not only by number of entries."""
+    entries = [(stored(0, number), os.urandom(1 << 20)) for number in range(40)]
+    keys, values = [key for key, _ in entries], [value for _, value in entries]
+    for bulk in (True, False):
+        tables, log = workspace.sst(max_file_bytes=10 << 20), workspace.log()
+        for writer in (tables, log):
+            for start in range(0, 40, 20):
+                if bulk:
+                    writer.put_many(keys[start : start + 20], values[start : start + 20])
+                else:
+                    for key, value in entries[start : start + 20]:
+                        writer.put(key, value)
+        assert len(tables.finish()) >= 2
+        (file,) = log.finish()
+        batches = list(read_log(StatePool(workspace.filesystem, workspace.pool), file))
+        assert max(batch.nbytes for batch in batches) < 40 << 20
+        assert [key for batch in batches for key in batch.column(0).to_pylist()] == keys
