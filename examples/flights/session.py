@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import mixedmode
 from pyspark.sql import SparkSession
@@ -36,6 +38,14 @@ def start_session(scratch: Path) -> SparkSession:
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .getOrCreate()
     )
-    # PySpark's handler cancels all Spark jobs on Ctrl-C; a query that is stopped finishes the epoch in hand instead.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt)
     return session
+
+
+def _interrupt(*_: Any) -> None:
+    """Ctrl-C.  PySpark's own handler cancels all Spark jobs; here the query is stopped after the epoch in hand.
+
+    What Py4J logs about a call that is cut short is no news then.
+    """
+    logging.disable()
+    raise KeyboardInterrupt
