@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-_ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(_ROOT / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
 from flights.compare import compare, expected_rotations
 from flights.data import cut, prepare, read_table
@@ -26,6 +25,7 @@ from mixedmode.planner.options import OPTIONS, format_value
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ROOT = Path(__file__).resolve().parents[1]
 _HOUR_MS = 3_600_000
 
 
