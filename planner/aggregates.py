@@ -74,13 +74,13 @@ def plan_aggregate(
     template = _template(frame, event_time)
     columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
     analyzed, logical, output_schema = _analyze(template, columns, exprs)
-    keys, windows = _keys(analyzed, columns, output_schema, event_time)
+    aggregates = list(_items(analyzed.aggregateExpressions()))
+    # Key columns come first, unless spark.sql.retainGroupColumns is off.
+    leading = len(aggregates) - len(exprs)
+    keys, windows = _keys(analyzed, columns, output_schema.fields[:leading], event_time)
     ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
-    aggregates = list(_items(analyzed.aggregateExpressions()))
-    given = len(exprs)
-    leading = len(aggregates) - given
-    collected = PartialColumns(ansi, None if event_time is None else quoted(event_time))
+    collected = PartialColumns(ansi, None if event_time is None else _row_order(template, event_time))
     planned = [
         plan_function(expression, field.name, collected)
         for expression, field in zip(aggregates[leading:], output_schema.fields[leading:], strict=True)
@@ -153,19 +153,18 @@ def _analyze(
 
 
 def _keys(
-    analyzed: Any, columns: Sequence[Column], output_schema: StructType, event_time: str | None
+    analyzed: Any, columns: Sequence[Column], outputs: Sequence[StructField], event_time: str | None
 ) -> tuple[tuple[GroupKey, ...], tuple[int, ...]]:
     """The grouping expressions, and which of them are windows."""
     keys: list[GroupKey] = []
     expressions = list(_items(analyzed.groupingExpressions()))
     if len(expressions) != len(columns):
         raise PlanError("groupBy with grouping sets, cube or rollup is not supported; group by plain columns")
-    retained = analyzed.aggregateExpressions().size() >= len(expressions)
     for place, expression in enumerate(expressions):
         is_attribute = _class(expression) == "AttributeReference"
         metadata = str(expression.metadata().json()) if is_attribute else ""
         kind: KeyKind = next((kind for mark, kind in _KINDS.items() if f'"{mark}"' in metadata), "plain")
-        name = output_schema.fields[place].name if retained else str(expression.sql())
+        name = outputs[place].name if outputs else str(expression.sql())
         column = name if name.isidentifier() and not name.startswith("__") else f"__key{place}"
         if any(key.column == column for key in keys):
             column = f"__key{place}"
@@ -181,6 +180,12 @@ def _keys(
     if all(key.kind == "session" for key in keys):
         raise PlanError("groupBy with a session window needs another column to group by; add a key, or F.lit(0)")
     return tuple(keys), tuple(place for place, key in enumerate(keys) if key.kind == "window")
+
+
+def _row_order(template: DataFrame, event_time: str) -> str:
+    """SQL of what rows are ordered by; a row without event time comes before all others."""
+    wall = isinstance(template.schema[event_time].dataType, TimestampNTZType)
+    return f"coalesce({quoted(event_time)}, TIMESTAMP_{'NTZ' if wall else 'LTZ'} '0001-01-01 00:00:00')"
 
 
 def _sliding(

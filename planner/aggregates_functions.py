@@ -54,6 +54,7 @@ class PartialColumns:
     """Collects partial columns and buffers; equal ones are shared."""
 
     ansi: bool
+    #: SQL of the event time, never null; None: no watermark was declared.
     event_time: str | None
     sql: list[str] = field(default_factory=list)
     #: Buffer without its columns' places -> places.
@@ -216,8 +217,7 @@ def _by_position(which: Any) -> Callable[[Call, PartialColumns], PlannedResult]:
         value = call.arguments[0]
         ignore_nulls = bool(call.function.ignoreNulls())
         if partials.event_time is not None:
-            # A row without event time comes before all others.
-            order = f"coalesce({partials.event_time}, TIMESTAMP '0001-01-01 00:00:00')"
+            order = partials.event_time
             if ignore_nulls:
                 order = f"CASE WHEN ({value}) IS NOT NULL THEN {order} END"
             return _by(call, partials, "min" if which == "first" else "max", value, order, ties=which == "last")

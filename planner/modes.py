@@ -156,12 +156,19 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     return (backlog, switch, _live(settings, job))
 
 
+def _backlog_failure(settings: Settings) -> str:
+    again = "from the start of its input; nothing of it is visible"
+    if settings.reuse_finished_shards:
+        again += "; a restarted driver takes over finished shards if input and code are unchanged"
+    return again
+
+
 def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
     details = {
         "scheduling": "one sorted pass (one per batch if the live source limits its batches), blocking shuffle",
         "watermark": _backlog_watermark(settings, job),
         "checkpoints": "none while isBacklog (execution.interval-during-backlog = 0)",
-        "failure": "from the start of its input; nothing of it is visible",
+        "failure": _backlog_failure(settings),
         "keyed state": f"one key at a time in memory; moves to {_ROCKSDB} when the next key comes",
         **_sort_details(settings),
         **_processing_timers(job, "in real time, after the switch"),

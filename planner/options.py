@@ -20,6 +20,7 @@ from .values import (
     format_duration_ms,
     int_between,
     one_of,
+    parse_bool,
     parse_duration_ms,
     parse_path,
     parse_positive_duration_ms,
@@ -111,6 +112,13 @@ OPTIONS: tuple[Option, ...] = (
         one_of("max", "observed"),
         "max, observed",
         "what fires at the switch: every timer and window, or those that the backlog's own watermark has reached",
+    ),
+    Option(
+        "execution.backlog.reuse-finished-shards",
+        "reuse_finished_shards",
+        parse_bool,
+        "true, false",
+        "whether a driver that restarts in the backlog takes over the shards that were finished",
     ),
     Option(
         "execution.history.rows-per-epoch",
@@ -327,4 +335,4 @@ def format_value(option: Option, value: Any) -> str:
         return format_duration_ms(value)
     if option.field.endswith("_bytes"):
         return format_size_bytes(value)
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

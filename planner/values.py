@@ -90,6 +90,14 @@ def one_of(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
+def parse_bool(text: str) -> bool:
+    """``true`` or ``false``, in any case."""
+    allowed = {"true": True, "false": False}
+    if text.strip().lower() not in allowed:
+        raise ValueError("it is neither true nor false")
+    return allowed[text.strip().lower()]
+
+
 def parse_path(text: str) -> str:
     """A folder name, as it is; not empty."""
     if not text.strip():

@@ -17,8 +17,8 @@ from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
 from .failpoints import failpoint
+from .pinned_backlog import PinnedBacklog
 from .recovery import commit_transaction
-from .sparklog import SparkLog
 from .state_of_job import JobState
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ class Checkpointer:
         self.state.checkpoint_id = metadata.checkpoint_id
         self.state.pending = []
         failpoint("checkpoint-after-metadata")
+        PinnedBacklog(self.store, "").discard()  # the backlog is in the checkpoint now
         commit_transaction(self.job, self.store, metadata)
         self.store.subsume(self.job.settings.retained_checkpoints)
         failpoint("checkpoint-before-gc")
@@ -110,8 +111,7 @@ class Checkpointer:
         self._compact()
         state = self.state
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
-            log = SparkLog(self.store.filesystem, self.store.spark_location)
-            state.spark = log.position(state.batch_id)
+            state.spark = self.store.spark_log.position(state.batch_id)
         metadata = state.to_metadata(state.checkpoint_id + 1, self.job.operator, with_state=self.job.keeps_state)
         self.store.write(metadata)
         return metadata

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from pyarrow import fs
@@ -49,6 +50,8 @@ class EpochExecutor:
         *,
         sorter: Literal["spark", "arrow"] = "spark",
         shards: Sequence[int] | None = None,
+        finished: Mapping[int, ShardReport] = MappingProxyType({}),
+        report_folder: str | None = None,
     ) -> list[ShardReport]:
         """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
 
@@ -58,6 +61,8 @@ class EpochExecutor:
             lineages: committed state of every shard.
             sorter: who sorts.
             shards: for an epoch without rows, the shards to visit; None: all.
+            finished: shards that an earlier run of the same pinned pass has finished; they are not computed again.
+            report_folder: where finished attempts leave their reports for a restarted driver.
 
         Returns:
             One report per visited shard: those of the attempts whose result Spark took.
@@ -77,11 +82,14 @@ class EpochExecutor:
             local_dir=self.settings.state_local_dir,
             cache_bytes=self.settings.state_cache_bytes,
             progress_folder=self.progress_folder if epoch.style == "sorted" else None,
+            finished=tuple((shard, report.to_bytes()) for shard, report in finished.items()),
+            report_folder=report_folder,
             sort=self._sort_plan() if frame is not None and sorter == "arrow" else None,
         )
         reports = []
         if frame is not None:
-            rows = self._shuffled(self.operator.prepare(frame, epoch), len(lineages), sorted_by_spark=task.sort is None)
+            prepared = self.operator.prepare(frame, epoch)
+            rows = self._shuffled(prepared, len(lineages), sorted_by_spark=task.sort is None, without=list(finished))
             reports = rows.mapInArrow(task, REPORT_SCHEMA).collect()
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
@@ -96,10 +104,12 @@ class EpochExecutor:
             )
         return decoded
 
-    def _shuffled(self, rows: DataFrame, parallelism: int, *, sorted_by_spark: bool) -> DataFrame:
+    def _shuffled(self, rows: DataFrame, parallelism: int, *, sorted_by_spark: bool, without: list[int]) -> DataFrame:
         group = key_group(self.operator.key_columns, self.max_parallelism)
         shard = F.floor(F.col(KEY_GROUP_COLUMN) * F.lit(parallelism) / F.lit(self.max_parallelism)).cast("int")
         keyed = rows.select(group.alias(KEY_GROUP_COLUMN), "*").withColumn(_SHARD_COLUMN, shard)
+        if without:
+            keyed = keyed.where(~F.col(_SHARD_COLUMN).isin(without))
         placed = keyed.repartitionById(parallelism, F.col(_SHARD_COLUMN)).drop(_SHARD_COLUMN)
         if not sorted_by_spark:
             return placed

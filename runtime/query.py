@@ -165,8 +165,8 @@ class MixedQuery:
         """
         while self.isActive:
             phase, live = self._runner.phase, self._runner.live
-            source = None if live is None or phase is None or phase.kind != "live" else live.query
-            if source is not None and source.isActive:
+            source = live.query if live is not None and phase is not None and phase.kind == "live" else None
+            if source is not None and phase is not None and source.isActive:
                 try:
                     source.processAllAvailable()
                 except Exception:

@@ -15,7 +15,8 @@ from ..errors import CheckpointMismatchError, OptionError
 from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore, JobIdentity
 from .failpoints import failpoint
-from .sparklog import SparkLog
+from .fingerprint import backlog_fingerprint
+from .pinned_backlog import PinnedBacklog
 from .state_of_job import JobState, stored_registry
 from .watermarks import WatermarkTracker
 
@@ -29,6 +30,8 @@ class Recovered:
 
     state: JobState
     checkpoint: CheckpointMetadata | None
+    #: Keeps the finished shards of the backlog; None: the backlog is behind, or cannot be told from another one.
+    pin: PinnedBacklog | None = None
 
 
 def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
@@ -62,15 +65,14 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     """Bring everything to the last complete checkpoint, or to the beginning; the sink must be open."""
     sources = [name for name, frame in (("history", job.history), ("live", job.live)) if frame is not None]
     watermark = WatermarkTracker(job.watermark_delay_ms, job.settings.watermark_lag_threshold_ms)
-    log = SparkLog(store.filesystem, store.spark_location)
+    log = store.spark_log
     metadata = store.latest()
     if metadata is None:
-        log.clear()
         parallelism = job.settings.parallelism or min(
             job.spark.sparkContext.defaultParallelism, identity.max_parallelism
         )
         state = JobState.fresh(identity.job_id, identity.max_parallelism, parallelism, watermark, sources)
-        job.sink.sweep()
+        return Recovered(state, None, _recover_backlog(job, store, state))
     else:
         stored = stored_registry(metadata, job.operator.uid)
         if stored is not None:
@@ -91,6 +93,25 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         job.sink.sweep()
     store.collect_garbage(job.operator.uid, state.lineages)
     return Recovered(state, metadata)
+
+
+def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:
+    """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else."""
+    fingerprint = None
+    if job.settings.reuse_finished_shards and any(phase.kind == "backlog" for phase in job.phases):
+        fingerprint = backlog_fingerprint(job, len(state.shards), state.max_parallelism)
+    pin = PinnedBacklog(store, fingerprint or "")
+    reports = []
+    if fingerprint is not None and pin.belongs:
+        reports = list(pin.finished(job.operator.uid, job.sink.staging).values())
+        store.spark_log.replay()
+    else:
+        pin.discard()
+        store.spark_log.clear()
+    job.sink.sweep(keep={file.name for report in reports for file in report.output})
+    state_files = [file.name for report in reports for file in report.files]
+    store.collect_garbage(job.operator.uid, state.lineages, keep=state_files)
+    return None if fingerprint is None else pin
 
 
 def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:

@@ -20,6 +20,7 @@ from .failpoints import failpoint
 from .filesystem import resolve, uri
 from .history import HistoryCut, cut
 from .live import LiveSource, OnBatch, delivers_one_batch
+from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover
@@ -156,7 +157,7 @@ class JobRunner:
         history = self._unread_history(step)
         final_ms = self._final_watermark
         if self.live is None or self.job.live is None:
-            step.sorted_pass(phase, history, final_ms)
+            step.sorted_pass(phase, history, final_ms, pin=self._pin)
             return
         passes = 0
         # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
@@ -168,14 +169,18 @@ class JobRunner:
             if batch_id <= state.batch_id:
                 return
             frame = batch if history is None else history.unionByName(batch)
-            step.sorted_pass(phase, frame, final_ms if one_batch else None)
+            if one_batch:
+                position = self.store.spark_log.position(batch_id).offset_entry
+                step.sorted_pass(phase, frame, final_ms, pin=self._pin, live_position=position)
+            else:
+                step.sorted_pass(phase, frame, None)
             state.batch_id = batch_id
             history = None
             passes += 1
 
         self.live.drain(on_batch, at_once=at_once)
         if passes == 0 and (history is not None or state.epoch == 0):
-            step.sorted_pass(phase, self._empty() if history is None else history, final_ms)
+            step.sorted_pass(phase, self._empty() if history is None else history, final_ms, pin=self._pin)
         elif passes and not one_batch:
             step.sorted_pass(phase, None, final_ms)
 
@@ -278,6 +283,10 @@ class JobRunner:
             self.recorder.event("finished", f"checkpoint {state.checkpoint_id}")
 
     # -- small things ------------------------------------------------------------------------------------------------
+
+    @property
+    def _pin(self) -> PinnedBacklog | None:
+        return None if self._recovered is None else self._recovered.pin
 
     @property
     def _is_recovered(self) -> bool:

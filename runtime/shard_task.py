@@ -29,12 +29,15 @@ from ..state.lineage import ShardLineage
 from ..state.replica import process_cache
 from ..state.sst import LogWriter, SstWriter, StateFile
 from .failpoints import failpoint
+from .filesystem import write_atomically
 from .progress import TaskProgress
 from .rows import arrow_schema
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from .staging import StagedFile, StagedOutput
 
 REPORT_COLUMN = "report"
+#: Ending of the files in which finished attempts of a pinned pass leave their reports.
+REPORT_SUFFIX = ".report"
 REPORT_SCHEMA = f"{REPORT_COLUMN} binary"
 
 
@@ -102,11 +105,21 @@ class ShardTask:
     sort: SortPlan | None = None
     #: Folder for live progress of a sorted pass; None: no live progress.
     progress_folder: str | None = None
+    #: Reports of shards that an earlier run of the same pinned pass has finished, by shard.
+    finished: tuple[tuple[int, bytes], ...] = ()
+    #: Where finished attempts leave their reports for a restarted driver; None: nowhere.
+    report_folder: str | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "a shard task runs only inside a Spark task"
         shard = self.shards[context.partitionId()]
+        for done, stored in self.finished:
+            if done == shard:
+                for _ in batches:
+                    pass
+                yield _row(stored)
+                return
         progress = None
         if self.progress_folder is not None:
             progress = TaskProgress(self.state_filesystem, self.progress_folder, str(context.taskAttemptId()))
@@ -115,7 +128,15 @@ class ShardTask:
         if progress is not None:
             progress.write(done=True)
         failpoint("task-before-report")
-        yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([report.to_bytes()], pa.binary())})
+        if self.report_folder is not None:
+            path = f"{self.report_folder}/{report.attempt}{REPORT_SUFFIX}"
+            write_atomically(self.state_filesystem, path, report.to_bytes())
+            failpoint("task-after-report-file")
+        yield _row(report.to_bytes())
+
+
+def _row(report: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([report], pa.binary())})
 
 
 @dataclass

@@ -35,6 +35,10 @@ class SparkLog:
         """Forget everything: the next run starts from the source's beginning under a new query id."""
         delete_quietly(self._filesystem, self._folder)
 
+    def replay(self) -> None:
+        """Hand the first batch over again, with the very rows that it was pinned to."""
+        delete_quietly(self._filesystem, f"{self._folder}/commits")
+
     def rewind(self, position: SparkPosition) -> int:
         """Go back to a position; returns how many later batches were forgotten."""
         forgotten = 0

@@ -69,6 +69,8 @@ class Settings(BaseModel):
     checkpoint_timeout_ms: int = 600_000
     tolerable_failed_checkpoints: int = 0
     final_watermark: Literal["max", "observed"] = "max"
+    #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.
+    reuse_finished_shards: bool = True
     history_rows_per_epoch: int = 1_000_000
     max_parallelism: int = 128
     #: Number of shards; None: the Spark context's default parallelism (or what the checkpoint holds).
@@ -173,6 +175,10 @@ class KeyedOperator(ABC):
     @abstractmethod
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch.  ``rows`` has column ``__kg`` (int32) first, then prepare()'s columns."""
+
+    def fingerprint(self) -> str | None:
+        """Digest of all that decides what the operator computes; None: it cannot be told, nothing is ever reused."""
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Facts for explain() and for the job identity check (JSON-able)."""

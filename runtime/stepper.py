@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -20,8 +20,10 @@ from .epochs import EpochExecutor
 from .failpoints import failpoint
 from .history import event_time_us
 from .live import Stopped
+from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
+from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
 from .state_of_job import JobState
 
@@ -72,7 +74,14 @@ class Stepper:
     # -- epochs ------------------------------------------------------------------------------------------------------
 
     def sorted_pass(
-        self, phase: Phase, frame: DataFrame | None, final_ms: int | None, *, drop_late: bool = False
+        self,
+        phase: Phase,
+        frame: DataFrame | None,
+        final_ms: int | None,
+        *,
+        drop_late: bool = False,
+        pin: PinnedBacklog | None = None,
+        live_position: str | None = None,
     ) -> None:
         """One epoch over batch keyed state, keys in order.
 
@@ -82,36 +91,54 @@ class Stepper:
             final_ms: final watermark of the keys; None: more of the backlog follows, nothing fires yet;
                 ``OBSERVED``: the greatest watermark that the backlog itself reaches.
             drop_late: rows behind the current watermark are late (a stream that fell back into backlog).
+            pin: keeps finished shards for a restarted driver; None: this pass is not the whole backlog.
+            live_position: Spark's offsets entry of the live batch in ``frame``.
         """
         with self.turn:
             self.check_stopped()
-            watermark = self.state.watermark
-            reach_ms, total_rows = None, None
-            if frame is not None and final_ms == OBSERVED and self.job.operator.uses_event_time:
-                reach_ms, total_rows = self._look_ahead(frame)
-            if final_ms is None:
-                firing_ms = MIN_WATERMARK
-            else:
-                firing_ms = watermark.would_reach(reach_ms) if final_ms == OBSERVED else final_ms
-            keeps_state = self.job.keeps_state
-            spec = EpochSpec(
-                epoch=self.state.epoch + 1,
-                style="sorted",
-                watermark_ms=MIN_WATERMARK,
-                firing_watermark_ms=firing_ms,
-                late_watermark_ms=watermark.current_ms if drop_late else MIN_WATERMARK,
-                processing_time_ms=now_ms(),
-                processing_timers_upto_ms=MIN_WATERMARK if keeps_state else MAX_WATERMARK,
-                keep_state=keeps_state,
-                ignore_new_timers=firing_ms == MAX_WATERMARK,
-                first=self.state.epoch == 0,
-            )
+            spec, total_rows = (None if pin is None else pin.load(live_position)), None
+            finished: dict[int, ShardReport] = {}
+            if spec is None:
+                spec, total_rows = self._sorted_spec(frame, final_ms, drop_late)
+                if pin is not None:
+                    pin.save(spec, live_position)
+            elif pin is not None:
+                finished = pin.finished(self.job.operator.uid, self.job.sink.staging)
+                self.recorder.event("reused", f"{len(finished)} of {len(self.state.shards)} shards were finished")
             self.backlog.begin(total_rows, len(self.state.shards))
             try:
-                self._execute(phase, frame, spec)
+                folder = None if pin is None else pin.folder
+                self._execute(phase, frame, spec, finished=finished, report_folder=folder)
             finally:
                 self.backlog.end()
             failpoint("backlog-epoch-applied")
+
+    def _sorted_spec(
+        self, frame: DataFrame | None, final_ms: int | None, drop_late: bool
+    ) -> tuple[EpochSpec, int | None]:
+        """What the tasks of a sorted pass must know, and the number of its rows where that is known."""
+        watermark = self.state.watermark
+        reach_ms, total_rows = None, None
+        if frame is not None and final_ms == OBSERVED and self.job.operator.uses_event_time:
+            reach_ms, total_rows = self._look_ahead(frame)
+        if final_ms is None:
+            firing_ms = MIN_WATERMARK
+        else:
+            firing_ms = watermark.would_reach(reach_ms) if final_ms == OBSERVED else final_ms
+        keeps_state = self.job.keeps_state
+        spec = EpochSpec(
+            epoch=self.state.epoch + 1,
+            style="sorted",
+            watermark_ms=MIN_WATERMARK,
+            firing_watermark_ms=firing_ms,
+            late_watermark_ms=watermark.current_ms if drop_late else MIN_WATERMARK,
+            processing_time_ms=now_ms(),
+            processing_timers_upto_ms=MIN_WATERMARK if keeps_state else MAX_WATERMARK,
+            keep_state=keeps_state,
+            ignore_new_timers=firing_ms == MAX_WATERMARK,
+            first=self.state.epoch == 0,
+        )
+        return spec, total_rows
 
     def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: list[int] | None = None) -> None:
         """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once."""
@@ -139,13 +166,17 @@ class Stepper:
             self.streaming_epoch(phase, None, due)
         return bool(due)
 
-    def _execute(self, phase: Phase, frame: DataFrame | None, spec: EpochSpec, shards: list[int] | None = None) -> None:
+    def _execute(
+        self, phase: Phase, frame: DataFrame | None, spec: EpochSpec, shards: list[int] | None = None, **options: Any
+    ) -> None:
         context = self.job.spark.sparkContext
         started = time.monotonic()
         context.addJobTag(self.tag)
         context.setJobDescription(f"{self.job.name or 'mixedmode'}: {phase.kind}, epoch {spec.epoch}")
         try:
-            reports = self.executor.execute(frame, spec, self.state.lineages, sorter=phase.sorter, shards=shards)
+            reports = self.executor.execute(
+                frame, spec, self.state.lineages, sorter=phase.sorter, shards=shards, **options
+            )
         finally:
             context.removeJobTag(self.tag)
             context.setJobDescription(None)  # type: ignore[arg-type]

@@ -22,8 +22,10 @@ from pyarrow import fs
 from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from ...state.lineage import ShardLineage
 from ...state.pool import StatePool
+from ...state.sst import StateFile
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..sparklog import SparkLog
 from ..staging import epoch_of
 from .metadata import FORMAT_VERSION, CheckpointMetadata
 
@@ -47,6 +49,11 @@ class CheckpointStore:
         self.location = location
         self.root = f"{location}/mixedmode"
         self.spark_location = f"{location}/spark"
+
+    @property
+    def spark_log(self) -> SparkLog:
+        """Spark's own log of the live source."""
+        return SparkLog(self.filesystem, self.spark_location)
 
     def pool(self, uid: str) -> str:
         """Folder of an operator's state files."""
@@ -165,14 +172,18 @@ class CheckpointStore:
             for file in (file for shard in operator.shards for file in shard.load().files):
                 if checksums:
                     pool.read(file)
-                    continue
-                info = self.filesystem.get_file_info(pool.path(file.name))
-                if info.type != fs.FileType.File:
-                    raise CorruptStateError(f"state file {info.path} is missing")
-                if info.size != file.size_bytes:
-                    raise CorruptStateError(
-                        f"state file {info.path} has {info.size} bytes, its checkpoint recorded {file.size_bytes}"
-                    )
+                else:
+                    self.check_file(pool, file)
+
+    def check_file(self, pool: StatePool, file: StateFile) -> None:
+        """Raise CorruptStateError if a state file is missing or has another size."""
+        info = self.filesystem.get_file_info(pool.path(file.name))
+        if info.type != fs.FileType.File:
+            raise CorruptStateError(f"state file {info.path} is missing")
+        if info.size != file.size_bytes:
+            raise CorruptStateError(
+                f"state file {info.path} has {info.size} bytes, its checkpoint recorded {file.size_bytes}"
+            )
 
     def subsume(self, retained: int) -> None:
         """Keep the newest ``retained`` checkpoints; remove older ones."""
@@ -183,15 +194,18 @@ class CheckpointStore:
             failpoint("gc-after-metadata")
             delete_quietly(self.filesystem, folder)
 
-    def collect_garbage(self, uid: str, live: Iterable[ShardLineage], *, up_to_epoch: int | None = None) -> int:
+    def collect_garbage(
+        self, uid: str, live: Iterable[ShardLineage], *, up_to_epoch: int | None = None, keep: Iterable[str] = ()
+    ) -> int:
         """Remove pool files that neither a retained checkpoint nor ``live`` names; returns how many.
 
         Args:
             uid: the operator whose pool is swept.
             live: lineages of the running job.
             up_to_epoch: leave files of later epochs alone (their attempts may still be running); None: sweep all.
+            keep: names of further files to keep.
         """
-        named = {file.name for lineage in live for file in lineage.files}
+        named = set(keep) | {file.name for lineage in live for file in lineage.files}
         for checkpoint_id in self.ids():
             for operator in self.read(checkpoint_id).operators:
                 if operator.uid == uid:

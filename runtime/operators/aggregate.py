@@ -17,6 +17,7 @@ append are put into time order before they leave.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -141,6 +142,11 @@ class AggregateOperator(KeyedOperator):
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but Spark's column objects."""
         return {**self.__dict__, "_group_columns": None}
+
+    def fingerprint(self) -> str | None:
+        """Keys, aggregates and output; the expressions themselves are in the plan of the prepared frame."""
+        parts = [self.describe(), self.output_schema.json(), self.registry.to_json(), repr(self.partials.results)]
+        return json.dumps(parts, sort_keys=True)
 
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""

@@ -8,8 +8,9 @@ stock ``transformWithState`` and Flink's streaming mode do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +23,7 @@ from ...state.batch import BatchKeyedState
 from ...state.keyed import KeyedState
 from ...state.keys import KeyCodec
 from ...state.rocks import RocksDBKeyedState
+from ..fingerprint import code_fingerprint
 from ..handle import DeclaringHandle, TaskHandle
 from ..rows import RowReader, RowWriter, arrow_schema
 from ..spec import MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext
@@ -88,7 +90,8 @@ class ProcessorOperator(KeyedOperator):
         self._initial_schema = None if initial_state is None else initial_state.schema
         self._pickled = cloudpickle.dumps(processor)
         self.processor_name = type(processor).__name__
-        declaring = DeclaringHandle(time_mode, StructType.fromDDL)
+        self._code = code_fingerprint(processor)
+        declaring = DeclaringHandle(time_mode, lambda ddl: cast(StructType, StructType.fromDDL(ddl)))
         copy = cloudpickle.loads(self._pickled)
         copy.init(declaring)
         copy.close()
@@ -97,6 +100,13 @@ class ProcessorOperator(KeyedOperator):
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but the initial state's data frame."""
         return {**self.__dict__, "_initial_state": None}
+
+    def fingerprint(self) -> str | None:
+        """The user's sources, the schemas and the time mode; None for code without source files or initial state."""
+        if self._code is None or self._initial_schema is not None:
+            return None
+        schemas = [self.input_schema.json(), self.output_schema.json(), self.registry.to_json()]
+        return json.dumps([self._code, self.describe(), schemas], sort_keys=True)
 
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
@@ -283,12 +293,11 @@ class _Run:
 
     def _handle_rows(self, pieces: Iterator[tuple[pa.RecordBatch, int, int, int]]) -> None:
         times = TimerValues(*self._times(self._epoch.watermark_ms))
-        rows = self._rows(pieces)
-        if self._operator._initial_schema is not None:
+        rows: Iterator[Any] | None = self._rows(pieces)
+        if self._operator._initial_schema is not None and rows is not None:
             rows = self._initial_first(rows, times)
-            if rows is None:
-                return
-        self._emit(self._processor.handleInputRows(self._key, rows, times))
+        if rows is not None:
+            self._emit(self._processor.handleInputRows(self._key, rows, times))
 
     def _rows(self, pieces: Iterator[tuple[pa.RecordBatch, int, int, int]]) -> Iterator[Any]:
         for batch, number, start, stop in pieces:

@@ -12,7 +12,7 @@ Two guarantees, and the runtime treats them differently:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pyarrow import fs
@@ -66,15 +66,17 @@ class Sink(ABC):
         for file in files:
             delete_quietly(self._filesystem, f"{self._staging}/{file.name}")
 
-    def sweep(self, up_to_epoch: int | None = None) -> int:
+    def sweep(self, up_to_epoch: int | None = None, keep: Collection[str] = ()) -> int:
         """Remove what losing attempts staged; returns how many files.  Called when nothing is pending.
 
         Args:
             up_to_epoch: leave files of later epochs alone; None: remove all (no task of the job runs).
+            keep: names of files to keep.
         """
         removed = 0
         for info in list_files(self._filesystem, self._staging):
-            if up_to_epoch is None or epoch_of(info.base_name) <= up_to_epoch:
+            old = up_to_epoch is None or epoch_of(info.base_name) <= up_to_epoch
+            if old and info.base_name not in keep:
                 delete_quietly(self._filesystem, info.path)
                 removed += 1
         return removed

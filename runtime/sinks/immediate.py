@@ -27,7 +27,7 @@ class MemorySink(Sink):
     def describe(self) -> str:
         return f"memory table {self.view}: at-least-once, visible at once, gone with the driver"
 
-    def open(self, *args: object) -> None:  # type: ignore[override]
+    def open(self, *args: object) -> None:
         super().open(*args)  # type: ignore[arg-type]
         assert self._spark is not None
         self._rows = self._spark.createDataFrame([], self.schema)

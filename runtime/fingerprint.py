@@ -1,0 +1,137 @@
+"""What a backlog is made of, as one digest: two runs with the same digest compute the same shards.
+
+Reusing a shard of an earlier run is right only if its rows, the operator and the layout are the same.  When that cannot
+be told (rows that are not files, Python UDFs, non-deterministic expressions, a processor typed into a notebook), there
+is no digest and nothing is reused: starting over is slow, mixing two backlogs is wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import re
+import site
+import sys
+import sysconfig
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+
+from .filesystem import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from .spec import JobSpec
+
+#: Leaves of a plan whose rows are a function of the plan and the files alone.
+_FILES_LEAF = "LogicalRelation"
+_PURE_LEAVES = {_FILES_LEAF, "Range", "OneRowRelation"}
+_EXPRESSION_ID = re.compile(r"#\d+L?")
+
+
+def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) -> str | None:
+    """Digest of everything that decides what the shards of the backlog hold; None: it cannot be told."""
+    operator = job.operator.fingerprint()
+    history = None if job.history is None else _frame(job.history, files=True)
+    live = None if job.live is None else _frame(job.live, files=False)
+    if operator is None or (job.history is not None and history is None) or (job.live is not None and live is None):
+        return None
+    settings = job.settings
+    parts = {
+        "operator": operator,
+        "history": history,
+        "live": live,
+        "layout": [parallelism, max_parallelism],
+        "modes": [settings.runtime_mode, settings.final_watermark, [phase.kind for phase in job.phases]],
+        "watermark": [job.event_time, job.watermark_delay_ms],
+        "session": [job.spark.conf.get("spark.sql.session.timeZone"), job.spark.conf.get("spark.sql.ansi.enabled")],
+        "versions": [pyspark.__version__, sys.version],
+    }
+    return _digest(json.dumps(parts, sort_keys=True, default=str).encode())
+
+
+def _frame(frame: DataFrame, *, files: bool) -> Any:
+    """A frame's plan without expression ids and, with ``files``, the names, sizes and times of its files."""
+    plan = frame._jdf.queryExecution().analyzed()  # the plan of a frame is not public API
+    patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+    leaves = plan.collectLeaves()
+    kinds = {leaves.apply(index).getClass().getSimpleName() for index in range(leaves.size())}
+    if files and not kinds <= _PURE_LEAVES:
+        return None
+    if not plan.deterministic() or any(
+        plan.containsPattern(pattern)
+        for pattern in (patterns.PYTHON_UDF(), patterns.CURRENT_LIKE(), patterns.SCALA_UDF())
+    ):
+        return None
+    text = _plan_text(frame, plan)
+    if not files:
+        return text
+    listing: list[Any] = []
+    for index in range(leaves.size()):
+        if leaves.apply(index).getClass().getSimpleName() == _FILES_LEAF:
+            relation = leaves.apply(index).relation()
+            if relation.getClass().getSimpleName() != "HadoopFsRelation":
+                return None
+            listing.append([relation.fileFormat().toString(), relation.options().toString()])
+    for name in sorted(frame.inputFiles()):
+        try:
+            filesystem, path = resolve(name)
+            info = filesystem.get_file_info(path)
+        except (ValueError, OSError):
+            return None
+        listing.append([name, info.size, info.mtime_ns])
+    return [text, listing]
+
+
+def _plan_text(frame: DataFrame, plan: Any) -> str:
+    """The whole plan as text: Spark cuts long lists of columns unless it is told not to."""
+    conf, option = frame.sparkSession.conf, "spark.sql.debug.maxToStringFields"
+    shown = conf.get(option)
+    conf.set(option, str(2**31 - 1))
+    try:
+        return _EXPRESSION_ID.sub("#", plan.treeString())
+    finally:
+        conf.set(option, str(shown))
+
+
+def code_fingerprint(instance: object) -> str | None:
+    """Digest of a user's object: its attributes and the source of all loaded code that is not installed.
+
+    Sources, not pickles: a pickle of a class holds a random id, or only its name.  A change in any of the user's
+    modules changes the digest, needed or not.
+    """
+    module = sys.modules.get(type(instance).__module__)
+    if _source_file(module) is None:
+        return None
+    try:
+        attributes = pickle.dumps(vars(instance), protocol=4)
+    except Exception:  # whatever an attribute's own __reduce__ raises
+        return None
+    digest = hashlib.sha256(attributes + type(instance).__qualname__.encode())
+    for path in sorted(filter(None, map(_source_file, list(sys.modules.values())))):
+        if not _installed(path):
+            with open(path, "rb") as file:
+                digest.update(path.encode() + b"\0" + file.read())
+    return digest.hexdigest()
+
+
+def _source_file(module: Any) -> str | None:
+    path = getattr(module, "__file__", None)
+    return path if isinstance(path, str) and path.endswith(".py") and os.path.isfile(path) else None
+
+
+_INSTALLED = tuple(
+    os.path.realpath(folder)
+    for folder in {*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")}
+)
+
+
+def _installed(path: str) -> bool:
+    return os.path.realpath(path).startswith(_INSTALLED)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

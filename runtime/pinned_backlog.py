@@ -1,0 +1,100 @@
+"""Finished shards of a sorted backlog pass, kept so that a restarted driver need not compute them again.
+
+Below ``<checkpointLocation>/mixedmode/backlog``::
+
+    pin.json                 the fingerprint of the backlog and the EpochSpec of its pass
+    <attempt>.report         a finished attempt's report; the files that it names are complete
+
+Invariants:
+- A pin belongs to one backlog: with another fingerprint all of it is thrown away before anything is read.
+- All shards of a pass run under the pinned EpochSpec (its processing time and firing watermark), whichever run computes
+  them, so shards of different runs fit together.
+- Nothing here is visible to readers, and a checkpoint makes the pin obsolete.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyarrow import fs
+
+from ..state.pool import StatePool
+from .checkpoints.store import CheckpointStore
+from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from .shard_task import REPORT_SUFFIX, ShardReport
+from .spec import EpochSpec
+
+
+@dataclass
+class PinnedBacklog:
+    """The pin of one checkpoint location."""
+
+    store: CheckpointStore
+    fingerprint: str
+
+    @property
+    def folder(self) -> str:
+        """Where the pin and the reports are."""
+        return f"{self.store.root}/backlog"
+
+    @property
+    def _pin(self) -> str:
+        return f"{self.folder}/pin.json"
+
+    def load(self, live_position: str | None) -> EpochSpec | None:
+        """The pinned pass of an earlier run over the same backlog; None: there is none.
+
+        Args:
+            live_position: Spark's offsets entry of the live source's batch in this pass; None: it has none.
+        """
+        body = self._body()
+        if body is None or body["live_position"] != live_position:
+            return None
+        return EpochSpec(**body["epoch"])
+
+    @property
+    def belongs(self) -> bool:
+        """True if there is a pin of this backlog's fingerprint."""
+        return self._body() is not None
+
+    def _body(self) -> dict[str, Any] | None:
+        if not exists(self.store.filesystem, self._pin):
+            return None
+        try:
+            body: dict[str, Any] = json.loads(read_bytes(self.store.filesystem, self._pin))
+        except ValueError:
+            return None
+        return body if body["fingerprint"] == self.fingerprint else None
+
+    def save(self, epoch: EpochSpec, live_position: str | None) -> None:
+        """Pin a pass that is about to begin, in place of any other."""
+        self.discard()
+        self.store.filesystem.create_dir(self.folder, recursive=True)
+        body = {"fingerprint": self.fingerprint, "live_position": live_position, "epoch": asdict(epoch)}
+        write_atomically(self.store.filesystem, self._pin, json.dumps(body).encode())
+
+    def discard(self) -> None:
+        """Forget the pin and the reports; files that they name become garbage."""
+        delete_quietly(self.store.filesystem, self._pin)
+        delete_quietly(self.store.filesystem, self.folder)
+
+    def finished(self, uid: str, output: tuple[fs.FileSystem, str]) -> dict[int, ShardReport]:
+        """One report per shard that an earlier run finished and whose files are all there, whole."""
+        pool = StatePool(self.store.filesystem, self.store.pool(uid))
+        found: dict[int, ShardReport] = {}
+        for info in sorted(list_files(self.store.filesystem, self.folder), key=lambda entry: entry.path):
+            if not info.base_name.endswith(REPORT_SUFFIX):
+                continue
+            try:
+                report = ShardReport.from_bytes(read_bytes(self.store.filesystem, info.path))
+                for file in report.files:
+                    self.store.check_file(pool, file)
+                filesystem, folder = output
+                sizes = [filesystem.get_file_info(f"{folder}/{file.name}").size for file in report.output]
+            except Exception:  # a damaged report or file: that shard is simply computed again
+                continue
+            if sizes == [file.size_bytes for file in report.output]:
+                found.setdefault(report.shard, report)
+        return found
