@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from ..errors import CorruptStateError, StateSchemaError
-from .key_fields import (
+from .conversions import (
     MisfitError,
     bool_of,
     bytes_of,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from ..errors import PlanError, StateSchemaError
-from .key_fields import MisfitError, int_of
+from .conversions import MisfitError, int_of
 from .layout import TIMER_SLOTS, TimerKind, decode_ts, encode_ts
 from .registry import StateDescriptor, StateRegistry
 from .variables import ListState, MapState, ValueState

@@ -14,20 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import StateSchemaError
-from .key_fields import (
-    BoolField,
-    BytesField,
-    DecimalField,
-    FixedField,
-    FixedStructField,
-    FloatField,
-    KeyField,
-    ListField,
+from .conversions import (
     MisfitError,
-    NullField,
-    NumberField,
-    StructField,
-    binary_from_matrix,
     date_days,
     days_date,
     delta_micros,
@@ -40,6 +28,18 @@ from .key_fields import (
     time_nanos,
     wall_micros,
 )
+from .key_fields import (
+    BoolField,
+    BytesField,
+    DecimalField,
+    FixedField,
+    FloatField,
+    KeyField,
+    NullField,
+    NumberField,
+    binary_from_matrix,
+)
+from .key_nested import FixedStructField, ListField, StructField
 
 
 class KeyCodec:

@@ -1,0 +1,170 @@
+"""Python values of Spark's types to plain numbers, strings and bytes, and back; shared by keys and state values.
+
+Conversions are strict (a value that does not fit is a :class:`MisfitError` saying what is allowed) and follow PySpark:
+a naive datetime is local time in a timestamp column, a decimal rounds half up to its scale.
+"""
+
+from __future__ import annotations
+
+import calendar
+import math
+import struct
+from datetime import date, datetime, time, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)
+_SECOND_US = 1_000_000
+#: Decimal arithmetic that never rounds a 38-digit number.
+_DECIMAL = Context(prec=80, rounding=ROUND_HALF_UP)
+
+
+class MisfitError(Exception):
+    """A value does not fit a field; the codec turns it into an error that names the field."""
+
+
+def int_of(value: Any, low: int, high: int) -> int:
+    """A Python or numpy integer within the range; bool is not an integer."""
+    if type(value) is not int:
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise MisfitError(f"an int between {low} and {high}")
+        value = int(value)
+    if not low <= value <= high:
+        raise MisfitError(f"an int between {low} and {high}")
+    return value
+
+
+def bool_of(value: Any) -> bool:
+    """A Python or numpy bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise MisfitError("a bool")
+    return bool(value)
+
+
+def float_of(value: Any) -> float:
+    """A float, or an integer that a float represents exactly."""
+    if type(value) is float:
+        return value
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        try:
+            converted = float(value)
+        except OverflowError:
+            converted = math.inf
+        if converted == value:
+            return converted
+    raise MisfitError("a float (or an int that a float can represent exactly)")
+
+
+def float32_of(value: Any) -> float:
+    """The nearest 32-bit float, as Spark stores it; beyond its range infinity."""
+    number = float_of(value)
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def str_of(value: Any) -> str:
+    """A str that UTF-8 can encode."""
+    if not isinstance(value, str):
+        raise MisfitError("a str")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise MisfitError("a str without lone surrogates") from None
+    return str(value)
+
+
+def bytes_of(value: Any) -> bytes:
+    """bytes, bytearray or memoryview."""
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise MisfitError("bytes")
+    return bytes(value)
+
+
+def date_days(value: Any) -> int:
+    """Days since 1970-01-01; a datetime counts as its day, as in PySpark."""
+    if not isinstance(value, date):
+        raise MisfitError("a datetime.date")
+    return value.toordinal() - _EPOCH_ORDINAL
+
+
+def days_date(days: int) -> date:
+    """Inverse of :func:`date_days`."""
+    return date.fromordinal(days + _EPOCH_ORDINAL)
+
+
+def local_micros(value: Any) -> int:
+    """Microseconds since the epoch; a naive datetime is local time, as in PySpark's ``TimestampType``."""
+    if not isinstance(value, datetime):
+        raise MisfitError("a datetime.datetime")
+    if value.tzinfo is not None:
+        seconds = calendar.timegm(value.utctimetuple())
+    else:
+        seconds = int(value.replace(microsecond=0).timestamp())
+    return seconds * _SECOND_US + value.microsecond
+
+
+def micros_local(micros: int) -> datetime:
+    """Naive datetime in local time, as PySpark's ``TimestampType.fromInternal`` gives it."""
+    return datetime.fromtimestamp(micros // _SECOND_US).replace(microsecond=micros % _SECOND_US)
+
+
+def wall_micros(value: Any) -> int:
+    """Microseconds of a naive datetime without a zone (``TimestampNTZType``)."""
+    if not isinstance(value, datetime) or value.tzinfo is not None:
+        raise MisfitError("a naive datetime.datetime")
+    return (value - _EPOCH) // timedelta(microseconds=1)
+
+
+def micros_wall(micros: int) -> datetime:
+    """Inverse of :func:`wall_micros`."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def delta_micros(value: Any) -> int:
+    """Microseconds of a timedelta."""
+    if not isinstance(value, timedelta):
+        raise MisfitError("a datetime.timedelta")
+    return value // timedelta(microseconds=1)
+
+
+def micros_delta(micros: int) -> timedelta:
+    """Inverse of :func:`delta_micros`."""
+    return timedelta(microseconds=micros)
+
+
+def time_nanos(value: Any) -> int:
+    """Nanoseconds since midnight."""
+    if not isinstance(value, time) or value.tzinfo is not None:
+        raise MisfitError("a naive datetime.time")
+    return (((value.hour * 60 + value.minute) * 60 + value.second) * _SECOND_US + value.microsecond) * 1000
+
+
+def nanos_time(nanos: int) -> time:
+    """Inverse of :func:`time_nanos`, to the microsecond."""
+    return (datetime.min + timedelta(microseconds=nanos // 1000)).time()
+
+
+def unscaled_of(value: Any, precision: int, scale: int) -> int:
+    """The digits of a Decimal at the given scale, rounded half up as Spark does; too many digits are a misfit."""
+    allowed = f"a decimal.Decimal of at most {precision} digits, {scale} of them after the point"
+    if not isinstance(value, Decimal):
+        raise MisfitError(allowed)
+    try:
+        unscaled = int(_DECIMAL.to_integral_value(_DECIMAL.scaleb(value, scale)))
+    except (InvalidOperation, ValueError, OverflowError):
+        raise MisfitError(allowed) from None
+    if abs(unscaled) >= 10**precision:
+        raise MisfitError(allowed)
+    return unscaled
+
+
+def decimal_of(unscaled: int, scale: int) -> Decimal:
+    """Inverse of :func:`unscaled_of`."""
+    return _DECIMAL.scaleb(Decimal(unscaled), -scale)
