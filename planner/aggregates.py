@@ -75,8 +75,12 @@ def plan_aggregate(
     columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
     analyzed, logical, output_schema = _analyze(template, columns, exprs)
     aggregates = list(_items(analyzed.aggregateExpressions()))
-    # Key columns come first, unless spark.sql.retainGroupColumns is off.
     leading = len(aggregates) - len(exprs)
+    if leading == 0:
+        raise PlanError(
+            "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
+            " goes on; set it to true"
+        )
     keys, windows = _keys(analyzed, columns, output_schema.fields[:leading], event_time)
     ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
@@ -164,7 +168,7 @@ def _keys(
         is_attribute = _class(expression) == "AttributeReference"
         metadata = str(expression.metadata().json()) if is_attribute else ""
         kind: KeyKind = next((kind for mark, kind in _KINDS.items() if f'"{mark}"' in metadata), "plain")
-        name = outputs[place].name if outputs else str(expression.sql())
+        name = outputs[place].name
         column = name if name.isidentifier() and not name.startswith("__") else f"__key{place}"
         if any(key.column == column for key in keys):
             column = f"__key{place}"

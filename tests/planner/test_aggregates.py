@@ -176,3 +176,13 @@ def test_an_event_time_column_must_be_a_timestamp_of_the_input(frame: DataFrame)
         plan(frame, ["k"], F.count("*"), event_time="v")
     with pytest.raises(PlanError, match="event-time column nope does not exist; the columns are k, v"):
         plan(frame, ["k"], F.count("*"), event_time="nope")
+
+
+def test_output_without_group_columns_is_refused(spark: SparkSession, frame: DataFrame) -> None:
+    """The error names the Spark option that asks for it."""
+    spark.conf.set("spark.sql.retainGroupColumns", "false")
+    try:
+        with pytest.raises(PlanError, match=r"spark\.sql\.retainGroupColumns=false is not supported"):
+            plan(frame, ["k"], F.sum("v"))
+    finally:
+        spark.conf.unset("spark.sql.retainGroupColumns")

@@ -463,6 +463,19 @@ def test_first_and_last_follow_event_time_however_the_input_is_cut(spark: SparkS
 
 
 @pytest.mark.spark
+def test_sums_of_intervals_and_rows_without_event_time(spark: SparkSession, job: Any) -> None:
+    """Day-time intervals add up; a row whose event time is null comes before all others, wall-clock times included."""
+    rows = [(0, "a", 5, 1), (1, "a", None, 2), (1, "a", 7, 4)]
+    frame = events(spark, rows).withColumn("n", F.col("ts").cast("timestamp_ntz"))
+    exprs = [F.sum(F.expr("make_dt_interval(0, 0, v)")).alias("time"), F.first("v"), F.last("v").alias("latest")]
+    for event_time in ("ts", "n"):
+        operator = plan_aggregate(frame, ["k"], exprs, event_time=event_time, output_mode="update", uid="agg")
+        running = job(operator)
+        assert running.run(frame.where("e = 0")) == [("a", timedelta(minutes=1), 1, 1)]
+        assert running.run(frame.where("e = 1"), style="random") == [("a", timedelta(minutes=7), 2, 4)]
+
+
+@pytest.mark.spark
 def test_first_and_last_follow_arrival_without_event_time(spark: SparkSession, job: Any) -> None:
     """Across epochs the earlier epoch comes first; a null counts as a value unless nulls are ignored."""
     frame = spark.createDataFrame([(0, "a", None), (1, "a", 1), (2, "a", 2), (3, "a", None)], "e int, k string, v int")
