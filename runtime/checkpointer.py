@@ -7,10 +7,12 @@ the list of them.  Only shards whose change logs have outgrown their base are co
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CheckpointError
 from .checkpoints.scheduler import CheckpointScheduler
@@ -23,6 +25,8 @@ from .state_of_job import JobState
 
 if TYPE_CHECKING:
     from .spec import JobSpec
+
+_T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +120,32 @@ class Checkpointer:
         self.store.write(metadata)
         return metadata
 
+    def _within_timeout(self, run: Callable[[], _T]) -> _T:
+        """Run Spark jobs on behalf of a checkpoint; they are cancelled when the checkpoint's time is up."""
+        context = self.job.spark.sparkContext
+        timeout_ms = self.job.settings.checkpoint_timeout_ms
+        tag = f"mixedmode-{self.run_id}-checkpoint"
+        expired = threading.Event()
+
+        def give_up() -> None:
+            expired.set()
+            context.cancelJobsWithTag(tag)
+
+        timer = threading.Timer(timeout_ms / 1000, give_up)
+        timer.start()
+        context.addJobTag(tag)
+        try:
+            return run()
+        except Exception as error:
+            if expired.is_set():
+                raise CheckpointError(
+                    f"it took longer than execution.checkpointing.timeout ({timeout_ms} ms)"
+                ) from error
+            raise
+        finally:
+            context.removeJobTag(tag)
+            timer.cancel()
+
     def _compact(self) -> None:
         wanted = [index for index, lineage in enumerate(self.state.lineages) if lineage.needs_compaction()]
         if not wanted:
@@ -134,6 +164,7 @@ class Checkpointer:
             cache_bytes=self.job.settings.state_cache_bytes,
             now_ms=round(time.time() * 1000),
         )
-        for shard, lineage in compact_shards(self.job.spark, task).items():
+        compacted = self._within_timeout(lambda: compact_shards(self.job.spark, task))
+        for shard, lineage in compacted.items():
             self.state.shards[shard].lineage = lineage
         failpoint("checkpoint-after-compaction")
