@@ -85,7 +85,7 @@ class AggregateOperator(KeyedOperator):
         key_types: Arrow type of each grouping expression.
         partials: what is computed.
         output_schema: Spark's schema of the result.
-        key_outputs: places in ``keys`` of the leading output columns (none if Spark is told not to retain them).
+        key_outputs: places in ``keys`` of the leading output columns.
         output_mode: ``append`` or ``update``.
         event_time: the watermark's column, if there is one.
     """
@@ -112,6 +112,10 @@ class AggregateOperator(KeyedOperator):
         self.output_mode = output_mode
         self.event_time = event_time
         self._group_columns: GroupColumns | None = group_columns
+        #: The windows' definitions: state of windows of another length is not this job's.
+        self._windows = [
+            str(column) for key, column in zip(keys, group_columns.keys, strict=False) if key.kind != "plain"
+        ]
         stored = [(key, data_type) for key, data_type in zip(keys, key_types, strict=True) if key.kind != "session"]
         self.key_columns = tuple(key.column for key, _ in stored)
         self.key_schema = pa.schema([pa.field(key.column, data_type) for key, data_type in stored])
@@ -150,18 +154,19 @@ class AggregateOperator(KeyedOperator):
 
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
-        return {
+        described: dict[str, Any] = {
             "operator": "agg",
             "uid": self.uid,
             "key": [
-                f"{key.name} {field.dataType.simpleString()}"
-                for key, field in zip(self.keys, self.output_schema.fields, strict=False)
-            ]
-            if self.key_outputs
-            else [key.name for key in self.keys],
+                f"{self.keys[place].name} {self.output_schema.fields[place].dataType.simpleString()}"
+                for place in self.key_outputs
+            ],
             "aggregates": [result.name for result in self.partials.results],
             "output mode": self.output_mode,
         }
+        if self._windows:
+            described["windows"] = self._windows
+        return described
 
     # -- driver --------------------------------------------------------------------------------------------------------
 
