@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.errors import PlanError
+from mixedmode.errors import PlanError, StateSchemaError
 from mixedmode.planner.aggregates import plan_aggregate
 from mixedmode.runtime.operators.aggregate import AggregateOperator
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec
@@ -98,6 +98,9 @@ def test_state_of_other_aggregates_is_another_schema(frame: DataFrame) -> None:
     one, other = plan(frame, ["k"], F.sum("v")), plan(frame, ["k"], F.sum("d"))
     assert one.registry.to_json() != other.registry.to_json()
     assert one.registry.to_json() == plan(frame, ["k"], F.sum("v").alias("renamed")).registry.to_json()
+    for stored in (other, plan(frame, ["k"], F.sum("v"), F.count("*"))):
+        with pytest.raises(StateSchemaError):
+            one.registry.evolve(stored.registry)
     [descriptor] = list(one.registry)
     assert [field.type for field in descriptor.schema] == [pa.int64()]
 
@@ -186,3 +189,15 @@ def test_output_without_group_columns_is_refused(spark: SparkSession, frame: Dat
             plan(frame, ["k"], F.sum("v"))
     finally:
         spark.conf.unset("spark.sql.retainGroupColumns")
+
+
+def test_windows_of_another_length_are_another_job(frame: DataFrame) -> None:
+    """The description by which a checkpoint is recognised holds the windows' definitions."""
+    hour, day, again = (
+        plan(frame, ["k", F.window("ts", length)], F.sum("v"), event_time="ts").describe()
+        for length in ("1 hour", "1 day", "1 hour")
+    )
+    assert hour == again
+    assert hour != day
+    assert "1 hour" in hour["windows"][0]
+    assert "windows" not in plan(frame, ["k"], F.sum("v")).describe()
