@@ -1,0 +1,65 @@
+"""A history-only job in a process of its own: ``python driver_reuse.py <folder> <number of this run>``.
+
+Each output row says in which run it was computed, so a test can see which shards a restart took over.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ["TZ"] = "UTC"
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StatefulProcessor
+
+import mixedmode
+
+
+class Count(StatefulProcessor):
+    """Counts the rows of a key and tells which run did it."""
+
+    def init(self, handle: Any) -> None:
+        self._count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        total = sum(1 for _ in rows)
+        self._count.update((total,))
+        yield (key[0], total, int(os.environ["RUN"]))
+
+    def close(self) -> None:
+        pass
+
+
+def main(folder: Path) -> None:
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    query = (
+        mixedmode.read(history=spark.read.parquet(str(folder / "history")))
+        .groupBy("k")
+        .transformWithState(Count(), outputStructType="k long, n long, run int", outputMode="append", timeMode="none")
+        .writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoints"))
+        .option("pipeline.parallelism", 4)
+        .start()
+    )
+    query.awaitTermination()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    os.environ["RUN"] = sys.argv[2]
+    main(Path(sys.argv[1]))
