@@ -92,16 +92,18 @@ class Demo:
         self._screen.title("1. Rotations of 4,037 aircraft: a StatefulProcessor with an event-time timer")
         self._follow(job, rotations, data)
         expected = expected_rotations(self._year(data), timedelta(milliseconds=QUIET_MS))
-        closed = expected.where(expected.ends <= watermark_of(self._departed(data), DELAY)).drop("ends")
-        return self._verdict("closed rotations", job, closed, OUTPUT)
+        watermark = watermark_of(self._departed(data), DELAY)
+        closed = expected.where(expected.ends <= watermark).drop("ends")
+        return self._verdict(f"rotations closed by {watermark:%Y-%m-%d %H:%M}", job, closed, OUTPUT)
 
     def _hours(self, data: Flights) -> bool:
         job = Job("hours", self._run / "hours")
         self._screen.title("2. Departures by carrier and hour: groupBy and agg with PySpark's own functions")
         self._follow(job, hours, data)
         expected = expected_hours(self._year(data))
-        closed = expected.where(expected.hour.end <= watermark_of(self._year(data), DELAY))
-        return self._verdict("closed windows", job, closed, None)
+        watermark = watermark_of(self._year(data), DELAY)
+        closed = expected.where(expected.hour.end <= watermark)
+        return self._verdict(f"windows closed by {watermark:%Y-%m-%d %H:%M}", job, closed, None)
 
     def _follow(self, job: Job, describe: Callable[[SparkSession, Flights, Job], Any], data: Flights) -> None:
         """Start a query, show its plan, its backlog, its switch and its stream, and stop it when December is over."""

@@ -123,8 +123,8 @@ class Screen:
         """Equal, or the differences."""
         if comparison.equal:
             self.say(
-                f"EQUAL     {comparison.rows:,} {what}: the committed output is what Spark computes in one batch over"
-                f" the year ({took_s:.1f} s)",
+                f"EQUAL     {comparison.rows:,} {what}, the same as in one plain Spark batch over the year"
+                f" (compared in {took_s:.1f} s)",
                 style="bold green",
             )
             return
