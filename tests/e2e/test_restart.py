@@ -1,0 +1,108 @@
+"""Stop and start again: the job goes on where it was, once, also with another number of shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import support
+from mixedmode import MixedQuery
+from support import World
+
+pytestmark = pytest.mark.spark
+
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+EVENTS = support.stream_of(240, seed=5)
+
+
+def run(world: World, options: dict[str, Any], *parts: list[support.Event]) -> MixedQuery:
+    """One life of the job: to the live phase, then some files, then stop."""
+    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), {**OBSERVED, **options})
+    assert query.wait_for("live", 300), query.exception()
+    for part in parts:
+        world.land(part)
+        query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    return query
+
+
+def test_lives_with_other_parallelisms_are_one_run(world: World) -> None:
+    """Stopped and started with 2, 3, 1 and 5 shards, the job gives what one life gives; its id stays."""
+    first = run(world, {}, EVENTS[80:120])
+    second = run(world, {"pipeline.parallelism": 3}, EVENTS[120:160])
+    third = run(world, {"pipeline.parallelism": 1}, EVENTS[160:200])
+    last = run(world, {"pipeline.parallelism": 5}, EVENTS[200:], support.flush_after(EVENTS))
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert first.id == second.id == third.id == last.id
+    assert len({first.runId, second.runId, third.runId, last.runId}) == 4
+    assert support.details(second, "phase") == ["live"], "the backlog is behind a restarted job"
+    assert support.events_of(second)[0] == "restored"
+
+
+def test_data_that_arrived_while_stopped_is_taken(world: World) -> None:
+    """Files that land between two lives are read once, by the next one."""
+    run(world, {}, EVENTS[80:120])
+    world.land(EVENTS[120:160], EVENTS[160:])
+    run(world, {}, support.flush_after(EVENTS))
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_finished_job_does_nothing_again(world: World) -> None:
+    """A bounded job that reached its end ends at once when it is started again, and writes nothing more."""
+    lives = []
+    for _ in range(2):
+        lives.append(world.start(support.sessions(world.history(EVENTS), None)))
+        lives[-1].awaitTermination(300)
+    assert world.output() == support.expected_sessions(world.spark, EVENTS)
+    assert support.events_of(lives[1]) == ["restored", "finished"]
+
+
+def test_stop_in_the_backlog_leaves_nothing(world: World) -> None:
+    """A query that is stopped before the switch has written nothing; started again it gives the whole result (X12)."""
+    history = world.history(EVENTS)
+    query = world.start(support.sessions(history, None))
+    query.stop()
+    assert query.exception() is None
+    if "finished" not in support.events_of(query):
+        assert world.output() == []
+    again = world.start(support.sessions(history, None))
+    again.awaitTermination(300)
+    assert world.output() == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(world: World) -> None:
+    """A job stopped in the middle of a streamed history and started in mixed mode still takes all of it, once."""
+    slow = {
+        "execution.runtime-mode": "streaming",
+        "execution.history.rows-per-epoch": "10",
+        "execution.checkpointing.interval": "1 ms",
+    }
+    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), {**OBSERVED, **slow})
+    while not query.checkpoints and query.isActive:
+        query._ended.wait(0.01)
+    query.stop()
+    assert "live" not in support.details(query, "phase"), "the history was over before the stop"
+    run(world, {}, EVENTS[80:], support.flush_after(EVENTS))
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_old_checkpoints_and_files_go_away(world: World) -> None:
+    """Two checkpoints are retained, and the pool holds only files that they name."""
+    query = run(world, {"execution.checkpointing.interval": "1 ms"}, *[EVENTS[n : n + 20] for n in range(80, 240, 20)])
+    folder = world.checkpoints / "mixedmode"
+    kept = sorted(path.parent.name for path in folder.glob("checkpoints/*/_metadata"))
+    assert len(query.checkpoints) > 5
+    assert kept == [f"chk-{query.checkpoints[-2]['id']:08d}", f"chk-{query.checkpoints[-1]['id']:08d}"]
+    from mixedmode.runtime.checkpoints.store import CheckpointStore
+    from mixedmode.runtime.filesystem import resolve
+
+    store = CheckpointStore(*resolve(str(world.checkpoints)))
+    named = {
+        file.name
+        for checkpoint_id in store.ids()
+        for operator in store.read(checkpoint_id).operators
+        for shard in operator.shards
+        for file in shard.load().files
+    }
+    assert {path.name for path in folder.glob("state/*/e*")} == named
