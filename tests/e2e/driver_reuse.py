@@ -15,10 +15,9 @@ os.environ["TZ"] = "UTC"
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
+import mixedmode
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StatefulProcessor
-
-import mixedmode
 
 
 class Count(StatefulProcessor):

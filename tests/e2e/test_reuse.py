@@ -1,4 +1,4 @@
-"""A driver that is killed in the backlog leaves finished shards; a restart takes them over if it is the same backlog."""
+"""A driver killed in the backlog leaves finished shards; a restart takes them over if it is the same backlog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from mixedmode.runtime.failpoints import VARIABLE
 
 pytestmark = pytest.mark.kill
