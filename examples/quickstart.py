@@ -23,7 +23,7 @@ spark = (
 spark.sparkContext.setLogLevel("ERROR")
 folder = tempfile.mkdtemp(prefix="quickstart-")
 orders = spark.range(100_000).selectExpr(
-    "concat('customer-', id % 1000) AS customer",
+    "concat('customer-', id % 50) AS customer",
     "timestamp '2025-01-01' + make_interval(0, 0, 0, 0, 0, id * 5) AS ts",
     "cast(id % 90 AS double) AS amount",
 )
