@@ -1,0 +1,258 @@
+"""What a user can get wrong: each error names the thing, and nothing is left half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from mixedmode import (
+    CheckpointMismatchError,
+    CorruptStateError,
+    OptionError,
+    OutputSchemaError,
+    PlanError,
+    QueryError,
+)
+from pyspark import cloudpickle
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from support import World
+
+pytestmark = pytest.mark.spark
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+EVENTS = support.stream_of(60)
+
+
+def nothing_written(world: World) -> bool:
+    return not world.out.exists() and not world.checkpoints.exists()
+
+
+def failed(query: mixedmode.MixedQuery) -> BaseException:
+    """The cause of a query's failure."""
+    with pytest.raises(QueryError) as caught:
+        query.awaitTermination(120)
+    cause = caught.value.__cause__
+    assert cause is not None
+    assert str(cause) in str(caught.value)
+    return cause
+
+
+def finished_job(world: World) -> mixedmode.MixedQuery:
+    """A bounded job that has run to its end."""
+    query = world.start(support.sessions(world.history(EVENTS), None))
+    query.awaitTermination(300)
+    return query
+
+
+#: Open sessions stay in the state at the switch.
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+
+
+def stopped_job(world: World) -> None:
+    """A job that was stopped in its live phase, with one checkpoint that has state."""
+    query = world.start(support.sessions(world.history(EVENTS), world.live()), OBSERVED)
+    assert query.wait_for("live", 300), query.exception()
+    query.stop()
+
+
+def restarted(world: World, keyed: Any = None, options: dict[str, str] | None = None) -> BaseException:
+    """Why a restart on the same checkpoint location fails."""
+    keyed = keyed or support.sessions(world.history(EVENTS), world.live())
+    before = world.output()
+    cause = failed(world.start(keyed, {**OBSERVED, **(options or {})}))
+    assert world.output() == before
+    return cause
+
+
+# -- options and the description ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"execution.interval-during-backlogs": "0"}, ["did you mean execution.interval-during-backlog"]),
+        ({"execution.runtime-mode": "fast"}, ["execution.runtime-mode", "'fast'", "batch, streaming, mixed"]),
+        (
+            {"execution.interval-during-backlog": "1 s", "execution.checkpointing.interval": "10 s"},
+            ["execution.interval-during-backlog", "'1 s'", "execution.checkpointing.interval", "10 s"],
+        ),
+        ({"execution.interval-during-backlog": "-1 s"}, ["execution.interval-during-backlog", "-1 s"]),
+        ({"pipeline.backlog.watermark-lag-threshold": "0"}, ["pipeline.backlog.watermark-lag-threshold"]),
+        ({"pipeline.backlog.watermark-lag-threshold": "-5 s"}, ["pipeline.backlog.watermark-lag-threshold"]),
+    ],
+)
+def test_bad_option(world: World, options: dict[str, str], parts: list[str]) -> None:
+    """A bad option is refused at start() with its name, its value and what is allowed (I1, I9)."""
+    with pytest.raises(OptionError) as caught:
+        world.start(support.sessions(world.history(EVENTS), None), options)
+    assert all(part in str(caught.value) for part in parts), str(caught.value)
+    assert nothing_written(world)
+
+
+def test_missing_key_column(world: World) -> None:
+    """A key column that does not exist is named, with what may be meant."""
+    with pytest.raises(PlanError, match="key column kye does not exist; did you mean key"):
+        mixedmode.read(history=world.history(EVENTS)).groupBy("kye")
+
+
+def test_missing_and_mistyped_time_column(world: World) -> None:
+    """The event-time column must exist and be a timestamp."""
+    frame = mixedmode.read(history=world.history(EVENTS))
+    with pytest.raises(PlanError, match="tss"):
+        frame.withWatermark("tss", "1 hour")
+    with pytest.raises(PlanError, match="value is of type bigint"):
+        frame.withWatermark("value", "1 hour")
+
+
+def test_key_without_an_order(world: World) -> None:
+    """A map cannot be a key, and the error says why."""
+    frame = world.history(EVENTS).withColumn("m", F.create_map("key", "value"))
+    with pytest.raises(PlanError, match=r"key column m is of type map<string,bigint>"):
+        mixedmode.read(history=frame).groupBy("m")
+
+
+def test_different_schemas_name_the_columns(world: World) -> None:
+    """History and live with different columns are refused, naming each difference."""
+    history = world.history(EVENTS).withColumn("extra", F.lit(1)).withColumn("value", F.col("value").cast("string"))
+    with pytest.raises(PlanError, match=r"only history has extra.*value is string in history and bigint in live"):
+        mixedmode.read(history=history, live=world.live())
+
+
+def test_unsupported_aggregate_lists_the_supported(world: World) -> None:
+    """An aggregate function that cannot be split into partials is refused with the list of those that can."""
+    with pytest.raises(PlanError, match=r"(?s)percentile.*(sum|count)"):
+        mixedmode.read(history=world.history(EVENTS)).groupBy("key").agg(F.percentile("value", 0.5))
+
+
+# -- the processor -----------------------------------------------------------------------------------------------------
+
+
+class Wrong(StatefulProcessor):
+    """Yields for key k3 what it is told to."""
+
+    def __init__(self, row: Any) -> None:
+        self._row = row
+
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        yield self._row if key == ("k3",) else (key[0], 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "parts"),
+    [
+        (("k3", "many"), ["field 'n'", "'many' (str)", "('k3',)"]),
+        (("k3", None), ["field 'n'", "not null", "None", "('k3',)"]),
+        (("k3",), ["1 values", "('k3',)", "2 fields"]),
+    ],
+)
+def test_row_that_does_not_fit(world: World, row: Any, parts: list[str]) -> None:
+    """A yielded row that does not fit fails the query, naming field, value and key; nothing is visible."""
+    keyed = mixedmode.read(history=world.history(EVENTS)).groupBy("key")
+    cause = failed(world.start(keyed.transformWithState(Wrong(row), "key string, n long not null", "append", "none")))
+    assert isinstance(cause, OutputSchemaError)
+    assert all(part in str(cause) for part in parts), str(cause)
+    assert world.output() == []
+
+
+def test_error_in_a_handler_reaches_the_user(world: World) -> None:
+    """An exception of the user's own code is in the query's error, with its text; nothing is visible."""
+
+    class Failing(Wrong):
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+            raise ZeroDivisionError("the user's own mistake")
+
+    keyed = mixedmode.read(history=world.history(EVENTS)).groupBy("key")
+    cause = failed(world.start(keyed.transformWithState(Failing(()), "key string", "append", "none")))
+    assert "the user's own mistake" in str(cause)
+    assert world.output() == []
+
+
+# -- the checkpoint location -------------------------------------------------------------------------------------------
+
+
+def test_location_of_another_job(world: World) -> None:
+    """A location that belongs to a job with another key is refused, naming the difference; its output stays."""
+    finished_job(world)
+    keyed = mixedmode.read(history=world.history(EVENTS)).withWatermark("ts", "0 seconds").groupBy("value")
+    other = keyed.transformWithState(support.Sessions(), support.SESSION_SCHEMA, "append", "eventTime")
+    cause = restarted(world, other)
+    assert isinstance(cause, CheckpointMismatchError)
+    assert "key string" in str(cause) and "value" in str(cause)
+
+
+def test_location_of_a_stock_query(world: World) -> None:
+    """The checkpoint of a stock Structured Streaming query is refused and not touched."""
+    (world.checkpoints / "offsets").mkdir(parents=True)
+    cause = restarted(world)
+    assert isinstance(cause, CheckpointMismatchError)
+    assert "stock Structured Streaming" in str(cause)
+    assert os.listdir(world.checkpoints) == ["offsets"]
+
+
+def test_newer_format(world: World) -> None:
+    """A checkpoint of a newer format version is refused with both versions."""
+    stopped_job(world)
+    (path,) = (world.checkpoints / "mixedmode" / "checkpoints").glob("*/_metadata")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 99}))
+    cause = restarted(world)
+    assert isinstance(cause, CheckpointMismatchError)
+    assert "format version 99" in str(cause)
+
+
+def state_files(world: World) -> list[Path]:
+    return sorted(path for path in (world.checkpoints / "mixedmode" / "state").rglob("e*") if path.is_file())
+
+
+@pytest.mark.parametrize("harm", ["missing", "truncated"])
+def test_missing_or_truncated_state_file(world: World, harm: str) -> None:
+    """A state file that is gone or cut off is named before anything runs."""
+    stopped_job(world)
+    victim = state_files(world)[0]
+    if harm == "missing":
+        victim.unlink()
+    else:
+        os.truncate(victim, victim.stat().st_size - 1)
+    cause = restarted(world)
+    assert isinstance(cause, CorruptStateError)
+    assert victim.name in str(cause)
+
+
+def test_altered_state_file(world: World) -> None:
+    """A state file with a flipped bit is found by its checksum when it is read in, and never read as fewer rows."""
+    stopped_job(world)
+    for victim in state_files(world):
+        data = bytearray(victim.read_bytes())
+        data[len(data) // 2] ^= 1
+        victim.write_bytes(bytes(data))
+    world.land(support.flush_after(EVENTS))
+    # A replica that this process has kept open embodies the files already: the restart must not depend on it.
+    cause = restarted(world, options={"pipeline.parallelism": "3"})
+    assert isinstance(cause, CorruptStateError), cause
+    assert "SHA-256" in str(cause)
+
+
+def test_max_parallelism_is_fixed(world: World) -> None:
+    """Another pipeline.max-parallelism than that of the state is refused, naming both."""
+    stopped_job(world)
+    cause = restarted(world, options={"pipeline.max-parallelism": "64"})
+    assert isinstance(cause, OptionError)
+    assert "pipeline.max-parallelism is 64" in str(cause) and "128" in str(cause)
+
+
+def test_source_that_is_added_later(world: World) -> None:
+    """A live source cannot be added to a job that has run without one."""
+    finished_job(world)
+    cause = restarted(world)
+    assert isinstance(cause, CheckpointMismatchError)
+    assert "'live'" in str(cause)

@@ -1,0 +1,117 @@
+"""The handle of a running query and the sinks that are not files, end to end."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import support
+from mixedmode import MixedQuery, QueryError
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(60, seed=9)
+
+
+@pytest.fixture(scope="module")
+def running(worlds: Callable[[], World]) -> Iterator[MixedQuery]:
+    """A query in its live phase, into a memory table; no checkpoint location given."""
+    world = worlds()
+    world.land(EVENTS[40:])
+    keyed = support.sessions(world.history(EVENTS[:40]), world.live())
+    query = keyed.writeStream.format("memory").queryName("sessions_table").option("pipeline.parallelism", 2).start()
+    assert query.wait_for("live", 300), query.exception()
+    yield query
+    query.stop()
+
+
+def test_identity(running: MixedQuery) -> None:
+    """The handle has an id, a run id and the name that was given."""
+    assert running.name == "sessions_table"
+    assert running.id is not None and uuid.UUID(running.id) and uuid.UUID(running.runId)
+    assert running.isActive
+    assert running.exception() is None
+
+
+def test_status_says_what_is_going_on(running: MixedQuery) -> None:
+    """The status names phase, mode, epoch and checkpoint."""
+    status = running.status
+    assert (status["phase"], status["mode"], status["isBacklog"]) == ("live", "random", False)
+    assert status["epoch"] >= 1 and status["checkpoint"] >= 1
+
+
+def test_waiting_times_out(running: MixedQuery) -> None:
+    """awaitTermination with a timeout says that the query still runs; a timeout of 0 is refused."""
+    assert running.awaitTermination(0.01) is False
+    with pytest.raises(ValueError, match="timeout must be greater than 0"):
+        running.awaitTermination(0)
+
+
+def test_memory_table_holds_the_rows(running: MixedQuery) -> None:
+    """The memory table has every session that the backlog closed, under the query's name."""
+    running.processAllAvailable()
+    spark = running._job.spark
+    found = sorted((tuple(row) for row in spark.table("sessions_table").collect()), key=repr)
+    assert found == support.expected_sessions(spark, EVENTS)
+
+
+def test_explain_prints_the_phases_that_ran(running: MixedQuery, capsys: pytest.CaptureFixture[str]) -> None:
+    """explain() has one heading per phase, and they are the phases that the lifecycle shows."""
+    running.explain()
+    text = capsys.readouterr().out
+    assert re.findall(r"^Phase \d of 3: ([\w-]+)", text, re.MULTILINE) == support.details(running, "phase")
+    assert "straddle the switch" in text, "the warning that goes with final-watermark = max"
+
+
+def test_history_of_progress(running: MixedQuery) -> None:
+    """lastProgress is the last of recentProgress, with entries that are also attributes."""
+    assert running.lastProgress == running.recentProgress[-1]
+    assert running.recentProgress[0].phase == "backlog"
+    assert running.recentProgress[0]["numInputRows"] == len(EVENTS)
+
+
+def test_stopped_query(world: World) -> None:
+    """After stop() the query is not active, waiting returns, and stopping again does nothing."""
+    query = world.start(support.sessions(None, world.live()))
+    assert query.wait_for("live", 300), query.exception()
+    query.stop()
+    query.stop()
+    assert not query.isActive
+    assert query.awaitTermination() is None
+    assert query.awaitTermination(1) is True
+    assert query.status["message"] == "Stopped"
+
+
+def test_failing_foreach_batch_is_called_again_with_the_same_rows(world: World) -> None:
+    """A foreachBatch function that fails fails the query; after a restart the same id comes with the same rows."""
+    calls: list[tuple[int, list[Any]]] = []
+
+    def function(frame: Any, number: int) -> None:
+        calls.append((number, sorted(map(tuple, frame.collect()), key=repr)))
+        if len(calls) == 1:
+            raise OSError("the table is locked")
+
+    def start() -> MixedQuery:
+        keyed = support.sessions(world.history(EVENTS), None)
+        writer = keyed.writeStream.foreachBatch(function).option("pipeline.parallelism", 2)
+        return writer.option("checkpointLocation", str(world.checkpoints)).start()
+
+    with pytest.raises(QueryError, match="the table is locked"):
+        start().awaitTermination(300)
+    start().awaitTermination(300)
+    start().awaitTermination(300)
+    assert calls == [(1, support.expected_sessions(world.spark, EVENTS))] * 2
+
+
+def test_processing_trigger_and_idle_clock(world: World) -> None:
+    """With a long trigger interval a row is taken by processAllAvailable and its timer fires without another row."""
+    query = world.start(support.sessions(None, world.live()), processingTime="1 second")
+    assert query.wait_for("live", 300), query.exception()
+    world.land([("a", 0, 1)], [("b", 10_000, 1)])
+    query.processAllAvailable()
+    query.stop()
+    assert world.output() == [("a", support.at(0), 1, 1)]
