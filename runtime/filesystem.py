@@ -7,6 +7,8 @@ import uuid
 
 from pyarrow import fs
 
+from ..state.pool import sync_path
+
 
 def resolve(location: str) -> tuple[fs.FileSystem, str]:
     """The filesystem and the path on it of a URI or of a plain (relative or absolute) local path."""
@@ -49,7 +51,7 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    _sync_folder(os.path.dirname(path))
+    sync_path(os.path.dirname(path))
 
 
 def read_bytes(filesystem: fs.FileSystem, path: str) -> bytes:
@@ -68,11 +70,3 @@ def delete_quietly(filesystem: fs.FileSystem, path: str) -> None:
             filesystem.delete_file(path)
     except FileNotFoundError:
         pass
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

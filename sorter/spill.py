@@ -16,28 +16,10 @@ import uuid
 from collections.abc import Iterator
 
 from ..errors import SorterError
+from ..state.owner import is_alive, process_start_time
 
 PREFIX = "mixedmode-sort-"
 LOCK_NAME = "lock"
-
-
-def process_start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the process's start, which tells a reused pid; 0: unknown; None: no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            # The second field is the command in parentheses, which may hold spaces: count from the last one.
-            fields = stat.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        if os.path.isdir("/proc/self"):
-            return None
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return None
-        except PermissionError:
-            pass
-        return 0
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def _lock(path: str) -> int | None:
@@ -63,7 +45,7 @@ def remove_leftovers(parent: str) -> list[str]:
             start = rest.partition("-")[0]
             if not name.startswith(PREFIX) or not (pid.isdigit() and start.isdigit()):
                 continue
-            if process_start_time(int(pid)) == int(start):
+            if is_alive(int(pid), int(start)):
                 continue
             folder = os.path.join(parent, name)
             with contextlib.suppress(OSError):

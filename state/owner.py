@@ -16,7 +16,7 @@ _PREFIX = "replicas"
 def own_folder(local_root: str) -> str:
     """The folder of this process below ``local_root``."""
     pid = os.getpid()
-    return os.path.join(local_root, f"{_place()}-{pid}-{_start_time(pid) or 0}")
+    return os.path.join(local_root, f"{_place()}-{pid}-{process_start_time(pid) or 0}")
 
 
 def remove_folders_of_dead_processes(local_root: str) -> list[str]:
@@ -25,7 +25,7 @@ def remove_folders_of_dead_processes(local_root: str) -> list[str]:
     for name in os.listdir(local_root):
         place, _, rest = name.partition("-")
         pid, _, started = rest.partition("-")
-        if place != _place() or not (pid.isdigit() and started.isdigit()) or _is_alive(int(pid), int(started)):
+        if place != _place() or not (pid.isdigit() and started.isdigit()) or is_alive(int(pid), int(started)):
             continue
         shutil.rmtree(os.path.join(local_root, name), ignore_errors=True)
         removed.append(name)
@@ -40,21 +40,25 @@ def _place() -> str:
     return f"{_PREFIX}.{socket.gethostname().replace('-', '_')}.{namespace}"
 
 
-def _start_time(pid: int) -> int | None:
-    """Start time in clock ticks since boot; None where the system does not tell."""
+def process_start_time(pid: int) -> int | None:
+    """Start time in clock ticks since boot; None: no such process, or the system does not tell."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The command name may contain anything; it ends at the last parenthesis.
-            return int(file.read().rpartition(b")")[2].split()[19])
+            fields = file.read().rpartition(b")")[2].split()
+        return None if fields[0] in (b"Z", b"X") else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
 
 
-def _is_alive(pid: int, started: int) -> bool:
+def is_alive(pid: int, started: int) -> bool:
+    """True if the process that had this pid and start time still runs; ``started`` 0: start time unknown."""
+    if os.path.isdir("/proc/self") and started:
+        return process_start_time(pid) == started
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    return started == 0 or _start_time(pid) in (started, None)
+    return True

@@ -43,7 +43,7 @@ class StatePool:
     def publish(self, name: str, staged: str) -> None:
         """Make a staged file durable in the pool; the staged copy is gone afterwards."""
         if self._local:
-            _sync(staged)
+            sync_path(staged)
             return
         self.filesystem.create_dir(self.folder, recursive=True)
         with open(staged, "rb") as source, self.filesystem.open_output_stream(self.path(name)) as target:
@@ -54,7 +54,7 @@ class StatePool:
     def sync_folder(self) -> None:
         """Make the names of published files durable."""
         if self._local:
-            _sync(self.folder)
+            sync_path(self.folder)
 
     def delete_quietly(self, name: str) -> None:
         """Delete a file that may not be there."""
@@ -116,7 +116,8 @@ def file_sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def _sync(path: str) -> None:
+def sync_path(path: str) -> None:
+    """Make a local file, or the names in a local folder, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

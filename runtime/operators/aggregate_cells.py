@@ -106,9 +106,8 @@ class Cells:
         """Write what is left and report the earliest timer that is still pending."""
         self._flush_index()
         if timed and self._context.epoch.keep_state:
-            pending = self._next_ms if self._next_ms is not None else MAX_WATERMARK
-            pending = min(pending, self._next_in_base())
-            self._context.counters.next_event_timer_ms = None if pending == MAX_WATERMARK else pending
+            pending = [ts_ms for ts_ms in (self._next_ms, self._next_in_base()) if ts_ms is not None]
+            self._context.counters.next_event_timer_ms = min(pending, default=None)
 
     def _flush_index(self) -> None:
         if self._index:
@@ -116,17 +115,19 @@ class Cells:
             self._context.writer.put_many([name for name, _ in self._index], [value for _, value in self._index])
             self._index = []
 
-    def _next_in_base(self) -> int:
-        """Earliest timer after the firing watermark that this epoch has not deleted."""
+    def _next_in_base(self) -> int | None:
+        """Earliest timer after the firing watermark that this epoch has not deleted; those at MAX count too."""
         base, firing_ms = self._context.base, self._context.epoch.firing_watermark_ms
-        earliest = MAX_WATERMARK
+        earliest: int | None = None
         if base is None or firing_ms == MAX_WATERMARK:
-            return earliest
+            return None
         for group in self._context.key_groups:
             prefix = timer_index_prefix("event", group)
             lower = timer_index_key("event", group, firing_ms + 1, b"")
             # Timers at or beyond the earliest one so far do not matter.
-            upper = min(after_prefix(prefix), timer_index_key("event", group, earliest, b""))
+            upper = after_prefix(prefix)
+            if earliest is not None:
+                upper = min(upper, timer_index_key("event", group, earliest, b""))
             for stored, _ in base.scan(lower, upper):
                 if stored not in self._deleted:
                     earliest = int.from_bytes(stored[3:11], "big") - (1 << 63)
