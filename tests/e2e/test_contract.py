@@ -136,6 +136,23 @@ def test_processing_timers_of_a_batch_fire_at_the_end_of_their_key(world: World)
     assert world.output() == [("a", "fired", 1), ("b", "fired", 0)]
 
 
+class Ticking(Keyworded):
+    """A timer that comes again a millisecond after it fired, for ever."""
+
+    def handleExpiredTimer(self, expiredTimerInfo: Any, timerValues: Any, key: Any) -> Iterator[tuple[Any, ...]]:
+        self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1)
+        yield (key[0], "tick", 1)
+
+
+def test_timer_that_comes_again_does_not_hold_the_query(world: World) -> None:
+    """processAllAvailable fires what is due when it is called, not what timers register meanwhile."""
+    query = world.start(job(world.history([("a", 0, 1)]), world.live(), Ticking(), "processingTime"))
+    assert query.wait_for("live", 300), query.exception()
+    query.processAllAvailable()
+    query.stop()
+    assert set(world.output()) == {("a", "tick", 1)}
+
+
 class Expiring(StatefulProcessor):
     """Remembers each key for a time to live given by the first value."""
 
