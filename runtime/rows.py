@@ -7,6 +7,7 @@ PySpark's own converters, so that a processor sees exactly what stock ``transfor
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
@@ -42,10 +43,15 @@ _NUMBERS = (ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType)
 #: Types that ``pa.array(values, type)`` checks and converts exactly as PySpark would.
 _PLAIN = (*_NUMBERS, BooleanType, StringType, BinaryType, DateType, TimestampNTZType)
 
+#: How to_arrow_type is told to make UTC timestamps: until Spark 4.2 that is what it does by itself.
+_UTC_TIMESTAMPS: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
+)
+
 
 def arrow_type(data_type: DataType) -> pa.DataType:
     """The Arrow type of a Spark type; timestamps are ``timestamp('us', 'UTC')``."""
-    return to_arrow_type(data_type, timezone="UTC")
+    return to_arrow_type(data_type, **_UTC_TIMESTAMPS)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
