@@ -2,11 +2,13 @@
 
 Below ``<checkpointLocation>/mixedmode/backlog``::
 
-    pin.json                 the fingerprint of the backlog and the EpochSpec of its pass
-    <attempt>.report         a finished attempt's report; the files that it names are complete
+    pin.json                 the fingerprint of the backlog, the EpochSpec of its first pass, the pin's id
+    <id>/<attempt>.report    a finished attempt's report; the files that it names are complete
 
 Invariants:
-- A pin belongs to one backlog: with another fingerprint all of it is thrown away before anything is read.
+- A pin belongs to one backlog: with another fingerprint all of it is thrown away before anything is read.  Each pin has
+  a folder of its own, so a task of an earlier run that outlives its driver cannot leave a report under a later pin.
+- Only the first pass of a backlog is pinned: a later one stands on state that a restarted driver does not have.
 - All shards of a pass run under the pinned EpochSpec (its processing time and firing watermark), whichever run computes
   them, so shards of different runs fit together.
 - Nothing here is visible to readers, and a checkpoint makes the pin obsolete.
@@ -15,6 +17,7 @@ Invariants:
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,6 +41,12 @@ class PinnedBacklog:
     def folder(self) -> str:
         """Where the pin and the reports are."""
         return f"{self.store.root}/backlog"
+
+    @property
+    def reports(self) -> str | None:
+        """Where the tasks of the pinned pass leave their reports; None: nothing is pinned."""
+        body = self._body()
+        return None if body is None else f"{self.folder}/{body['id']}"
 
     @property
     def _pin(self) -> str:
@@ -66,13 +75,19 @@ class PinnedBacklog:
             body: dict[str, Any] = json.loads(read_bytes(self.store.filesystem, self._pin))
         except ValueError:
             return None
-        return body if body["fingerprint"] == self.fingerprint else None
+        return body if body["fingerprint"] == self.fingerprint and "id" in body else None
 
     def save(self, epoch: EpochSpec, live_position: str | None) -> None:
         """Pin a pass that is about to begin, in place of any other."""
         self.discard()
-        self.store.filesystem.create_dir(self.folder, recursive=True)
-        body = {"fingerprint": self.fingerprint, "live_position": live_position, "epoch": asdict(epoch)}
+        pin_id = uuid.uuid4().hex
+        self.store.filesystem.create_dir(f"{self.folder}/{pin_id}", recursive=True)
+        body = {
+            "id": pin_id,
+            "fingerprint": self.fingerprint,
+            "live_position": live_position,
+            "epoch": asdict(epoch),
+        }
         write_atomically(self.store.filesystem, self._pin, json.dumps(body).encode())
 
     def discard(self) -> None:
@@ -84,7 +99,10 @@ class PinnedBacklog:
         """One report per shard that an earlier run finished and whose files are all there, whole."""
         pool = StatePool(self.store.filesystem, self.store.pool(uid))
         found: dict[int, ShardReport] = {}
-        for info in sorted(list_files(self.store.filesystem, self.folder), key=lambda entry: entry.path):
+        reports = self.reports
+        if reports is None:
+            return found
+        for info in sorted(list_files(self.store.filesystem, reports), key=lambda entry: entry.path):
             if not info.base_name.endswith(REPORT_SUFFIX):
                 continue
             try:

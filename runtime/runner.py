@@ -171,7 +171,9 @@ class JobRunner:
             frame = batch if history is None else history.unionByName(batch)
             if one_batch:
                 position = self.store.spark_log.position(batch_id).offset_entry
-                step.sorted_pass(phase, frame, final_ms, pin=self._pin, live_position=position)
+                # A second batch holds what arrived while the job was down after a kill in the first.
+                pin = None if passes else self._pin
+                step.sorted_pass(phase, frame, final_ms, pin=pin, live_position=position)
             else:
                 step.sorted_pass(phase, frame, None)
             state.batch_id = batch_id

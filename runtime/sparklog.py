@@ -36,18 +36,25 @@ class SparkLog:
         delete_quietly(self._filesystem, self._folder)
 
     def replay(self) -> None:
-        """Hand the first batch over again, with the very rows that it was pinned to."""
+        """Hand the first batch over again, with the very rows that it was pinned to, then whatever comes after it."""
         delete_quietly(self._filesystem, f"{self._folder}/commits")
+        # Spark goes on from its newest planned batch: a second one would make it skip the first.
+        self._forget("offsets", after=0)
+
+    def _forget(self, log: str, *, after: int) -> int:
+        """Remove all entries of a log above a batch; returns how many there were."""
+        forgotten = 0
+        for info in list_files(self._filesystem, f"{self._folder}/{log}"):
+            match = _ENTRY.match(info.base_name)
+            if match and int(match[1]) > after:
+                forgotten += match[2] is None
+                delete_quietly(self._filesystem, info.path)
+        return forgotten
 
     def rewind(self, position: SparkPosition) -> int:
         """Go back to a position; returns how many later batches were forgotten."""
-        forgotten = 0
-        for log in ("commits", "offsets"):
-            for info in list_files(self._filesystem, f"{self._folder}/{log}"):
-                match = _ENTRY.match(info.base_name)
-                if match and int(match[1]) > position.batch_id:
-                    forgotten += log == "offsets" and match[2] is None
-                    delete_quietly(self._filesystem, info.path)
+        self._forget("commits", after=position.batch_id)
+        forgotten = self._forget("offsets", after=position.batch_id)
         self._restore("offsets", position.batch_id, position.offset_entry.encode())
         self._restore("commits", position.batch_id, _COMMITTED)
         return forgotten

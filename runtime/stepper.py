@@ -107,7 +107,7 @@ class Stepper:
                 self.recorder.event("reused", f"{len(finished)} of {len(self.state.shards)} shards were finished")
             self.backlog.begin(total_rows, len(self.state.shards))
             try:
-                folder = None if pin is None else pin.folder
+                folder = None if pin is None else pin.reports
                 self._execute(phase, frame, spec, finished=finished, report_folder=folder)
             finally:
                 self.backlog.end()

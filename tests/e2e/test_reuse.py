@@ -49,7 +49,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     write_history(folder / "history", "a.parquet", ROWS)
     assert run(folder, 1, "epoch-before-apply=kill") == -signal.SIGKILL
-    reports = sorted((folder / "checkpoints" / "mixedmode" / "backlog").glob("*.report"))
+    reports = sorted((folder / "checkpoints" / "mixedmode" / "backlog").glob("*/*.report"))
     assert len(reports) == 4
     reports[2].unlink()
     return folder

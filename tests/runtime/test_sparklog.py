@@ -78,3 +78,11 @@ def test_clear_forgets_the_query(folder: Path) -> None:
     log_of(folder).clear()
     log_of(folder).clear()
     assert not folder.exists()
+
+
+def test_replay_hands_the_first_batch_over_again(folder: Path) -> None:
+    """Only the plan of the first batch is left: Spark would otherwise go on from its newest plan and skip the first."""
+    log_of(folder).replay()
+    assert set(os.listdir(folder / "offsets")) == {"0", ".0.crc"}
+    assert not (folder / "commits").exists()
+    assert (folder / "sources" / "0" / "4").exists()
