@@ -1,0 +1,157 @@
+"""Real SIGKILLs at named points: started again, the committed output is what an undisturbed run gives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import support
+from mixedmode.runtime.failpoints import VARIABLE
+
+pytestmark = pytest.mark.kill
+
+DRIVER = Path(__file__).with_name("driver_sessions.py")
+OBSERVED = ("execution.backlog.final-watermark=observed",)
+EVENTS = support.stream_of(420, seed=3)
+KILLED = -signal.SIGKILL
+
+
+class Job:
+    """The folders of one job and the processes that run it, one after the other."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.options = options
+        for name in ("landing", "pending"):
+            (folder / name).mkdir()
+        support.write(folder / "history.parquet", EVENTS[:300])
+        support.write(folder / "landing" / "00.parquet", EVENTS[300:360])
+        support.write(folder / "pending" / "01.parquet", EVENTS[360:380])
+        support.write(folder / "pending" / "02.parquet", EVENTS[380:])
+        support.write(folder / "pending" / "03.parquet", support.flush_after(EVENTS))
+
+    def run(self, failpoints: str = "") -> int:
+        """Run the driver to its end, whatever that is; returns its exit code."""
+        environment = {**os.environ, VARIABLE: failpoints}
+        done = subprocess.run(
+            [sys.executable, str(DRIVER), str(self.folder), *self.options],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+        return done.returncode
+
+    @property
+    def output(self) -> list[tuple]:
+        return support.without_flush(support.committed(self.folder / "out"))
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """Complete checkpoints."""
+        found = (self.folder / "checkpoints" / "mixedmode" / "checkpoints").glob("*/_metadata")
+        return sorted(path.parent.name for path in found)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
+    """What the job commits when nobody disturbs it."""
+    job = Job(tmp_path_factory.mktemp("undisturbed"), *OBSERVED)
+    assert job.run() == 0
+    assert job.output == support.sessions_of(EVENTS)
+    return job.output
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "phase-backlog=kill",
+        "epoch-before-apply=kill",
+        "batch-before-spark-commit=kill",
+        "phase-switch=kill",
+        "checkpoint-before-metadata=kill",
+    ],
+)
+def test_killed_before_the_switch(tmp_path: Path, undisturbed: list[tuple], point: str) -> None:
+    """Killed in the backlog or before the checkpoint of the switch: nothing is visible, the rerun is as new (X12)."""
+    job = Job(tmp_path, *OBSERVED)
+    assert job.run(point) == KILLED
+    assert job.output == []
+    assert job.checkpoints == []
+    assert job.run() == 0
+    assert job.output == undisturbed
+
+
+@pytest.mark.parametrize("point", ["checkpoint-after-metadata=kill", "sink-between-files=kill", "phase-live=kill"])
+def test_killed_at_the_switch(tmp_path: Path, undisturbed: list[tuple], point: str) -> None:
+    """Killed once the checkpoint of the switch exists: the restart completes its commit and goes on."""
+    job = Job(tmp_path, *OBSERVED)
+    assert job.run(point) == KILLED
+    assert job.checkpoints == ["chk-00000001"]
+    assert job.run() == 0
+    assert job.output == undisturbed
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "epoch-applied=kill",
+        "batch-before-spark-commit=kill:3",
+        "checkpoint-start=kill:2",
+        "checkpoint-after-metadata=kill:3",
+        "gc-after-metadata=kill",
+    ],
+)
+def test_killed_in_the_stream(tmp_path: Path, undisturbed: list[tuple], point: str) -> None:
+    """Killed between epochs, between Spark's log and ours, or inside a checkpoint: back to the last one, once each."""
+    job = Job(tmp_path, *OBSERVED)
+    assert job.run(point) == KILLED
+    assert job.checkpoints
+    assert job.run() == 0
+    assert job.output == undisturbed
+
+
+def test_killed_again_and_again(tmp_path: Path, undisturbed: list[tuple]) -> None:
+    """A job that dies at another point in each of its lives still gives every row once."""
+    job = Job(tmp_path, *OBSERVED)
+    lives = [
+        "backlog-epoch-applied=kill",
+        "checkpoint-after-commit=kill",
+        "batch-before-spark-commit=kill",
+        "checkpoint-after-metadata=kill",
+        "recovery-after-commit=kill",
+        "epoch-before-apply=kill",
+    ]
+    assert [job.run(point) for point in lives] == [KILLED] * len(lives)
+    assert job.run() == 0
+    assert job.output == undisturbed
+
+
+def test_killed_workers_are_replaced(tmp_path: Path, undisturbed: list[tuple]) -> None:
+    """A Python worker that dies in a shard task, before and after it wrote its files, costs a retry, no more."""
+    flags = [tmp_path / "before-publish", tmp_path / "before-report"]
+    (tmp_path / "job").mkdir()
+    job = Job(tmp_path / "job", *OBSERVED)
+    points = f"task-before-publish=kill-once:{flags[0]};task-before-report=kill-once:{flags[1]}"
+    assert job.run(points) == 0
+    assert all(flag.exists() for flag in flags), "no worker was killed"
+    assert job.output == undisturbed
+
+
+def test_killed_in_streamed_history(tmp_path: Path, undisturbed: list[tuple]) -> None:
+    """With interval-during-backlog > 0 a kill in the history goes back to the last checkpoint (X16)."""
+    job = Job(
+        tmp_path,
+        "execution.checkpointing.interval=1 ms",
+        "execution.interval-during-backlog=1 ms",
+        "execution.history.rows-per-epoch=100",
+    )
+    assert job.run("epoch-before-apply=kill:3") == KILLED
+    assert job.checkpoints, "no checkpoint was taken in the history"
+    assert job.run() == 0
+    assert job.output == undisturbed
