@@ -2,7 +2,8 @@
 
 This is the hottest Python of a processor job, so columns are converted as a whole wherever the type allows it, and a
 row is one ``tuple.__new__``.  Types whose Python form has rules of its own (nested, decimal, variant…) go through
-PySpark's own converters, so that a processor sees exactly what stock ``transformWithState`` hands it.
+PySpark's own converters, so that a processor sees what ``DataFrame.collect`` hands out: timestamps are naive local
+time, structs rows, maps dicts.  (Stock ``transformWithState`` differs: aware timestamps, dicts, lists of pairs.)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -28,6 +30,7 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     Row,
     ShortType,
     StringType,
@@ -152,14 +155,22 @@ class RowWriter:
         self.schema = schema
         self.arrow_schema = arrow_schema(schema)
         self._width = len(schema.fields)
+        self._names = tuple(schema.fieldNames())
         self._columns = [
             _column_writer(field, self.arrow_schema.field(i).type) for i, field in enumerate(schema.fields)
         ]
 
     def check(self, row: Any, key: Any) -> tuple[Any, ...]:
-        """The row as a tuple of the right width; anything else is an error that names the key."""
-        if isinstance(row, dict):
-            return tuple(row.get(field.name) for field in self.schema.fields)
+        """The row as a tuple in the schema's order; anything that does not fit is an error that names the key.
+
+        A row with names goes by its names, as in stock ``transformWithState``; names that it leaves out are null.
+        """
+        if isinstance(row, Row) and (fields := getattr(row, "__fields__", None)) is not None:
+            names = tuple(fields)
+            if names != self._names or len(row) != self._width:
+                return self._by_name(dict(zip(names, row, strict=False)), row, key)
+        elif isinstance(row, dict):
+            return self._by_name(row, row, key)
         if not isinstance(row, (tuple, list)):
             raise OutputSchemaError(
                 f"the processor yielded {row!r} ({type(row).__name__}) for key {key!r}; "
@@ -171,6 +182,15 @@ class RowWriter:
                 f"but the output schema has {self._width} fields: {self.schema.simpleString()}"
             )
         return tuple(row)
+
+    def _by_name(self, values: dict[str, Any], row: Any, key: Any) -> tuple[Any, ...]:
+        unknown = [name for name in values if name not in self._names]
+        if unknown:
+            raise OutputSchemaError(
+                f"the processor yielded {row!r} for key {key!r}, but the output schema has no field "
+                f"{', '.join(map(repr, unknown))}: {self.schema.simpleString()}"
+            )
+        return tuple(values.get(name) for name in self._names)
 
     def batch(self, rows: list[tuple[Any, ...]], key_of: Callable[[int], Any]) -> pa.RecordBatch:
         """One record batch of the rows; ``key_of(i)`` names the key of row ``i`` in an error."""
@@ -210,10 +230,25 @@ def _column_writer(field: StructField, arrow: pa.DataType) -> Callable[[Sequence
     schema = StructType([StructField("value", field.dataType)])
 
     def convert(values: Sequence[Any]) -> pa.Array:
-        table = LocalDataToArrowConversion.convert([(value,) for value in values], schema, False)
+        table = LocalDataToArrowConversion.convert(
+            [(_by_names(value, field.dataType),) for value in values], schema, False
+        )
         return table.column(0).combine_chunks().cast(arrow)
 
     return convert
+
+
+def _by_names(value: Any, data_type: DataType) -> Any:
+    """The value with its named structs as dicts: the conversion takes those by name, but rows by position."""
+    if isinstance(data_type, StructType) and isinstance(value, Row) and hasattr(value, "__fields__"):
+        types = {field.name: field.dataType for field in data_type.fields}
+        # A name that the struct does not have is a KeyError, and so a misfit.
+        return {name: _by_names(item, types[name]) for name, item in zip(value.__fields__, value, strict=True)}
+    if isinstance(data_type, ArrayType) and isinstance(value, list):
+        return [_by_names(item, data_type.elementType) for item in value]
+    if isinstance(data_type, MapType) and isinstance(value, dict):
+        return {key: _by_names(item, data_type.valueType) for key, item in value.items()}
+    return value
 
 
 def _utc(value: datetime | None) -> datetime | None:

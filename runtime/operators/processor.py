@@ -364,7 +364,7 @@ class _Output:
     def extend(self, rows: Iterable[Any], key: tuple[Any, ...]) -> None:
         width = self._width
         for row in rows:
-            fits = isinstance(row, tuple) and len(row) == width
+            fits = type(row) is tuple and len(row) == width
             self._rows.append(row if fits else self._writer.check(row, key))
             self._keys.append(key)
             if len(self._rows) >= _OUTPUT_BATCH_ROWS:

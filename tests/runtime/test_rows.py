@@ -193,6 +193,35 @@ def test_what_is_no_row_is_refused(row: Any) -> None:
         RowWriter(OUTPUT).check(row, ("k",))
 
 
+def test_named_rows_go_by_their_names() -> None:
+    """A Row with names may have them in any order and leave some out, as in stock transformWithState."""
+    writer = RowWriter(OUTPUT)
+    assert writer.check(Row(total=1, name="a"), ("k",)) == ("a", 1)
+    assert writer.check(Row("total", "name")(1, "a"), ("k",)) == ("a", 1)
+    assert writer.check(Row(total=1), ("k",)) == (None, 1)
+    assert writer.check(Row("a", 1), ("k",)) == ("a", 1)
+
+
+@pytest.mark.parametrize("row", [Row(name="a", sum=1), {"name": "a", "sum": 1}], ids=["row", "dict"])
+def test_names_that_the_schema_lacks_are_refused(row: Any) -> None:
+    """A name that is not in the output schema is an error that names it, not a lost value."""
+    with pytest.raises(OutputSchemaError, match=r"no field 'sum': struct<name:string,total:int>"):
+        RowWriter(OUTPUT).check(row, ("k",))
+
+
+def test_nested_rows_go_by_their_names() -> None:
+    """The fields of structs, also inside lists and maps, are found by name; an unknown name is a misfit."""
+    pair = StructType([StructField("a", IntegerType()), StructField("b", IntegerType())])
+    types = {"s": pair, "l": ArrayType(pair), "m": MapType(StringType(), pair)}
+    schema = StructType([StructField(name, data_type) for name, data_type in types.items()])
+    swapped = Row(b=2, a=1)
+    batch = RowWriter(schema).batch([(swapped, [swapped], {"x": swapped})], lambda index: ("k",))
+    inner = {"a": 1, "b": 2}
+    assert [column[0].as_py() for column in batch.columns] == [inner, [inner], [("x", inner)]]
+    with pytest.raises(OutputSchemaError, match="field 's'"):
+        RowWriter(schema).batch([(Row(a=1, c=2), [], {})], lambda index: ("k",))
+
+
 def test_lists_and_dicts_are_taken_for_rows() -> None:
     """A list counts as a tuple and a dict is taken by field name."""
     writer = RowWriter(OUTPUT)

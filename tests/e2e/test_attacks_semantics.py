@@ -1,0 +1,62 @@
+"""Agreement with stock Spark where it is easily lost: what waits for the end of input, rows by name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from pyspark import cloudpickle
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from support import World
+
+pytestmark = pytest.mark.spark
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+EVENTS: list[support.Event] = [("a", 1, 5), ("b", 2, 7), ("a", 30, 11), (None, None, 13), ("b", 900, 17)]
+
+
+@pytest.mark.parametrize("mode", ["batch", "streaming", "mixed"])
+def test_keys_without_event_time_come_out_when_the_input_ends(world: World, mode: str) -> None:
+    """An append of a bounded job gives every key once, at the end, also when the history runs as a stream."""
+    history = world.history(EVENTS)
+    keyed = mixedmode.read(history=history).groupBy("key").agg(F.sum("value").alias("total"))
+    options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": "2"}
+    query = world.start(keyed, options)
+    assert query.awaitTermination(300)
+    assert query.exception() is None
+    stock = history.groupBy("key").agg(F.sum("value").alias("total")).collect()
+    assert world.output() == sorted((tuple(row) for row in stock), key=repr)
+
+
+class Swapped(StatefulProcessor):
+    """Yields rows whose fields are not in the schema's order."""
+
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        values = [row.value for row in rows]
+        yield Row(most=max(values), least=min(values), pair=Row(most=max(values), least=min(values)))
+
+
+def test_rows_of_a_processor_go_by_name(world: World) -> None:
+    """As in stock transformWithState, a Row's fields are matched by name, also those of nested structs."""
+    keyed = (
+        mixedmode.read(history=world.history(EVENTS))
+        .groupBy("key")
+        .transformWithState(Swapped(), "least long, most long, pair struct<least:long,most:long>", "append", "none")
+    )
+    query = world.start(keyed)
+    assert query.awaitTermination(300)
+    assert query.exception() is None
+    assert world.output() == [
+        (13, 13, {"least": 13, "most": 13}),
+        (5, 11, {"least": 5, "most": 11}),
+        (7, 17, {"least": 7, "most": 17}),
+    ]
