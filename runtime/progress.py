@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 
 from .filesystem import delete_quietly, list_files, read_bytes
@@ -42,35 +45,55 @@ def timestamp(ms: int | None = None) -> str:
 
 
 class TaskProgress:
-    """A task's side of live progress: a small file per attempt with the number of rows taken so far.
+    """A task's side of live progress: a small file per attempt with what it has done so far.
 
     Files, not sockets: they work wherever the checkpoint location works, and losing one costs nothing.
+
+    Args:
+        filesystem: where ``folder`` is.
+        folder: where the attempts of one sorted pass report.
+        attempt: name of this attempt.
+        rows_column: column with the number of input rows that a row stands for; None: each stands for itself.
     """
 
-    def __init__(self, filesystem: fs.FileSystem, folder: str, attempt: str) -> None:
+    def __init__(self, filesystem: fs.FileSystem, folder: str, attempt: str, rows_column: str | None) -> None:
         self._filesystem = filesystem
         self._folder = folder
         self._path = f"{folder}/{attempt}"
-        self.rows = 0
+        self._rows_column = rows_column
         self._written_at = 0.0
+        self._counts = {"read": 0, "rows": 0, "spilledBytes": 0, "done": 0}
 
-    def counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as they are taken."""
+    def reading(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as rows that the task has taken in."""
+        return self._counted(batches, "read")
+
+    def processing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, counted as rows that the operator is done with."""
+        return self._counted(batches, "rows")
+
+    def _counted(self, batches: Iterator[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
         for batch in batches:
+            rows = batch.num_rows
+            if self._rows_column is not None:
+                rows = pc.sum(batch.column(self._rows_column)).as_py() or 0
             yield batch
-            self.rows += batch.num_rows
+            self._counts[what] += rows
             if time.monotonic() - self._written_at > _REPORT_EVERY_S:
                 self.write()
 
-    def write(self, done: bool = False) -> None:
+    def spilled(self, spilled_bytes: int) -> None:
+        """The sorter has written this much to disk."""
+        self._counts["spilledBytes"] = spilled_bytes
+
+    def write(self, *, done: bool = False) -> None:
         """Report now; never raises, since progress must not fail a task."""
         self._written_at = time.monotonic()
-        try:
+        self._counts["done"] = int(done)
+        with contextlib.suppress(OSError):
             self._filesystem.create_dir(self._folder, recursive=True)
             with self._filesystem.open_output_stream(self._path) as stream:
-                stream.write(json.dumps({"rows": self.rows, "done": done}).encode())
-        except OSError:
-            pass
+                stream.write(json.dumps(self._counts).encode())
 
 
 class BacklogProgress:
@@ -94,26 +117,26 @@ class BacklogProgress:
         delete_quietly(self._filesystem, self.folder)
 
     def snapshot(self) -> dict[str, Any]:
-        """Rows so far, rows/s, total and ETA where known, shards done."""
-        rows, done = 0, 0
-        try:
+        """Rows read, rows done, rows/s, shards done, bytes spilled; fraction and ETA where the total is known."""
+        sums: Counter[str] = Counter()
+        with contextlib.suppress(OSError, ValueError):  # a file that is being replaced: the next look will see it
             for info in list_files(self._filesystem, self.folder):
-                body = json.loads(read_bytes(self._filesystem, info.path))
-                rows += body["rows"]
-                done += body["done"]
-        except (OSError, ValueError):
-            pass  # a file that is being replaced: the next look will see it
+                sums.update(json.loads(read_bytes(self._filesystem, info.path)))
         elapsed_s = max(time.monotonic() - self._started, 1e-3)
-        rate = rows / elapsed_s
-        eta_s = None
-        if self.total_rows is not None and rate > 0:
-            eta_s = max(self.total_rows - rows, 0) / rate
+        fraction, eta_s = None, None
+        if self.total_rows:
+            # A sorting task reads all of its rows before the first is done: both halves count.
+            fraction = min((sums["read"] + sums["rows"]) / (2 * self.total_rows), 1.0)
+            eta_s = elapsed_s * (1 - fraction) / fraction if fraction else None
         return {
-            "rows": rows,
+            "rowsRead": sums["read"],
+            "rows": sums["rows"],
             "totalRows": self.total_rows,
-            "rowsPerSecond": rate,
+            "fraction": fraction,
+            "rowsPerSecond": sums["rows"] / elapsed_s,
             "etaSeconds": eta_s,
-            "shardsDone": done,
+            "shardsDone": sums["done"],
             "shards": self.shards,
+            "spilledBytes": sums["spilledBytes"],
             "elapsedSeconds": elapsed_s,
         }

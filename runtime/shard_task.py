@@ -16,8 +16,10 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -120,13 +122,7 @@ class ShardTask:
                     pass
                 yield _row(stored)
                 return
-        progress = None
-        if self.progress_folder is not None:
-            progress = TaskProgress(self.state_filesystem, self.progress_folder, str(context.taskAttemptId()))
-            batches = progress.counted(batches)
         report = _Attempt(self, shard, context.taskAttemptId()).run(batches)
-        if progress is not None:
-            progress.write(done=True)
         failpoint("task-before-report")
         if self.report_folder is not None:
             path = f"{self.report_folder}/{report.attempt}{REPORT_SUFFIX}"
@@ -188,29 +184,45 @@ class _Attempt:
         return ShardReport(self.shard, name, files, staged, counters, self.durations_ms, spilled)
 
     def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
+        """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""
+        task = self.task
+        if task.progress_folder is None:
+            with self._sorter(batches) as (rows, sorter):
+                operator.run(context, rows)
+                return _spilled(sorter)
+        attempt = str(self.task_attempt_id)
+        progress = TaskProgress(task.state_filesystem, task.progress_folder, attempt, operator.rows_column)
+        with self._sorter(progress.reading(batches)) as (rows, sorter):
+            progress.spilled(_spilled(sorter))
+            operator.run(context, progress.processing(rows))
+            progress.write(done=True)
+            return _spilled(sorter)
+
+    @contextmanager
+    def _sorter(
+        self, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[tuple[Iterator[pa.RecordBatch], ExternalSorter | None]]:
+        """The rows in order, and the sorter that put them in order (None: they came so, or there are none)."""
         sort = self.task.sort
-        if sort is None:
-            operator.run(context, batches)
-            return 0
-        first = next(batches, None)
-        if first is None:
-            operator.run(context, iter(()))
-            return 0
+        first = next(batches, None) if sort is not None else None
+        if sort is None or first is None:
+            yield batches, None
+            return
+        spill_dir = sort.spill_dir or local_root(self.task.local_dir)
         with ExternalSorter(
-            first.schema,
-            sort.key,
-            then=sort.then,
-            memory_bytes=sort.memory_bytes,
-            spill_dir=sort.spill_dir or local_root(self.task.local_dir),
+            first.schema, sort.key, then=sort.then, memory_bytes=sort.memory_bytes, spill_dir=spill_dir
         ) as sorter:
-            sorter.add(first)
-            for batch in batches:
+            for batch in chain([first], batches):
                 sorter.add(batch)
-            operator.run(context, sorter.sorted_batches())
-            return sorter.stats.spilled_bytes
+            del first, batch
+            yield sorter.sorted_batches(), sorter
 
     def _lap(self, name: str, started: float) -> None:
         self.durations_ms[name] = round((time.monotonic() - started) * 1000)
+
+
+def _spilled(sorter: ExternalSorter | None) -> int:
+    return 0 if sorter is None else sorter.stats.spilled_bytes
 
 
 @lru_cache(maxsize=4)

@@ -167,6 +167,8 @@ class KeyedOperator(ABC):
     #: True if windows or event-time timers can be pending: asks for a firing pass and for the observed watermark.
     uses_event_time: bool
     uses_processing_time: bool = False
+    #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.
+    rows_column: str | None = None
 
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -169,25 +171,32 @@ class Stepper:
     def _execute(
         self, phase: Phase, frame: DataFrame | None, spec: EpochSpec, shards: list[int] | None = None, **options: Any
     ) -> None:
-        context = self.job.spark.sparkContext
         started = time.monotonic()
-        context.addJobTag(self.tag)
-        context.setJobDescription(f"{self.job.name or 'mixedmode'}: {phase.kind}, epoch {spec.epoch}")
-        try:
+        with self._labelled(f"{phase.kind}, epoch {spec.epoch}"):
             reports = self.executor.execute(
                 frame, spec, self.state.lineages, sorter=phase.sorter, shards=shards, **options
             )
-        finally:
-            context.removeJobTag(self.tag)
-            context.setJobDescription(None)  # type: ignore[arg-type]
         failpoint("epoch-before-apply")
         self.state.apply(spec.epoch, reports)
         self.recorder.epoch(self.job, self.state, phase, spec, reports, time.monotonic() - started)
 
+    @contextmanager
+    def _labelled(self, what: str) -> Iterator[None]:
+        """Spark jobs in here can be cancelled by :meth:`JobRunner.stop` and say in Spark's UI what they are."""
+        context = self.job.spark.sparkContext
+        context.addJobTag(self.tag)
+        context.setJobDescription(f"{self.job.name or 'mixedmode'}: {what}")
+        try:
+            yield
+        finally:
+            context.removeJobTag(self.tag)
+            context.setJobDescription(None)  # type: ignore[arg-type]
+
     def _look_ahead(self, frame: DataFrame) -> tuple[int | None, int]:
         """Greatest event time (ms) and number of rows of a backlog: ``observed`` must know the end before it starts."""
         assert self.job.event_time is not None
-        row = frame.agg(F.max(event_time_us(frame, self.job.event_time)), F.count("*")).first()
+        with self._labelled("looking for the greatest event time of the backlog"):
+            row = frame.agg(F.max(event_time_us(frame, self.job.event_time)), F.count("*")).first()
         assert row is not None
         return None if row[0] is None else row[0] // 1000, row[1]
 

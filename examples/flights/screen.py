@@ -63,7 +63,7 @@ class Screen:
                 progress.update(bar, description=status["phase"])
                 counts = status.get("backlog")
                 if counts and counts["totalRows"]:
-                    progress.update(bar, completed=counts["rows"], total=counts["totalRows"], counts=counts)
+                    progress.update(bar, completed=counts["fraction"], total=1, counts=counts)
                 time.sleep(_LOOK_EVERY_S)
         self._switch(query)
 

@@ -104,6 +104,7 @@ class AggregateOperator(KeyedOperator):
         event_time: str | None,
     ) -> None:
         self.uid = uid
+        self.rows_column = ROWS_COLUMN
         self.keys = keys
         self.partials = partials
         self.output_schema = output_schema

@@ -1,0 +1,86 @@
+"""Live progress of a sorted pass: what tasks report is what the driver sums up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from mixedmode.runtime import progress
+from mixedmode.runtime.progress import BacklogProgress, QueryProgress, TaskProgress
+from pyarrow import fs
+
+
+@pytest.fixture
+def backlog(tmp_path: Path) -> BacklogProgress:
+    return BacklogProgress(fs.LocalFileSystem(), str(tmp_path / "progress"))
+
+
+def task(backlog: BacklogProgress, attempt: str, rows_column: str | None = None) -> TaskProgress:
+    return TaskProgress(fs.LocalFileSystem(), backlog.folder, attempt, rows_column)
+
+
+def batches(*sizes: int) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pydict({"v": [1] * size, "__rows": [3] * size}) for size in sizes]
+
+
+def test_rows_of_all_tasks_are_summed(backlog: BacklogProgress) -> None:
+    """Rows read and rows done are told apart; the fraction counts both halves of the work."""
+    backlog.begin(total_rows=10, shards=2)
+    first, second = task(backlog, "1"), task(backlog, "2")
+    assert len(list(first.processing(first.reading(iter(batches(2, 3)))))) == 2
+    first.write(done=True)
+    list(second.reading(iter(batches(3))))
+    second.spilled(99)
+    second.write()
+
+    seen = backlog.snapshot()
+    assert (seen["rowsRead"], seen["rows"], seen["shardsDone"], seen["spilledBytes"]) == (8, 5, 1, 99)
+    assert seen["fraction"] == pytest.approx(0.65)
+    assert seen["etaSeconds"] == pytest.approx(seen["elapsedSeconds"] * 0.35 / 0.65)
+
+
+def test_partial_rows_count_as_what_they_stand_for(backlog: BacklogProgress) -> None:
+    """A row of a partial aggregate counts as the input rows that went into it."""
+    backlog.begin(total_rows=30, shards=1)
+    one = task(backlog, "1", "__rows")
+    list(one.processing(iter(batches(4))))
+    one.write()
+
+    assert backlog.snapshot()["rows"] == 12
+
+
+def test_without_a_total_there_is_no_eta(backlog: BacklogProgress) -> None:
+    """Where the number of rows is not known, neither fraction nor time to go is made up."""
+    backlog.begin(total_rows=None, shards=1)
+    seen = backlog.snapshot()
+
+    assert seen["fraction"] is None
+    assert seen["etaSeconds"] is None
+
+
+def test_progress_never_fails_a_task(tmp_path: Path) -> None:
+    """An unwritable folder costs the report, not the rows."""
+    (tmp_path / "file").write_text("in the way")
+    one = TaskProgress(fs.LocalFileSystem(), str(tmp_path / "file"), "1", None)
+
+    assert sum(batch.num_rows for batch in one.reading(iter(batches(2, 3)))) == 5
+
+
+def test_the_end_removes_the_reports(backlog: BacklogProgress) -> None:
+    """Nothing of a finished pass is left on disk."""
+    backlog.begin(total_rows=1, shards=1)
+    task(backlog, "1").write()
+    assert Path(backlog.folder).exists()
+    backlog.end()
+    assert not Path(backlog.folder).exists()
+
+
+def test_entries_are_attributes() -> None:
+    """A progress record is a dictionary whose entries can be read as attributes, as in Spark."""
+    record = QueryProgress(numInputRows=3)
+
+    assert record.numInputRows == record["numInputRows"] == 3
+    assert progress.timestamp(0) == "1970-01-01T00:00:00.000Z"
+    with pytest.raises(AttributeError):
+        _ = record.nothing
