@@ -18,6 +18,7 @@ from ..errors import CheckpointError
 from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
+from .driver_lease import DriverLease
 from .failpoints import failpoint
 from .pinned_backlog import PinnedBacklog
 from .recovery import commit_transaction
@@ -62,6 +63,7 @@ class Checkpointer:
     scheduler: CheckpointScheduler
     state: JobState
     run_id: str
+    lease: DriverLease
     _failures: int = 0
     _last_files: frozenset[str] = frozenset()
 
@@ -70,8 +72,9 @@ class Checkpointer:
 
         Raises:
             CheckpointError: more consecutive checkpoints failed than
-                ``execution.checkpointing.tolerable-failed-checkpoints`` allows.
+                ``execution.checkpointing.tolerable-failed-checkpoints`` allows, or another driver has taken over.
         """
+        self.lease.check()
         started = time.monotonic()
         self.scheduler.triggered(now_ms)
         try:

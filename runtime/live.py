@@ -54,6 +54,8 @@ class LiveSource:
         self._error: BaseException | None = None
         self._refusing = False
         self.query: StreamingQuery | None = None
+        #: The thread that is handing over a micro-batch now; None: nobody is.
+        self.thread_id: int | None = None
 
     @property
     def failed(self) -> bool:
@@ -80,8 +82,10 @@ class LiveSource:
                     self._refuse_if_stopping()
                 try:
                     self._refuse_if_stopping()
+                    self.thread_id = threading.get_ident()
                     on_batch(batch, batch_id)
                 finally:
+                    self.thread_id = None
                     self._turn.release()
             except BaseException as error:
                 self._error = error

@@ -9,7 +9,7 @@ import uuid
 import weakref
 from typing import Any
 
-from ..errors import QueryError
+from ..errors import CheckpointError, QueryError
 from .live import Stopped
 from .progress import QueryProgress
 from .recorder import LifecycleEvent, Recorder
@@ -54,7 +54,7 @@ class MixedQuery:
         except Stopped:
             self._recorder.event("stopped", "before the switch: nothing of the backlog is visible")
         except BaseException as error:
-            if self._runner.stopping.is_set():
+            if self._runner.stopping.is_set() and _is_cancellation(error):
                 self._recorder.event("stopped", "in the middle of an epoch: nothing of it is visible")
             else:
                 self._error = explain_corruption(translate(error), self._runner.store)
@@ -163,6 +163,8 @@ class MixedQuery:
         Raises:
             QueryError: the query failed.
         """
+        if self._runner.is_inside:
+            raise QueryError("processAllAvailable() in the query's own foreachBatch function would wait for itself")
         while self.isActive:
             phase, live = self._runner.phase, self._runner.live
             source = live.query if live is not None and phase is not None and phase.kind == "live" else None
@@ -183,11 +185,13 @@ class MixedQuery:
         """Stop the query and wait for its end.
 
         In the live phase the epoch in hand is finished and a checkpoint is taken: all processed rows are visible.
-        A backlog that is stopped leaves nothing and starts again from its beginning.
+        A backlog that is stopped leaves nothing and starts again from its beginning.  Called from the query's own
+        ``foreachBatch`` function it returns at once, and the query ends after that function.
         """
         if not self._ended.is_set():
             self._runner.stop()
-            self._thread.join()
+            if not self._runner.is_inside:
+                self._thread.join()
 
     def _raise(self) -> None:
         error = self.exception()
@@ -206,3 +210,8 @@ class MixedQuery:
             if self._ended.wait(0.02):
                 return any(event.event == "phase" and event.detail == phase for event in self.lifecycle)
         return False
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """True for what Spark raises when the jobs of a query that is being stopped are cancelled."""
+    return not isinstance(error, CheckpointError) and "cancelled" in str(error).lower()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from .checkpointer import Checkpointer
 from .checkpoints.metadata import SourceState
 from .checkpoints.scheduler import CheckpointScheduler
-from .checkpoints.store import CheckpointStore
+from .checkpoints.store import CheckpointStore, JobIdentity
+from .driver_lease import DriverLease
 from .epochs import EpochExecutor
 from .failpoints import failpoint
 from .filesystem import resolve, uri
@@ -55,8 +56,10 @@ class JobRunner:
         self.stepper: Stepper | None = None
         filesystem, path = resolve(location)
         self.store = CheckpointStore(filesystem, path)
+        self.lease = DriverLease(filesystem, self.store.root, run_id)
         self.backlog = BacklogProgress(filesystem, f"{self.store.root}/progress")
         self._wake = threading.Event()
+        self._thread_id: int | None = None
         self._recovered: Recovered | None = None
         self.live: LiveSource | None = None
         if job.live is not None:
@@ -66,6 +69,15 @@ class JobRunner:
     def run(self) -> None:
         """Recover, then execute the phases; returns at the end of input or when stopped."""
         identity = identify(self.job, self.store)
+        self.lease.take()
+        self._thread_id = threading.get_ident()
+        try:
+            self._run(identity)
+        finally:
+            self._thread_id = None
+            self.lease.release()
+
+    def _run(self, identity: JobIdentity) -> None:
         self.job.sink.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
         self._recovered = recover(self.job, self.store, identity)
         self.stepper = self._build_stepper(self._recovered)
@@ -127,7 +139,7 @@ class JobRunner:
             job=job,
             state=state,
             scheduler=scheduler,
-            checkpointer=Checkpointer(job, store, scheduler, state, self.run_id),
+            checkpointer=Checkpointer(job, store, scheduler, state, self.run_id, self.lease),
             executor=executor,
             recorder=self.recorder,
             backlog=self.backlog,
@@ -144,10 +156,18 @@ class JobRunner:
         """End the run: what the live phase has processed is checkpointed, an unfinished backlog leaves nothing."""
         self.stopping.set()
         self._wake.set()
+        if self.is_inside:
+            return  # the step in hand is the caller's own: it is finished, and no other begins
         if self.phase is None or self.phase.kind != "live":
             self.job.spark.sparkContext.cancelJobsWithTag(self._tag)
             if self.live is not None:
                 self.live.stop()
+
+    @property
+    def is_inside(self) -> bool:
+        """True if a step of this job called us (a ``foreachBatch`` function): waiting for the job would be for ever."""
+        handing_over = None if self.live is None else self.live.thread_id
+        return threading.get_ident() in (self._thread_id, handing_over)
 
     # -- phases ------------------------------------------------------------------------------------------------------
 

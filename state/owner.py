@@ -16,28 +16,30 @@ _PREFIX = "replicas"
 def own_folder(local_root: str) -> str:
     """The folder of this process below ``local_root``."""
     pid = os.getpid()
-    return os.path.join(local_root, f"{_place()}-{pid}-{process_start_time(pid) or 0}")
+    return os.path.join(local_root, f"{_PREFIX}.{place()}-{pid}-{process_start_time(pid) or 0}")
 
 
 def remove_folders_of_dead_processes(local_root: str) -> list[str]:
     """Delete what dead processes of this host left behind; folders that cannot be judged stay."""
     removed = []
+    here = f"{_PREFIX}.{place()}"
     for name in os.listdir(local_root):
-        place, _, rest = name.partition("-")
+        found, _, rest = name.partition("-")
         pid, _, started = rest.partition("-")
-        if place != _place() or not (pid.isdigit() and started.isdigit()) or is_alive(int(pid), int(started)):
+        if found != here or not (pid.isdigit() and started.isdigit()) or is_alive(int(pid), int(started)):
             continue
         shutil.rmtree(os.path.join(local_root, name), ignore_errors=True)
         removed.append(name)
     return removed
 
 
-def _place() -> str:
+def place() -> str:
+    """The host and pid namespace of this process: where its pid means something."""
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         namespace = 0
-    return f"{_PREFIX}.{socket.gethostname().replace('-', '_')}.{namespace}"
+    return f"{socket.gethostname().replace('-', '_')}.{namespace}"
 
 
 def process_start_time(pid: int) -> int | None:

@@ -1,0 +1,119 @@
+"""Attacks on a running job: failing twice in the backlog, two drivers, a function that stops its own query."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import support
+from mixedmode import MixedQuery
+from mixedmode.runtime import failpoints
+from support import World
+
+pytestmark = pytest.mark.spark
+
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+EVENTS = support.stream_of(240, seed=11)
+
+
+def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that fails in the backlog, and again over what arrived in between, still takes every row once."""
+
+    def life(failing: str) -> None:
+        monkeypatch.setenv(failpoints.VARIABLE, failing)
+        failpoints._hits.clear()
+        query = world.start(support.sessions(history, world.live()), OBSERVED)
+        if failing:
+            query._ended.wait(300)
+            assert "failpoint" in str(query.exception())
+            return
+        assert query.wait_for("live", 300), query.exception()
+        query.processAllAvailable()
+        query.stop()
+
+    history = world.history(EVENTS[:80])
+    world.land(EVENTS[80:120])
+    life("epoch-before-apply=raise")
+    world.land(EVENTS[120:])
+    life("epoch-before-apply=raise:2")
+    world.land(support.flush_after(EVENTS))
+    life("")
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_a_second_driver_is_refused(world: World) -> None:
+    """A job that runs already is not started again on its checkpointLocation, and does not notice the attempt."""
+    first = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), OBSERVED)
+    assert first.wait_for("live", 300), first.exception()
+    world.land(EVENTS[80:120])
+    second = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), OBSERVED)
+    second._ended.wait(300)
+    assert "another driver" in str(second.exception())
+    world.land(EVENTS[120:], support.flush_after(EVENTS))
+    first.processAllAvailable()
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def with_function(world: World, function: Any) -> MixedQuery:
+    """The sessions, handed to a function."""
+    keyed = support.sessions(world.history(EVENTS[:80]), world.live())
+    writer = keyed.writeStream.foreachBatch(function).option("checkpointLocation", str(world.checkpoints))
+    query: MixedQuery = writer.options(**OBSERVED, **{"execution.checkpointing.interval": "1 ms"}).start()
+    world.queries.append(query)
+    return query
+
+
+def test_a_function_may_stop_its_own_query(world: World) -> None:
+    """``stop()`` in foreachBatch, at the switch or in the stream, ends the query after the function; all rows stay."""
+    rows: dict[int, list[Any]] = {}
+    running: list[MixedQuery] = []
+    ready = threading.Event()
+
+    def collect_and_stop(frame: Any, batch_id: int) -> None:
+        assert batch_id not in rows, "a batch came twice"
+        rows[batch_id] = frame.collect()
+        assert ready.wait(60)
+        if len(rows) < 4:
+            running[-1].stop()
+
+    for landing in ([], EVENTS[80:160], EVENTS[160:]):
+        world.land(landing)
+        ready.clear()
+        running.append(with_function(world, collect_and_stop))
+        ready.set()
+        assert running[-1].awaitTermination(60), running[-1].status
+        assert running[-1].exception() is None
+    assert len(rows) == 3
+    world.land(support.flush_after(EVENTS))
+    running.append(with_function(world, collect_and_stop))
+    assert running[-1].wait_for("live", 300)
+    running[-1].processAllAvailable()
+    found = sorted((tuple(row) for batch in rows.values() for row in batch), key=repr)
+    assert support.without_flush(found) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_a_failure_of_the_last_checkpoint_is_told(world: World) -> None:
+    """A function that fails while the query is being stopped makes the query failed; the rows come with the restart."""
+    rows: dict[int, list[Any]] = {}
+    broken = threading.Event()
+
+    def collect(frame: Any, batch_id: int) -> None:
+        if broken.is_set():
+            raise OSError("the table is locked")
+        rows[batch_id] = frame.collect()
+
+    query = with_function(world, collect)
+    assert query.wait_for("live", 300)
+    query.processAllAvailable()
+    broken.set()
+    world.land(EVENTS[80:], support.flush_after(EVENTS))
+    query._ended.wait(60)
+    query.stop()
+    assert "the table is locked" in str(query.exception())
+    broken.clear()
+    again = with_function(world, collect)
+    assert again.wait_for("live", 300), again.exception()
+    again.processAllAvailable()
+    found = sorted((tuple(row) for batch in rows.values() for row in batch), key=repr)
+    assert support.without_flush(found) == support.expected_sessions(world.spark, EVENTS)
