@@ -35,6 +35,8 @@ def explain_corruption(error: BaseException, store: CheckpointStore) -> BaseExce
     ids = store.ids()
     if not isinstance(error, CorruptStateError) or not ids or "older checkpoint" in str(error):
         return error
+    if not str(error).startswith("state file"):
+        return error  # an older checkpoint would not help
     explained = store.with_alternative(error, ids[-1])
     explained.__cause__ = error
     return explained

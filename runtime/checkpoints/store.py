@@ -13,6 +13,7 @@ A file of the pool is removed only when no retained checkpoint and no running ep
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_a
 from ..sparklog import SparkLog
 from ..staging import epoch_of
 from .metadata import FORMAT_VERSION, CheckpointMetadata
+
+logger = logging.getLogger(__name__)
 
 _FOLDER = re.compile(r"chk-(\d{8})$")
 
@@ -143,6 +146,7 @@ class CheckpointStore:
     def latest(self) -> CheckpointMetadata | None:
         """The newest checkpoint, verified with the presence and size of all its files; None: there is none."""
         ids = self.ids()
+        self._refuse_lost(ids[-1] if ids else 0)
         if not ids:
             return None
         try:
@@ -151,6 +155,16 @@ class CheckpointStore:
         except CorruptStateError as error:
             raise self.with_alternative(error, ids[-1]) from error
         return metadata
+
+    def _refuse_lost(self, latest_id: int) -> None:
+        """Raise if a checkpoint newer than the latest had committed its output and has no metadata any more.
+
+        A writer that dies leaves no such folder, and the removal of an old checkpoint only leaves it for old ones.
+        """
+        for info in list_files(self.filesystem, f"{self.root}/checkpoints"):
+            match = _FOLDER.search(info.path)
+            if match and int(match[1]) > latest_id and self.is_committed(int(match[1])):
+                raise self.with_alternative(CorruptStateError(f"{info.path}/_metadata is missing"), int(match[1]))
 
     def with_alternative(self, error: CorruptStateError, damaged_id: int) -> CorruptStateError:
         """The same error, with the newest older checkpoint that is whole."""
@@ -207,7 +221,12 @@ class CheckpointStore:
         """
         named = set(keep) | {file.name for lineage in live for file in lineage.files}
         for checkpoint_id in self.ids():
-            for operator in self.read(checkpoint_id).operators:
+            try:
+                operators = self.read(checkpoint_id).operators
+            except CorruptStateError as error:
+                logger.warning("no state file is removed until this checkpoint has been subsumed: %s", error)
+                return 0
+            for operator in operators:
                 if operator.uid == uid:
                     named |= {file.name for shard in operator.shards for file in shard.load().files}
         removed = 0

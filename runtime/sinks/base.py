@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pyarrow import fs
 
-from ..checkpoints.metadata import SinkTransaction
+from ...errors import CheckpointError
+from ..checkpoints.metadata import SinkTransaction, TransactionFile
 from ..filesystem import delete_quietly, list_files
 from ..staging import StagedFile, epoch_of
 
@@ -60,6 +61,22 @@ class Sink(ABC):
     def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
         """Hand over one epoch's rows at once (at-least-once sinks)."""
         self.discard(files)
+
+    def is_staged(self, file: TransactionFile) -> bool:
+        """True if the file is in the staging folder, whole.
+
+        Raises:
+            CheckpointError: it is there with another size (cut off by a power failure, say); nobody must see it.
+        """
+        info = self._filesystem.get_file_info(f"{self._staging}/{file.name}")
+        if info.type == fs.FileType.NotFound:
+            return False
+        if info.size != file.size_bytes:
+            raise CheckpointError(
+                f"staged output {info.path} has {info.size} bytes, its checkpoint recorded {file.size_bytes}: it was "
+                "altered or cut off; restore it, or go back to an older checkpoint"
+            )
+        return True
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files."""

@@ -41,10 +41,12 @@ class ParquetSink(Sink):
         return f"parquet files in {self.path}: exactly-once, visible when a checkpoint completes"
 
     def commit(self, transaction: SinkTransaction) -> None:
+        # All are checked before one is moved.
+        staged = {file.name for file in transaction.files if self.is_staged(file)}
         for file in transaction.files:
             source = f"{self._staging}/{file.name}"
             target = f"{self._target}/part-{transaction.id:08d}-{file.name}"
-            if exists(self._filesystem, source):
+            if file.name in staged:
                 self._filesystem.move(source, target)
                 failpoint("sink-between-files")
             elif not exists(self._filesystem, target):

@@ -45,8 +45,8 @@ class ForeachBatchSink(Sink):
         # Written between the function's return and the first removal; the sweep after the commit takes it away.
         delivered = f"{self._staging}/delivered-{transaction.id:08d}"
         if not exists(self._filesystem, delivered):
-            for file in files:
-                if not exists(self._filesystem, f"{self._staging}/{file.name}"):
+            for file in transaction.files:
+                if not self.is_staged(file):
                     raise CheckpointError(
                         f"transaction {transaction.id} names {file.name}, which is not in {self._staging} and was not "
                         "delivered: somebody removed it; restore it, or use a new checkpointLocation"

@@ -102,6 +102,15 @@ def test_parquet_names_a_lost_file(parquet: Sink) -> None:
         parquet.commit(transaction(3, file))
 
 
+def test_parquet_shows_nothing_of_a_damaged_transaction(parquet: Sink, tmp_path: Path) -> None:
+    """If one staged file was cut off, none of its transaction becomes visible, and the file is named."""
+    whole, cut = stage(parquet, "e00000001-a", 1), stage(parquet, "e00000001-b", 2)
+    os.truncate(f"{parquet.staging[1]}/{cut.name}", cut.size_bytes - 1)
+    with pytest.raises(CheckpointError, match=r"e00000001-b\.parquet has \d+ bytes, its checkpoint recorded"):
+        parquet.commit(transaction(3, whole, cut))
+    assert visible(tmp_path / "out") == []
+
+
 def test_parquet_leaves_no_staging_folder_behind(parquet: Sink) -> None:
     """When everything is committed the staging folder is gone."""
     parquet.commit(transaction(1, stage(parquet, "e00000001-a", 1)))

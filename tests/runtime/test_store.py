@@ -216,3 +216,31 @@ def test_damaged_metadata_is_never_skipped(store: CheckpointStore, make_metadata
     damage(f"{store.folder(2)}/_metadata")
     with pytest.raises(CorruptStateError, match="chk-00000002"):
         store.latest()
+
+
+def test_lost_metadata_is_no_step_back(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """A committed checkpoint whose metadata is gone is an error that names the older one, not a silent step back."""
+    for number in (1, 2):
+        store.write(make_metadata(number))
+        store.mark_committed(number)
+    os.unlink(f"{store.folder(2)}/_metadata")
+    with pytest.raises(CorruptStateError, match=r"chk-00000002/_metadata is missing\. .* that is whole is 1"):
+        store.latest()
+    os.unlink(f"{store.folder(1)}/_metadata")
+    with pytest.raises(CorruptStateError, match="No older checkpoint is whole"):
+        store.latest()
+
+
+def test_damaged_old_metadata_stops_only_the_clean_up(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile
+) -> None:
+    """While an older checkpoint cannot say which files it needs, none is removed; the newest one is unaffected."""
+    store.write(make_metadata(1, make_state_file(store, "e00000001-s0")))
+    store.write(make_metadata(2))
+    damage(f"{store.folder(1)}/_metadata")
+    latest = store.latest()
+    assert latest is not None
+    assert latest.checkpoint_id == 2
+    assert store.collect_garbage(UID, []) == 0
+    store.subsume(1)
+    assert store.collect_garbage(UID, []) == 1
