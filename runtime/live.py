@@ -40,7 +40,7 @@ class LiveSource:
             two triggers is at an exact offset.
         name: name of the job.
         turn: lock under which micro-batches are handed over.
-        stopping: set when the job is to stop; a waiting micro-batch is then refused, so that Spark does not commit it.
+        stopping: set when the job is to stop; a waiting micro-batch is then refused.
     """
 
     def __init__(
@@ -79,9 +79,11 @@ class LiveSource:
             try:
                 # Never block for good: whoever stops the query may hold the lock and wait for this very call.
                 while not self._turn.acquire(timeout=0.1):
-                    self._refuse_if_stopping()
+                    if self._refuses:
+                        return
                 try:
-                    self._refuse_if_stopping()
+                    if self._refuses:
+                        return
                     self.thread_id = threading.get_ident()
                     on_batch(batch, batch_id)
                 finally:
@@ -94,9 +96,14 @@ class LiveSource:
 
         return run
 
-    def _refuse_if_stopping(self) -> None:
-        if self._refusing or self._stopping.is_set():
-            raise Stopped
+    @property
+    def _refuses(self) -> bool:
+        """True if no micro-batch is taken any more.
+
+        Spark may then log the batch as done although nobody has looked at it; that is harmless, since every start
+        rewinds its log to our last checkpoint.  Raising instead would make Spark log the stop as a failure.
+        """
+        return self._refusing or self._stopping.is_set()
 
     def refuse(self) -> None:
         """Take no further micro-batch: the query is about to be stopped."""
