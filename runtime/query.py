@@ -116,7 +116,7 @@ class MixedQuery:
 
     @property
     def checkpoints(self) -> list[dict[str, Any]]:
-        """The checkpoints that this run has completed, oldest first."""
+        """The last 100 checkpoints that this run has completed, oldest first."""
         return [report.to_json() for report in self._recorder.checkpoints]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -19,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 #: Progress records kept, as Spark's ``spark.sql.streaming.numRecentProgressUpdates``.
 _RECENT = 100
+#: Lifecycle events kept, besides checkpoints.
+_MAX_EVENTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -45,20 +48,24 @@ class Recorder:
         self._sink = sink
         self._lock = threading.Lock()
         self._recent: deque[QueryProgress] = deque(maxlen=_RECENT)
-        self._events: list[LifecycleEvent] = []
+        # Checkpoints come for months on end and must not push out the few events that tell the story.
+        self._events: deque[tuple[int, LifecycleEvent]] = deque(maxlen=_MAX_EVENTS)
+        self._checkpoint_events: deque[tuple[int, LifecycleEvent]] = deque(maxlen=_RECENT)
+        self._numbers = itertools.count()
         self._checkpoint: dict[str, Any] | None = None
-        self.checkpoints: list[CheckpointReport] = []
+        self._checkpoints: deque[CheckpointReport] = deque(maxlen=_RECENT)
 
     def event(self, event: str, detail: str = "") -> None:
         """Note something that happened."""
         logger.info("%s: %s %s", self._name or self._run_id, event, detail)
         with self._lock:
-            self._events.append(LifecycleEvent(round(time.time() * 1000), event, detail))
+            events = self._checkpoint_events if event == "checkpoint" else self._events
+            events.append((next(self._numbers), LifecycleEvent(round(time.time() * 1000), event, detail)))
 
     def checkpoint(self, report: CheckpointReport) -> None:
         """A checkpoint is complete and committed."""
         with self._lock:
-            self.checkpoints.append(report)
+            self._checkpoints.append(report)
             self._checkpoint = report.to_json()
             if self._recent:
                 self._recent[-1]["checkpoint"] = self._checkpoint
@@ -127,10 +134,17 @@ class Recorder:
             return list(self._recent)
 
     @property
-    def events(self) -> list[LifecycleEvent]:
-        """Everything that happened, in order."""
+    def checkpoints(self) -> list[CheckpointReport]:
+        """The last 100 checkpoints, oldest first."""
         with self._lock:
-            return list(self._events)
+            return list(self._checkpoints)
+
+    @property
+    def events(self) -> list[LifecycleEvent]:
+        """What happened, in order: of checkpoints the last 100, of everything else the last 1,000."""
+        with self._lock:
+            numbered = sorted([*self._events, *self._checkpoint_events], key=lambda entry: entry[0])
+            return [event for _, event in numbered]
 
 
 def _event_time(watermark_ms: int, max_ms: int | None) -> dict[str, str]:
