@@ -31,6 +31,10 @@ class Stopped(Exception):
     """Raised inside a phase when the user asked to stop; never reaches the user."""
 
 
+class BatchNotTaken(Exception):
+    """Tells Spark that a micro-batch was not processed; the reason is kept in :class:`LiveSource`."""
+
+
 class LiveSource:
     """Runs the one Structured Streaming query of a job, now with AvailableNow, later with a processing-time trigger.
 
@@ -91,7 +95,9 @@ class LiveSource:
                     self._turn.release()
             except BaseException as error:
                 self._error = error
-                raise
+                # All that Spark must know is that the batch failed.  It matches the whole text of what it gets against
+                # an expression that overflows its stack on long ones, such as those with a Java stack trace.
+                raise BatchNotTaken(type(error).__name__) from None
             failpoint("batch-before-spark-commit")
 
         return run

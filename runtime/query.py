@@ -175,7 +175,10 @@ class MixedQuery:
                     self._ended.wait()  # the query is failing: its own error says more
                     break
                 assert self._runner.stepper is not None
-                self._runner.stepper.commit_now(phase)
+                try:
+                    self._runner.stepper.commit_now(phase)
+                except Stopped:
+                    self._ended.wait()  # somebody else stops the query, which takes the checkpoint
                 break
             self._ended.wait(0.05)
         if not self.isActive:

@@ -55,7 +55,12 @@ class SparkLog:
         """Go back to a position; returns how many later batches were forgotten."""
         self._forget("commits", after=position.batch_id)
         forgotten = self._forget("offsets", after=position.batch_id)
-        self._restore("offsets", position.batch_id, position.offset_entry.encode())
+        entry = position.offset_entry.encode()
+        self._restore("offsets", position.batch_id, entry)
+        if position.batch_id > 0:
+            # Spark insists on the entry before the newest, which it may have purged, and reads from it up to the
+            # newest only to let the source know where it is: a copy of the newest stands for "nothing in between".
+            self._restore("offsets", position.batch_id - 1, entry)
         self._restore("commits", position.batch_id, _COMMITTED)
         return forgotten
 

@@ -42,6 +42,33 @@ def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: p
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that fails more micro-batches after its checkpoint than Spark's log goes back starts again and is right."""
+    history, live = world.history(EVENTS[:80]), world.live(maxFilesPerTrigger="1")
+    options = {**OBSERVED, "execution.checkpointing.interval": "1 hour"}
+    retained = "spark.sql.streaming.minBatchesToRetain"
+    world.spark.conf.set(retained, 2)
+    try:
+        world.land(EVENTS[80:90], EVENTS[90:100])
+        first = world.start(support.sessions(history, live), options)
+        assert first.wait_for("live", 300), first.exception()
+        first.stop()
+        monkeypatch.setenv(failpoints.VARIABLE, "batch-before-spark-commit=raise:6")
+        failpoints._hits.clear()
+        world.land(*[EVENTS[n : n + 20] for n in range(100, 240, 20)])
+        failed = world.start(support.sessions(history, live), options)
+        failed._ended.wait(300)
+        assert "failpoint" in str(failed.exception())
+        monkeypatch.delenv(failpoints.VARIABLE)
+        world.land(support.flush_after(EVENTS))
+        last = world.start(support.sessions(history, live), options)
+        assert last.wait_for("live", 300), last.exception()
+        last.processAllAvailable()
+    finally:
+        world.spark.conf.unset(retained)
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
 def test_a_second_driver_is_refused(world: World) -> None:
     """A job that runs already is not started again on its checkpointLocation, and does not notice the attempt."""
     first = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), OBSERVED)

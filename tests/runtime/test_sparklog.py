@@ -86,3 +86,15 @@ def test_replay_hands_the_first_batch_over_again(folder: Path) -> None:
     assert set(os.listdir(folder / "offsets")) == {"0", ".0.crc"}
     assert not (folder / "commits").exists()
     assert (folder / "sources" / "0" / "4").exists()
+
+
+def test_rewind_restores_the_entry_before(folder: Path) -> None:
+    """Spark will not start without the entry before the newest; where it was purged, a copy says "nothing between"."""
+    log = log_of(folder)
+    position = log.position(3)
+    for batch in (0, 1, 2):
+        os.unlink(folder / "offsets" / str(batch))
+        os.unlink(folder / "offsets" / f".{batch}.crc")
+    log.rewind(position)
+    assert set(os.listdir(folder / "offsets")) == {"2", "3", ".3.crc"}
+    assert (folder / "offsets" / "2").read_text() == "v1\noffsets 3"
