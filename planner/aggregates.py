@@ -25,7 +25,8 @@ from pyspark.sql.types import (
 )
 
 from ..errors import MixedModeError, PlanError
-from ..runtime.operators.aggregate import AggregateOperator, GroupColumns, GroupKey, KeyKind, Partials, quoted
+from ..runtime.column_names import quoted
+from ..runtime.operators.aggregate import AggregateOperator, GroupColumns, GroupKey, KeyKind, Partials
 from ..runtime.operators.aggregate_codec import RecordCodec
 from ..runtime.rows import arrow_type
 from ..state.keys import KeyCodec

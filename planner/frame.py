@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampT
 from ..errors import PlanError
 from .analysis import check_stateless, duration_ms
 from .inputs import Inputs, check_inputs
-from .schemas import find_column, missing_column, quoted
+from .schemas import check_reserved_columns, find_column, missing_column, quoted
 
 if TYPE_CHECKING:
     from .grouped import MixedGroupedData
@@ -189,6 +189,7 @@ class MixedFrame:
                 f"the watermarked column {self._watermark.event_time} is no longer there at groupBy; keep it, or call"
                 " withWatermark later"
             )
+        check_reserved_columns(self.schema)
         return MixedGroupedData(self, resolve_keys(self._inputs, tuple(given)))
 
     groupby = groupBy

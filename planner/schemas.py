@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 )
 
 from ..errors import PlanError
+from ..runtime.column_names import RESERVED
 
 #: Types (besides strings, arrays and structs) whose values have the one order of Spark's sort and of stored keys.
 _ORDERED_TYPES = (
@@ -71,6 +72,13 @@ def check_distinct_columns(name: str, schema: StructType) -> None:
         raise PlanError(f"{name} has several columns named {', '.join(repeated)}; rename or drop them")
 
 
+def check_reserved_columns(schema: StructType) -> None:
+    """Raise if a column has a name that the runtime gives to a column of its own."""
+    for name in schema.fieldNames():
+        if RESERVED.fullmatch(name):
+            raise PlanError(f"column {name} has a name that mixedmode uses itself; rename it before groupBy")
+
+
 def same_type(one: DataType, other: DataType) -> bool:
     """True if the types differ at most in nullability and metadata, at any depth."""
     return bool(_bare(one.jsonValue()) == _bare(other.jsonValue()))
@@ -96,7 +104,7 @@ def merge_nullability(one: StructType, other: StructType) -> StructType:
 
 def find_column(name: str, schema: StructType, *, case_sensitive: bool) -> str | None:
     """The column's name as the schema writes it; None: there is no such column."""
-    bare = name[1:-1] if len(name) > 2 and name[0] == name[-1] == "`" else name
+    bare = name[1:-1].replace("``", "`") if len(name) > 2 and name[0] == name[-1] == "`" else name
     for field in schema.fieldNames():
         if field == bare or (not case_sensitive and field.lower() == bare.lower()):
             return field

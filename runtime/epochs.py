@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from ..errors import MixedModeError
 from ..state.lineage import ShardLineage
+from .column_names import quoted
 from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
 from .spec import EpochSpec, KeyedOperator, Settings
@@ -90,6 +91,10 @@ class EpochExecutor:
         if frame is not None:
             prepared = self.operator.prepare(frame, epoch)
             rows = self._shuffled(prepared, len(lineages), sorted_by_spark=task.sort is None, without=list(finished))
+            if any("." in name or "`" in name for name in rows.columns):
+                # mapInArrow looks columns up by name and takes dots and backticks for syntax.
+                task = replace(task, columns=tuple(rows.columns))
+                rows = rows.toDF(*[f"c{place}" for place in range(len(rows.columns))])
             reports = rows.mapInArrow(task, REPORT_SCHEMA).collect()
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
@@ -114,7 +119,7 @@ class EpochExecutor:
         if not sorted_by_spark:
             return placed
         columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.sort_columns)
-        return placed.sortWithinPartitions(*[F.col(f"`{name}`") for name in columns])
+        return placed.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
 
     def _sort_plan(self) -> SortPlan:
         return SortPlan(
@@ -129,7 +134,7 @@ def key_group(key_columns: Sequence[str], max_parallelism: int) -> Column:
     """The key group of a row; without key columns there is one key, in group 0."""
     if not key_columns:
         return F.lit(0)
-    return F.pmod(F.hash(*[F.col(f"`{name}`") for name in key_columns]), F.lit(max_parallelism))
+    return F.pmod(F.hash(*[F.col(quoted(name)) for name in key_columns]), F.lit(max_parallelism))
 
 
 def _without_rows(task: ShardTask):  # type: ignore[no-untyped-def]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, TimestampNTZType, VariantType
 
+from .column_names import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -83,11 +85,11 @@ def cut(history: DataFrame, event_time: str | None, rows_per_epoch: int) -> Hist
 
 def event_time_us(frame: DataFrame, column: str) -> Column:
     """An event-time column as microseconds since the epoch (timestamp_ntz counts as UTC wall clock)."""
-    value = F.col(column)
+    value = F.col(quoted(column))
     if isinstance(frame.schema[column].dataType, TimestampNTZType):
         return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01 00:00:00").cast("timestamp_ntz"), value)
     return F.unix_micros(value)
 
 
 def _hashable(frame: DataFrame) -> list[Column]:
-    return [F.col(f"`{f.name}`") for f in frame.schema.fields if not isinstance(f.dataType, (MapType, VariantType))]
+    return [F.col(quoted(f.name)) for f in frame.schema.fields if not isinstance(f.dataType, (MapType, VariantType))]

@@ -111,6 +111,8 @@ class ShardTask:
     finished: tuple[tuple[int, bytes], ...] = ()
     #: Where finished attempts leave their reports for a restarted driver; None: nowhere.
     report_folder: str | None = None
+    #: Names that the columns get back in the task; None: they have them.
+    columns: tuple[str, ...] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -122,6 +124,9 @@ class ShardTask:
                     pass
                 yield _row(stored)
                 return
+        if self.columns is not None:
+            names = list(self.columns)
+            batches = (batch.rename_columns(names) for batch in batches)
         report = _Attempt(self, shard, context.taskAttemptId()).run(batches)
         failpoint("task-before-report")
         if self.report_folder is not None:

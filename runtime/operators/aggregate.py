@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...state.registry import StateRegistry
+from ..column_names import quoted
 from ..rows import arrow_schema
 from ..spec import EpochSpec, KeyedOperator, ShardContext
 from .aggregate_buffers import Buffer
@@ -209,11 +210,6 @@ class AggregateOperator(KeyedOperator):
 
         run = SessionRun(self, context) if self.session else KeyedRun(self, context)
         run.execute(rows)
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's parser takes it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def interval(duration_us: int) -> Column:

@@ -23,6 +23,7 @@ from ...state.batch import BatchKeyedState
 from ...state.keyed import KeyedState
 from ...state.keys import KeyCodec
 from ...state.rocks import RocksDBKeyedState
+from ..column_names import quoted
 from ..fingerprint import code_fingerprint
 from ..handle import DeclaringHandle, TaskHandle
 from ..rows import RowReader, RowWriter, arrow_schema
@@ -121,10 +122,10 @@ class ProcessorOperator(KeyedOperator):
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Input rows as they are; in the very first epoch with the rows of the initial state before them."""
         names = list(dict.fromkeys([*self.key_columns, *self.input_schema.fieldNames()]))
-        rows = frame.select(*names)
+        rows = frame.select(*map(quoted, names))
         if self._initial_state is None:
             return rows
-        packed = F.struct(*self._initial_state.columns)
+        packed = F.struct(*map(quoted, self._initial_state.columns))
         nothing = F.lit(None).cast(self._initial_state.schema)
         if not epoch.first:
             return rows.select(F.lit(1).alias(_KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN))
@@ -133,7 +134,7 @@ class ProcessorOperator(KeyedOperator):
         initial = self._initial_state.select(
             F.lit(0).alias(_KIND_COLUMN),
             *[
-                (F.col(columns[name]) if name in columns else F.lit(None)).cast(types[name]).alias(name)
+                (F.col(quoted(columns[name])) if name in columns else F.lit(None)).cast(types[name]).alias(name)
                 for name in names
             ],
             packed.alias(INITIAL_STATE_COLUMN),

@@ -60,3 +60,37 @@ def test_rows_of_a_processor_go_by_name(world: World) -> None:
         (5, 11, {"least": 5, "most": 11}),
         (7, 17, {"least": 7, "most": 17}),
     ]
+
+
+class Counts(StatefulProcessor):
+    """Counts the rows of a key."""
+
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        yield Row(k=str(key[0]), n=len(list(rows)))
+
+
+@pytest.mark.parametrize("kind", ["processor", "aggregate"])
+@pytest.mark.parametrize("mode", ["streaming", "mixed"])
+def test_columns_may_have_any_name(world: World, mode: str, kind: str) -> None:
+    """Dots, spaces and backticks in the names of keys, values and event time make no difference."""
+    odd = world.history([("a", 1, 5), ("b", 900, 7)]).toDF("a.key", "event.time", "x`y z")
+    keyed = mixedmode.read(history=odd).withWatermark("`event.time`", "1 second").groupBy("`a.key`")
+    if kind == "processor":
+        stage: Any = keyed.transformWithState(Counts(), "k string, n long", "append", "eventTime")
+    else:
+        stage = keyed.agg(F.count("`x``y z`").alias("n.n"))
+    query = world.start(stage, {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": "1"})
+    assert query.awaitTermination(300)
+    assert query.exception() is None
+    assert world.output() == [("a", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("name", ["__shard", "__KG", "__key_0"])
+def test_names_of_our_own_columns_are_refused(world: World, name: str) -> None:
+    """A column that the runtime would overwrite on its way is refused at groupBy, by name."""
+    history = world.history(EVENTS).withColumnRenamed("value", name)
+    with pytest.raises(mixedmode.PlanError, match=f"column {name} has a name that mixedmode uses"):
+        mixedmode.read(history=history).groupBy("key")

@@ -1,0 +1,15 @@
+"""Column names as Spark's parser takes them, and the names that are ours."""
+
+from __future__ import annotations
+
+import re
+
+#: Columns that the runtime adds to a frame on its way to the tasks; a column of the user's must not be called so.
+RESERVED = re.compile(
+    r"__(kg|shard|row_kind|initial_state|time|rows|max_ts|session_start|session_end|key_?\d+|k\d+|b\d+)", re.IGNORECASE
+)
+
+
+def quoted(name: str) -> str:
+    """A column's name in backticks, whatever characters are in it."""
+    return "`" + name.replace("`", "``") + "`"
