@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import OptionError, PlanError
+from ..runtime.filesystem import resolve
 from ..runtime.sinks import Sink, make_sink
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
 from .analysis import duration_ms, spark_plan
@@ -47,6 +48,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     output_mode = _output_mode(stage, request, format)
     location = _checkpoint_location(spark, request, format, _take(sink_options, "checkpointLocation"))
     path = _take(sink_options, "path")
+    _check_apart(path, location)
     sink = make_sink(format, path, sink_options, request.query_name, stage.output_schema, request.foreach_batch)
     operator = stage.build(output_mode, settings)
     facts = JobFacts(
@@ -91,6 +93,15 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
         trigger=dict(plan.trigger),
         explain=plan.explain,
     )
+
+
+def _check_apart(path: str | None, location: str | None) -> None:
+    """Output and checkpoints in one folder would be taken for each other by readers and by clean-ups."""
+    if path is None or location is None:
+        return
+    (_, output), (_, checkpoints) = resolve(path), resolve(location)
+    if output == checkpoints:
+        raise OptionError(f"path and checkpointLocation are the same folder, {path!r}; give each a folder of its own")
 
 
 def _take(options: dict[str, str], name: str) -> str | None:

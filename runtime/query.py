@@ -52,7 +52,7 @@ class MixedQuery:
         try:
             self._runner.run()
         except Stopped:
-            self._recorder.event("stopped", "before the switch: nothing of the backlog is visible")
+            self._recorder.event("stopped", "before the switch: what no checkpoint holds is not visible")
         except BaseException as error:
             if self._runner.stopping.is_set() and _is_cancellation(error):
                 self._recorder.event("stopped", "in the middle of an epoch: nothing of it is visible")

@@ -6,11 +6,13 @@ is skipped.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..errors import CheckpointMismatchError
 from .checkpointer import Checkpointer
 from .checkpoints.metadata import SourceState
 from .checkpoints.scheduler import CheckpointScheduler
@@ -26,10 +28,13 @@ from .progress import BacklogProgress
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover
 from .spec import MAX_WATERMARK, MIN_WATERMARK, JobSpec, Phase
+from .state_of_job import JobState
 from .stepper import OBSERVED, Stepper, clock_ms, now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
 
 #: Longest nap of the live phase's clock between two looks at timers and checkpoints.
 _CLOCK_NAP_S = 1.0
@@ -85,6 +90,7 @@ class JobRunner:
         if checkpoint is not None:
             self.recorder.event("restored", f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}")
         if state.finished:
+            self._refuse_more_after_the_end(state)
             self.recorder.event("finished", "the job had reached its end in an earlier run")
             return
         phases: dict[str, Callable[[Phase, Stepper], None]] = {
@@ -104,6 +110,18 @@ class JobRunner:
             self.recorder.event("phase", phase.kind)
             failpoint(f"phase-{phase.kind}")
             phases[phase.kind](phase, self.stepper)
+
+    def _refuse_more_after_the_end(self, state: JobState) -> None:
+        """A job that has ended must not look as if it had processed what has come since."""
+        if self.job.live is None:
+            return
+        end = f"the job in checkpointLocation {self.store.location!r} ended with checkpoint {state.checkpoint_id}"
+        if self.job.keeps_state:
+            raise CheckpointMismatchError(
+                f"{end}, and what its live source has received since would be ignored; a job that is to go on must run "
+                "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation"
+            )
+        logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", end)
 
     def _build_stepper(self, recovered: Recovered) -> Stepper:
         job, store, state = self.job, self.store, recovered.state

@@ -230,9 +230,21 @@ class Stepper:
             self.state.pending = []
 
     def checkpoint_if_due(self, trigger: str = "interval") -> None:
-        """Take a checkpoint if the scheduler says so."""
-        if self.scheduler.due(clock_ms()):
+        """Take a checkpoint if the scheduler says so.
+
+        A periodic one that would hold nothing new is left out: copies of the last checkpoint would push out the older
+        ones, which are the way back from damaged state.
+        """
+        if not self.scheduler.due(clock_ms()):
+            return
+        if self.scheduler.immediate or self._has_news:
             self.checkpoint(trigger)
+        else:
+            self.scheduler.triggered(clock_ms())
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self.state.pending) or self.state.epoch > self._checkpointed_epoch
 
     def checkpoint(self, trigger: str) -> CheckpointReport | None:
         """Take a checkpoint now; None if it failed tolerably."""
@@ -245,7 +257,7 @@ class Stepper:
     def checkpoint_if_behind(self, trigger: str) -> None:
         """Take a checkpoint if there was an epoch since the last one."""
         with self.turn:
-            if self.state.pending or self.state.epoch > self._checkpointed_epoch:
+            if self._has_news:
                 self.checkpoint(trigger)
 
     def commit_now(self, phase: Phase) -> None:

@@ -256,3 +256,26 @@ def test_source_that_is_added_later(world: World) -> None:
     cause = restarted(world)
     assert isinstance(cause, CheckpointMismatchError)
     assert "'live'" in str(cause)
+
+
+def test_output_and_checkpoints_need_folders_of_their_own(world: World) -> None:
+    """One folder for both is refused before anything is written."""
+    both = str(world.out)
+    writer = support.sessions(world.history(EVENTS), None).writeStream.format("parquet")
+    with pytest.raises(OptionError, match="same folder"):
+        writer.option("path", both).option("checkpointLocation", f"file://{both}").start()
+    assert not world.out.exists()
+
+
+def test_a_job_that_has_ended_does_not_swallow_new_input(world: World) -> None:
+    """A batch run ends the job; going on with a live source from the same checkpoint is an error, not silence."""
+    world.land(EVENTS[:20])
+    batch = {"execution.runtime-mode": "batch"}
+    world.start(support.sessions(None, world.live()), batch).awaitTermination(300)
+    before = world.output
+    world.land(EVENTS[20:])
+    error = failed(world.start(support.sessions(None, world.live())))
+
+    assert isinstance(error, CheckpointMismatchError)
+    assert "ended with checkpoint 1" in str(error)
+    assert world.output == before
