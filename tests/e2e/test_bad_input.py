@@ -272,10 +272,10 @@ def test_a_job_that_has_ended_does_not_swallow_new_input(world: World) -> None:
     world.land(EVENTS[:20])
     batch = {"execution.runtime-mode": "batch"}
     world.start(support.sessions(None, world.live()), batch).awaitTermination(300)
-    before = world.output
+    before = world.output()
     world.land(EVENTS[20:])
     error = failed(world.start(support.sessions(None, world.live())))
 
     assert isinstance(error, CheckpointMismatchError)
     assert "ended with checkpoint 1" in str(error)
-    assert world.output == before
+    assert world.output() == before
