@@ -29,8 +29,6 @@ class DeclaringHandle(StatefulProcessorHandle):
 
     def __init__(self, time_mode: str, parse_ddl: Callable[[str], StructType]) -> None:
         self.registry = StateRegistry()
-        #: State variables that ``init`` asked to delete (``deleteIfExists``).
-        self.deleted: list[str] = []
         self._time_mode = time_mode
         self._parse_ddl = parse_ddl
 
@@ -72,7 +70,7 @@ class DeclaringHandle(StatefulProcessorHandle):
         raise PlanError("listTimers() in init(): there is no current key; use timers in handlers")
 
     def deleteIfExists(self, stateName: str) -> None:
-        self.deleted.append(stateName)
+        """Nothing to note: a stored variable that ``init`` does not declare is dropped when the state is taken over."""
 
 
 class _Undefined:
@@ -115,7 +113,7 @@ class TaskHandle(StatefulProcessorHandle):
         return iter(list(self._state.list_timers(self._kind("listTimers"))))
 
     def deleteIfExists(self, stateName: str) -> None:
-        """Nothing to do in a task: the driver has taken the variable out of the registry."""
+        """Nothing to do in a task: the registry has the variables that ``init`` declares, and no others."""
 
     def _kind(self, method: str) -> Any:
         if self._time_mode not in _KIND_OF_MODE:

@@ -6,7 +6,6 @@ import tempfile
 import threading
 import time
 import uuid
-import weakref
 from typing import Any
 
 from ..errors import CheckpointError, QueryError
@@ -16,8 +15,6 @@ from .recorder import LifecycleEvent, Recorder
 from .runner import JobRunner
 from .spec import JobSpec
 from .worker_errors import explain_corruption, translate
-
-_active: weakref.WeakSet[MixedQuery] = weakref.WeakSet()
 
 
 def start_query(job: JobSpec) -> MixedQuery:
@@ -45,7 +42,6 @@ class MixedQuery:
         self._thread = threading.Thread(target=self._run, name=f"mixedmode-{job.name or self.runId[:8]}", daemon=True)
 
     def _start(self) -> None:
-        _active.add(self)
         self._thread.start()
 
     def _run(self) -> None:

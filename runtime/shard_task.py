@@ -63,7 +63,7 @@ class ShardReport:
     output: tuple[StagedFile, ...]
     counters: ShardCounters
     durations_ms: dict[str, int]
-    #: How the replica was found: "none", "current", "caught-up" or "rebuilt".
+    #: Bytes that the task's sorter wrote to disk.
     spilled_bytes: int = 0
 
     def to_bytes(self) -> bytes:

@@ -9,8 +9,8 @@ One column family, raw bytes, in this order::
 ``key`` is self-delimiting (:mod:`.keys`), so ``key | slot`` of one key is never a prefix of another key's.  The key
 group comes first everywhere: a shard is one contiguous range, and re-dealing key groups is clipping files by range.
 A key's own timers are cells too (slots 0xF0 and 0xF1, sub = ts), so that they come with the key; invariant: a timer
-cell exists if and only if its index entry does.  ``ts`` is big-endian with the sign bit flipped, so byte order is time
-order.
+cell exists if and only if its index entry does.  (Aggregates write the index alone: nobody lists their timers.)
+``ts`` is big-endian with the sign bit flipped, so byte order is time order.
 """
 
 from __future__ import annotations
