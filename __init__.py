@@ -32,6 +32,7 @@ from .errors import (
     SetupError,
     SorterError,
     StateSchemaError,
+    UnknownStateError,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .planner.frame import read
     from .planner.plan import ExecutionPlan
     from .runtime.query import MixedQuery
+    from .runtime.state_reader import StateReader, state_reader
 
 __version__ = "0.1.0"
 
@@ -55,17 +57,22 @@ __all__ = [
     "QueryError",
     "SetupError",
     "SorterError",
+    "StateReader",
     "StateSchemaError",
+    "UnknownStateError",
     "check_environment",
     "read",
+    "state_reader",
 ]
 
 #: Where the names that need Spark or pydantic live.
 _LAZY = {
     "ExecutionPlan": ".planner.plan",
     "MixedQuery": ".runtime.query",
+    "StateReader": ".runtime.state_reader",
     "check_environment": ".planner.environment",
     "read": ".planner.frame",
+    "state_reader": ".runtime.state_reader",
 }
 
 

@@ -35,6 +35,14 @@ class CorruptStateError(CheckpointError):
     """A file of a checkpoint is missing, truncated or altered.  It is never read as "fewer rows"."""
 
 
+class MisplacedRowsError(MixedModeError, RuntimeError):
+    """A task was given rows of another shard's keys.  Nothing of what it did is used."""
+
+
+class UnknownStateError(CheckpointError, LookupError):
+    """A reader asked for a checkpoint, operator or variable that is not there; the message lists those that are."""
+
+
 class StateSchemaError(MixedModeError, TypeError):
     """A state value does not fit its declared schema, or a changed schema cannot take over the stored state."""
 

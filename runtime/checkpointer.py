@@ -78,7 +78,7 @@ class Checkpointer:
         started = time.monotonic()
         self.scheduler.triggered(now_ms)
         try:
-            metadata = self._write()
+            metadata = self._write(trigger)
         except Exception as error:
             self._failures += 1
             self.scheduler.ended_checkpoint(now_ms)
@@ -113,13 +113,15 @@ class Checkpointer:
             new_files,
         )
 
-    def _write(self) -> Any:
+    def _write(self, trigger: str) -> Any:
         failpoint("checkpoint-start")
         self._compact()
         state = self.state
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
             state.spark = self.store.spark_log.position(state.batch_id)
-        metadata = state.to_metadata(state.checkpoint_id + 1, self.job.operator, with_state=self.job.keeps_state)
+        metadata = state.to_metadata(
+            state.checkpoint_id + 1, self.job.operator, with_state=self.job.keeps_state, trigger=trigger
+        )
         self.store.write(metadata)
         return metadata
 

@@ -170,6 +170,8 @@ class KeyedOperator(ABC):
     #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.
     rows_column: str | None = None
 
+    #: How the values of its state are encoded (see ``StateLayout.values``).
+    state_values: Literal["rows", "record", "sessions"] = "rows"
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
         return frame
@@ -198,6 +200,11 @@ class JobSpec:
     event_time: str | None
     watermark_delay_ms: int
     operator: KeyedOperator
+    @property
+    def key_labels(self) -> tuple[str, ...]:
+        """The key columns under the names that the user knows, in the order of ``key_columns``."""
+        return tuple(self.key_schema.names)
+
     sink: Any  # runtime.sinks.Sink
     settings: Settings
     phases: tuple[Phase, ...]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ..errors import CheckpointMismatchError
 from ..state.keygroups import shard_ranges
 from ..state.lineage import ShardLineage, redeal
-from ..state.registry import StateRegistry
+from ..state.registry import StateRegistry, schema_to_json
 from .checkpoints.metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -21,6 +21,7 @@ from .checkpoints.metadata import (
     SinkTransaction,
     SourceState,
     SparkPosition,
+    StateLayout,
     TransactionFile,
 )
 from .shard_task import ShardReport
@@ -142,7 +143,9 @@ class JobState:
         pending = [s.next_processing_timer_ms for s in self.shards if s.next_processing_timer_ms is not None]
         return min(pending, default=None)
 
-    def to_metadata(self, checkpoint_id: int, operator: KeyedOperator, *, with_state: bool) -> CheckpointMetadata:
+    def to_metadata(
+        self, checkpoint_id: int, operator: KeyedOperator, *, with_state: bool, trigger: str | None = None
+    ) -> CheckpointMetadata:
         """The checkpoint that captures this state; without state it only completes the job's last transaction."""
         shards = tuple(
             ShardState(
@@ -162,6 +165,7 @@ class JobState:
             epoch=self.epoch,
             watermark_ms=self.watermark.current_ms,
             max_event_time_ms=self.watermark.max_event_time_ms,
+            trigger=trigger,
             sources=self.sources,
             spark=self.spark,
             operators=(
@@ -177,6 +181,12 @@ class JobState:
             rows_late_total=self.rows_late_total,
         )
 
+                    layout=StateLayout(
+                        operator=operator.describe().get("operator", "unknown"),
+                        key_labels=operator.key_labels,
+                        key_schema=schema_to_json(operator.key_schema),
+                        values=operator.state_values,
+                    ),
 
 def stored_registry(metadata: CheckpointMetadata, uid: str) -> StateRegistry | None:
     """The registry under which an operator's state was written."""

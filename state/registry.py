@@ -127,9 +127,9 @@ class StateRegistry:
                     "kind": item.kind,
                     "slot": item.slot,
                     "ttl_ms": item.ttl_ms,
-                    "schema": _schema_to_json(item.schema),
-                    "user_key_schema": None if item.user_key_schema is None else _schema_to_json(item.user_key_schema),
-                    "history": [_schema_to_json(schema) for schema in item.history],
+                    "schema": schema_to_json(item.schema),
+                    "user_key_schema": None if item.user_key_schema is None else schema_to_json(item.user_key_schema),
+                    "history": [schema_to_json(schema) for schema in item.history],
                 }
                 for item in self
             ],
@@ -149,11 +149,11 @@ class StateRegistry:
             registry._descriptors[item["name"]] = StateDescriptor(
                 item["name"],
                 item["kind"],
-                _schema_from_json(item["schema"]),
-                None if key_schema is None else _schema_from_json(key_schema),
+                schema_from_json(item["schema"]),
+                None if key_schema is None else schema_from_json(key_schema),
                 item["ttl_ms"],
                 item["slot"],
-                tuple(_schema_from_json(schema) for schema in item["history"]),
+                tuple(schema_from_json(schema) for schema in item["history"]),
             )
         return registry
 
@@ -265,9 +265,11 @@ def _text(schema: pa.Schema | None) -> str:
     return ", ".join(f"{field.name} {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
-def _schema_to_json(schema: pa.Schema) -> dict[str, str]:
+def schema_to_json(schema: pa.Schema) -> dict[str, str]:
+    """JSON-able form of a schema, with a part that people can read."""
     return {"text": _text(schema), "arrow": base64.b64encode(schema.serialize().to_pybytes()).decode()}
 
 
-def _schema_from_json(body: dict[str, str]) -> pa.Schema:
+def schema_from_json(body: dict[str, str]) -> pa.Schema:
+    """Inverse of :func:`schema_to_json`."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(body["arrow"])))

@@ -56,10 +56,24 @@ class ShardState(_Frozen):
 
 class OperatorState(_Frozen):
     """One keyed stage."""
+class StateLayout(_Frozen):
+    """What a reader must know of an operator's state besides the registry; it does not have the operator."""
+
+    #: The kind of operator, as in its description ("transformWithState", "agg").
+    operator: str
+    #: The key columns under the names that the user knows, and their Arrow schema.
+    key_labels: tuple[str, ...]
+    key_schema: dict[str, str]
+    #: How values are encoded: by the state variables' row codec, or an aggregate's one record, or its open sessions.
+    values: Literal["rows", "record", "sessions"] = "rows"
+
+
 
     uid: str
     #: True if the operator has finished: it is not opened or run again after recovery.
     finished: bool = False
+    #: None: written before this was recorded.
+    layout: StateLayout | None = None
     max_parallelism: int
     registry: Any
     shards: tuple[ShardState, ...] = ()
@@ -95,6 +109,8 @@ class CheckpointMetadata(_Frozen):
     kind: Literal["checkpoint", "completion"] = "checkpoint"
     job_id: str
     timestamp_ms: int
+    #: Why it was taken ("interval", "switch", ...); None: written before this was recorded.
+    trigger: str | None = None
     epoch: int
     watermark_ms: int
     max_event_time_ms: int | None = None

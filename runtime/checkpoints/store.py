@@ -114,6 +114,19 @@ class CheckpointStore:
                 found.append(int(match[1]))
         return sorted(found)
 
+    def known_ids(self) -> list[int]:
+        """Ids of the checkpoints that are complete, or were and have lost their metadata, oldest first."""
+        complete = self.ids()
+        # The removal of an old checkpoint that was cut short leaves such a folder too, but only for the oldest ones.
+        oldest = complete[0] if complete else 0
+        return sorted({*complete, *(found for found in self._committed_ids() if found > oldest)})
+
+    def _committed_ids(self) -> list[int]:
+        """Ids of all checkpoints that are marked as visible."""
+        matches = [_FOLDER.search(info.path) for info in list_files(self.filesystem, f"{self.root}/checkpoints")]
+        ids = [int(match[1]) for match in matches if match]
+        return [found for found in ids if self.is_committed(found)]
+
     def folder(self, checkpoint_id: int) -> str:
         """Folder of a checkpoint."""
         return f"{self.root}/checkpoints/chk-{checkpoint_id:08d}"
@@ -121,7 +134,11 @@ class CheckpointStore:
     def read(self, checkpoint_id: int) -> CheckpointMetadata:
         """Read one checkpoint's metadata; it is verified."""
         path = f"{self.folder(checkpoint_id)}/_metadata"
-        return CheckpointMetadata.from_bytes(read_bytes(self.filesystem, path), path)
+        try:
+            data = read_bytes(self.filesystem, path)
+        except FileNotFoundError:
+            raise CorruptStateError(f"{path} is missing") from None
+        return CheckpointMetadata.from_bytes(data, path)
 
     def write(self, metadata: CheckpointMetadata) -> None:
         """Make a checkpoint exist.  Everything that it names must already be in place."""
@@ -161,10 +178,9 @@ class CheckpointStore:
 
         A writer that dies leaves no such folder, and the removal of an old checkpoint only leaves it for old ones.
         """
-        for info in list_files(self.filesystem, f"{self.root}/checkpoints"):
-            match = _FOLDER.search(info.path)
-            if match and int(match[1]) > latest_id and self.is_committed(int(match[1])):
-                raise self.with_alternative(CorruptStateError(f"{info.path}/_metadata is missing"), int(match[1]))
+        for lost in self._committed_ids():
+            if lost > latest_id:
+                raise self.with_alternative(CorruptStateError(f"{self.folder(lost)}/_metadata is missing"), lost)
 
     def with_alternative(self, error: CorruptStateError, damaged_id: int) -> CorruptStateError:
         """The same error, with the newest older checkpoint that is whole."""

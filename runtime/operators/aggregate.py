@@ -125,6 +125,7 @@ class AggregateOperator(KeyedOperator):
         self.sort_columns = (SESSION_START_COLUMN,) if self.session else ()
         #: The key column that the watermark is compared with.
         self.time_key = next((key for key in keys if key.event_time and key.kind != "session"), None)
+        self.state_values = "sessions" if self.session else "record"
         self.uses_event_time = any(key.event_time for key in keys)
         #: True if keys wait in the timer index: for the watermark, or (append without event time) for the end.
         self.timed = self.uses_event_time or output_mode == "append"
@@ -135,6 +136,11 @@ class AggregateOperator(KeyedOperator):
 
     def _state_schema(self) -> pa.Schema:
         """The buffers by their SQL; not nullable, so that no other aggregates can take the state over."""
+    @property
+    def key_labels(self) -> tuple[str, ...]:
+        """Spark's names of the key columns."""
+        return tuple(key.name for key in self.keys if key.kind != "session")
+
         fields = [
             pa.field(f"{place}: {sql}", data_type, nullable=False)
             for place, (sql, data_type) in enumerate(

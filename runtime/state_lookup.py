@@ -1,0 +1,101 @@
+"""Everything that a checkpoint holds of one key, found by one task on the key's shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+from pyspark.sql.conversion import ArrowTableToRowsConversion
+from pyspark.sql.types import Row, StructField, StructType
+
+from ..state.keygroups import key_group_of, shard_of
+from ..state.keys import KeyCodec
+from ..state.reader import Ident
+from .state_scan import RecordScan, RowScan, Scan, Shards, TimerScan, struct_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMNS = "name string, rows binary"
+_TIMERS = "timers"
+
+
+@dataclass(frozen=True)
+class LookupTask:
+    """Runs some scans over one key of one shard."""
+
+    shards: Shards
+    scans: tuple[tuple[str, Scan], ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None, "a lookup runs only inside a Spark task"
+        shard = self.shards.visited[context.partitionId()]
+        with self.shards.opened(shard) as view:
+            for name, scan in self.scans:
+                for batch in scan.of_shard(shard, view):
+                    sink = pa.BufferOutputStream()
+                    with pa.ipc.new_stream(sink, batch.schema) as stream:
+                        stream.write_batch(batch)
+                    rows = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+                    yield pa.RecordBatch.from_arrays([pa.array([name]), rows], names=["name", "rows"])
+
+
+def identify_key(spark: SparkSession, key_schema: pa.Schema, key: tuple[Any, ...], max_parallelism: int) -> Ident:
+    """Key group and encoded form of a key, by Spark's own hash of it."""
+    # Float keys are stored with one zero.
+    values = tuple([value + 0.0 if isinstance(value, float) else value for value in key])
+    encoded = KeyCodec(key_schema).encode(values)
+    if not values:
+        return 0, encoded
+    fields = [StructField(f"k{place}", field.dataType) for place, field in enumerate(struct_of(key_schema).fields)]
+    frame = spark.createDataFrame([values], StructType(fields))
+    row = frame.select(F.hash(*[F.col(field.name) for field in fields])).first()
+    assert row is not None
+    return key_group_of(row[0], max_parallelism), encoded
+
+
+def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | RecordScan]) -> dict[str, Any]:
+    """State and timers of the key that ``shards.only`` names."""
+    timers = TimerScan(shards)
+    task = LookupTask(shards, (*scans.items(), (_TIMERS, timers)))
+    found: dict[str, list[Any]] = {name: [] for name in (*scans, _TIMERS)}
+    for name, data in spark.range(0, 1, 1, 1).mapInArrow(task, _COLUMNS).collect():
+        scan = timers if name == _TIMERS else scans[name]
+        with pa.ipc.open_stream(bytes(data)) as reader:
+            found[name] += [_own(scan, row) for row in _rows(reader.read_all(), scan.schema)]
+    pending: dict[str, list[int]] = {}
+    for kind, ts_ms in found.pop(_TIMERS):
+        pending.setdefault(kind, []).append(ts_ms)
+    return {"state": {name: _value(scans[name], rows) for name, rows in found.items()}, "timers": pending}
+
+
+def only_shard(group: int, parallelism: int, max_parallelism: int) -> tuple[int, ...]:
+    """The shard to visit for a key group."""
+    return (shard_of(group, parallelism, max_parallelism),)
+
+
+def _rows(table: pa.Table, schema: StructType) -> list[Row]:
+    return list(ArrowTableToRowsConversion.convert(table, schema))
+
+
+def _own(scan: Scan, row: Row) -> tuple[Any, ...]:
+    """The scan's own columns of a row: without the key before them and the shard after them."""
+    return tuple(row)[len(scan.shards.key_schema) : -1]
+
+
+def _value(scan: RowScan | RecordScan, rows: list[tuple[Any, ...]]) -> Any:
+    """A variable as a user thinks of it."""
+    if isinstance(scan, RecordScan):
+        return [row[0] for row in rows] if scan.sessions else (rows[0][0] if rows else None)
+    if scan.descriptor.kind == "list":
+        return [row[1] for row in rows]
+    if scan.descriptor.kind == "map":
+        return dict(rows)
+    return rows[0][0] if rows else None

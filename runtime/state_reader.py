@@ -1,0 +1,326 @@
+"""``mixedmode.state_reader``: what the checkpoints of a job hold, as DataFrames, without the job.
+
+    reader = mixedmode.state_reader("checkpoints/")
+    reader.checkpoints()                 # which there are, and whether they are whole
+    reader.state("open").show()          # key columns, value
+    reader.timers().show()
+    reader.lookup("N14228")              # state and timers of one key
+
+The job may run meanwhile: nothing is written, claimed or locked.  State is read by Spark tasks, one per shard, when the
+DataFrame is executed; the driver reads ``_metadata`` files only.  Column names follow Spark's ``statestore`` source.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Row, SparkSession
+
+from ..errors import CheckpointError, CorruptStateError, SetupError, UnknownStateError
+from ..state.registry import StateDescriptor, StateRegistry, schema_from_json
+from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
+from .checkpoints.store import CheckpointStore
+from .filesystem import exists, resolve
+from .state_lookup import identify_key, lookup, only_shard
+from .state_scan import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LOCAL_DIR = "spark.mixedmode.state.local-dir"
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """One checkpoint of a location."""
+
+    id: int
+    #: Why it was taken: "interval", "switch", "stop"...
+    trigger: str | None
+    #: "checkpoint", or "completion" for that of a job which has reached its end.
+    kind: str | None
+    timestamp_ms: int | None
+    epoch: int | None
+    #: Bytes of all state files that it names; checkpoints share files.
+    size_bytes: int
+    files: int
+    #: True if its output is known to be visible.
+    committed: bool
+    #: What is wrong with it; None: it is complete.
+    damage: str | None = None
+
+    @property
+    def time(self) -> datetime | None:
+        """When it was taken (UTC)."""
+        return None if self.timestamp_ms is None else datetime.fromtimestamp(self.timestamp_ms / 1000, timezone.utc)
+
+    @property
+    def complete(self) -> bool:
+        """True if nothing is known to be wrong with it."""
+        return self.damage is None
+
+
+@dataclass(frozen=True)
+class OperatorInfo:
+    """One keyed stage of a checkpoint."""
+
+    uid: str
+    operator: str
+    #: Key columns with their types, as in DDL.
+    key: tuple[str, ...]
+    #: Names of the state variables.
+    states: tuple[str, ...]
+    shards: int
+    max_parallelism: int
+
+
+def state_reader(path: str, spark: SparkSession | None = None) -> StateReader:
+    """A reader of the checkpoints below a ``checkpointLocation``.
+
+    Args:
+        path: the job's checkpointLocation, local or a URI.
+        spark: the session that reads; None: the active one.
+
+    Raises:
+        CheckpointError: there are no checkpoints of mixedmode at ``path``.
+    """
+    filesystem, location = resolve(path)
+    store = CheckpointStore(filesystem, location)
+    if not exists(filesystem, f"{store.root}/job.json") and not exists(filesystem, f"{store.root}/checkpoints"):
+        there = "exists, but has no folder mixedmode/" if exists(filesystem, location) else "does not exist"
+        raise CheckpointError(
+            f"{path!r} is not a checkpointLocation of mixedmode: it {there}. Give the folder that the job was started "
+            "with as option checkpointLocation"
+        )
+    return StateReader(store, spark)
+
+
+class StateReader:
+    """Reads the checkpoints of one location.
+
+    Wherever a method takes ``checkpoint``, None means the newest; wherever it takes ``operator`` or ``name``, None
+    means the only one.  A key column that is named like one of the other columns is called ``key_<name>``.
+    """
+
+    def __init__(self, store: CheckpointStore, spark: SparkSession | None) -> None:
+        self._store = store
+        self._given = spark
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def checkpoints(self, verify: bool = False) -> list[CheckpointInfo]:
+        """All checkpoints, oldest first, damaged ones included.
+
+        Args:
+            verify: compare the checksums of all state files (reads them); otherwise their presence and sizes.
+        """
+        return [self._info(checkpoint_id, verify) for checkpoint_id in self._store.known_ids()]
+
+    def _info(self, checkpoint_id: int, verify: bool) -> CheckpointInfo:
+        committed = self._store.is_committed(checkpoint_id)
+        try:
+            found = self._store.read(checkpoint_id)
+        except CheckpointError as error:
+            return CheckpointInfo(checkpoint_id, None, None, None, None, 0, 0, committed, str(error))
+        files = {
+            file.name: file for operator in found.operators for shard in operator.shards for file in shard.load().files
+        }
+        damage = None
+        try:
+            self._store.check_files(found, checksums=verify)
+        except CorruptStateError as error:
+            damage = str(error)
+        return CheckpointInfo(
+            checkpoint_id,
+            found.trigger,
+            found.kind,
+            found.timestamp_ms,
+            found.epoch,
+            sum(file.size_bytes for file in files.values()),
+            len(files),
+            committed,
+            damage,
+        )
+
+    def operators(self, checkpoint: int | None = None) -> list[OperatorInfo]:
+        """The keyed stages of a checkpoint."""
+        found = []
+        for operator in self._metadata(checkpoint).operators:
+            layout = operator.layout
+            schema = None if layout is None else _labelled_key(layout)
+            key = () if schema is None else tuple(f"{f.name} {spark_type(f.type).simpleString()}" for f in schema)
+            states = tuple(descriptor.name for descriptor in StateRegistry.from_json(operator.registry))
+            kind = "unknown" if layout is None else layout.operator
+            found.append(OperatorInfo(operator.uid, kind, key, states, len(operator.shards), operator.max_parallelism))
+        return found
+
+    def metadata(self, checkpoint: int | None = None) -> DataFrame:
+        """One row per operator and state variable: kind, schemas as DDL, TTL, schema version, shards."""
+        rows = []
+        metadata = self._metadata(checkpoint)
+        for operator in metadata.operators:
+            key = "" if operator.layout is None else _ddl(_labelled_key(operator.layout))
+            for item in StateRegistry.from_json(operator.registry):
+                user_key = None if item.user_key_schema is None else _ddl(item.user_key_schema)
+                described = (item.name, item.kind, key, user_key, _ddl(item.schema), item.ttl_ms, len(item.history))
+                place = (len(operator.shards), operator.max_parallelism)
+                rows.append((metadata.checkpoint_id, operator.uid, *described, *place))
+        return self._spark.createDataFrame(
+            rows,
+            "checkpoint_id long, operator string, state string, kind string, key_schema string, user_key_schema string,"
+            " value_schema string, ttl_ms long, schema_version int, shards int, max_parallelism int",
+        )
+
+    # -- what is in it -----------------------------------------------------------------------------------------------
+
+    def state(self, name: str | None = None, operator: str | None = None, checkpoint: int | None = None) -> DataFrame:
+        """One state variable: the key columns, then
+
+        ``value``                            a value state, or an aggregate's buffers (a row per open session)
+        ``position``, ``list_element``       one row per element of a list state
+        ``user_map_key``, ``user_map_value`` one row per entry of a map state
+
+        and ``partition_id``, the shard.  Values that have expired are not shown.
+
+        Raises:
+            UnknownStateError: there is no such checkpoint, operator or variable.
+            CorruptStateError: the checkpoint is damaged.
+        """
+        stored, shards = self._opened(operator, checkpoint)
+        scans = _scans(stored, shards)
+        wanted = _only(scans, name, "state variable", f"operator {stored.uid!r} of checkpoint {shards.checkpoint_id}")
+        return self._frame(scans[wanted], _layout(stored))
+
+    def timers(self, operator: str | None = None, checkpoint: int | None = None) -> DataFrame:
+        """Pending timers: the key columns, ``timer_kind`` (event, processing), ``expiration_timestamp_ms``, shard."""
+        stored, shards = self._opened(operator, checkpoint)
+        return self._frame(TimerScan(shards), _layout(stored))
+
+    def lookup(self, *key: Any, operator: str | None = None, checkpoint: int | None = None) -> dict[str, Any]:
+        """State and timers of one key; only its shard is read.
+
+        Args:
+            key: one value per key column.
+            operator: the keyed stage.
+            checkpoint: id of the checkpoint.
+
+        Returns:
+            ``{"checkpoint": id, "key": Row, "state": {name: value}, "timers": {kind: [ms, ...]}}``.  A value state is a
+            Row or None, a list state a list of Rows, a map state a dict of Rows by Row.
+        """
+        stored, shards = self._opened(operator, checkpoint)
+        layout = _layout(stored)
+        if len(key) != len(layout.key_labels):
+            raise UnknownStateError(
+                f"lookup got {len(key)} values, the key has {len(layout.key_labels)}: {_ddl(_labelled_key(layout))}"
+            )
+        ident = identify_key(self._spark, shards.key_schema, key, stored.max_parallelism)
+        visited = only_shard(ident[0], len(stored.shards), stored.max_parallelism)
+        shards = replace(shards, only=ident, visited=visited)
+        found = lookup(self._spark, shards, _scans(stored, shards))
+        return {"checkpoint": shards.checkpoint_id, "key": Row(*layout.key_labels)(*key), **found}
+
+    # -- how it is found ---------------------------------------------------------------------------------------------
+
+    @property
+    def _spark(self) -> SparkSession:
+        session = self._given or SparkSession.getActiveSession()
+        if session is None:
+            raise SetupError("there is no active Spark session; give one: mixedmode.state_reader(path, spark)")
+        return session
+
+    def _metadata(self, checkpoint: int | None) -> CheckpointMetadata:
+        where = f"checkpointLocation {self._store.location!r}"
+        if checkpoint is None:
+            found = self._store.latest()
+            if found is None:
+                raise UnknownStateError(f"{where} holds no complete checkpoint yet")
+            return found
+        known = self._store.known_ids()
+        if checkpoint not in known:
+            held = ", ".join(map(str, known)) or "none"
+            raise UnknownStateError(f"{where} has no checkpoint {checkpoint}; it holds {held}")
+        try:
+            found = self._store.read(checkpoint)
+            self._store.check_files(found, checksums=False)
+        except CorruptStateError as error:
+            raise self._store.with_alternative(error, checkpoint) from error
+        return found
+
+    def _opened(self, operator: str | None, checkpoint: int | None) -> tuple[OperatorState, Shards]:
+        metadata = self._metadata(checkpoint)
+        by_uid = {stored.uid: stored for stored in metadata.operators}
+        uid = _only(by_uid, operator, "operator", f"checkpoint {metadata.checkpoint_id}")
+        stored = by_uid[uid]
+        if not stored.shards:
+            raise UnknownStateError(
+                f"checkpoint {metadata.checkpoint_id} holds no state: its job ran in batch mode, which keeps none"
+            )
+        shards = Shards(
+            filesystem=self._store.filesystem,
+            location=self._store.location,
+            checkpoint_id=metadata.checkpoint_id,
+            uid=uid,
+            lineages=tuple(shard.load() for shard in stored.shards),
+            key_schema=schema_from_json(_layout(stored).key_schema),
+            local_dir=self._spark.conf.get(_LOCAL_DIR, None),
+            now_ms=round(time.time() * 1000),
+            visited=tuple(range(len(stored.shards))),
+        )
+        return stored, shards
+
+    def _frame(self, scan: Scan, layout: StateLayout) -> DataFrame:
+        count = len(scan.shards.visited)
+        own = [*scan.own_schema.fieldNames(), "partition_id"]
+        keys = [f"key_{label}" if label in own else label for label in layout.key_labels]
+        rows = self._spark.range(0, count, 1, count).mapInArrow(scan, scan.schema)
+        return rows.toDF(*keys, *own)
+
+
+def _scans(stored: OperatorState, shards: Shards) -> dict[str, RowScan | RecordScan]:
+    """A scan for each state variable."""
+    values = _layout(stored).values
+
+    def scan(item: StateDescriptor) -> RowScan | RecordScan:
+        return RowScan(shards, item) if values == "rows" else RecordScan(shards, item, values == "sessions")
+
+    return {item.name: scan(item) for item in StateRegistry.from_json(stored.registry)}
+
+
+def _layout(stored: OperatorState) -> StateLayout:
+    if stored.layout is None:
+        raise CheckpointError(
+            f"the checkpoint does not say which key columns operator {stored.uid!r} has: it was written by an older "
+            "version of mixedmode. Let the job take another one"
+        )
+    return stored.layout
+
+
+def _only(known: Iterable[str], wanted: str | None, what: str, where: str) -> str:
+    """The wanted name, or the only one there is."""
+    names = list(known)
+    if wanted in names:
+        return str(wanted)
+    held = ", ".join(map(repr, names)) or "none"
+    if wanted is None:
+        if len(names) == 1:
+            return names[0]
+        raise UnknownStateError(f"{where} has {len(names)} {what}s, say which: {held}")
+    near = difflib.get_close_matches(wanted, names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise UnknownStateError(f"{where} has no {what} {wanted!r}; {hint}it has {held}")
+
+
+def _labelled_key(layout: StateLayout) -> pa.Schema:
+    stored = schema_from_json(layout.key_schema)
+    return pa.schema([field.with_name(label) for label, field in zip(layout.key_labels, stored, strict=True)])
+
+
+def _ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in struct_of(schema).fields)
