@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -11,17 +12,19 @@ from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from ..errors import MixedModeError
+from ..errors import MisplacedRowsError, MixedModeError
 from ..state.lineage import ShardLineage
 from .column_names import quoted
 from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
+from .shuffle import HashExchange, exchanged_by_shard, with_key_group
 from .spec import EpochSpec, KeyedOperator, Settings
+from .worker_errors import translate
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
-_SHARD_COLUMN = "__shard"
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -42,6 +45,8 @@ class EpochExecutor:
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
+        self._hash_exchange: HashExchange | None = None
+        self._misplaced = False
 
     def execute(
         self,
@@ -87,15 +92,7 @@ class EpochExecutor:
             report_folder=report_folder,
             sort=self._sort_plan() if frame is not None and sorter == "arrow" else None,
         )
-        reports = []
-        if frame is not None:
-            prepared = self.operator.prepare(frame, epoch)
-            rows = self._shuffled(prepared, len(lineages), sorted_by_spark=task.sort is None, without=list(finished))
-            if any("." in name or "`" in name for name in rows.columns):
-                # mapInArrow looks columns up by name and takes dots and backticks for syntax.
-                task = replace(task, columns=tuple(rows.columns))
-                rows = rows.toDF(*[f"c{place}" for place in range(len(rows.columns))])
-            reports = rows.mapInArrow(task, REPORT_SCHEMA).collect()
+        reports = [] if frame is None else self._run(frame, task, finished)
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
@@ -109,17 +106,40 @@ class EpochExecutor:
             )
         return decoded
 
-    def _shuffled(self, rows: DataFrame, parallelism: int, *, sorted_by_spark: bool, without: list[int]) -> DataFrame:
-        group = key_group(self.operator.key_columns, self.max_parallelism)
-        shard = F.floor(F.col(KEY_GROUP_COLUMN) * F.lit(parallelism) / F.lit(self.max_parallelism)).cast("int")
-        keyed = rows.select(group.alias(KEY_GROUP_COLUMN), "*").withColumn(_SHARD_COLUMN, shard)
-        if without:
-            keyed = keyed.where(~F.col(_SHARD_COLUMN).isin(without))
-        placed = keyed.repartitionById(parallelism, F.col(_SHARD_COLUMN)).drop(_SHARD_COLUMN)
-        if not sorted_by_spark:
-            return placed
-        columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.sort_columns)
-        return placed.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
+    def _run(self, frame: DataFrame, task: ShardTask, without: Collection[int]) -> list[Row]:
+        """Bring the rows to their shards and run the task on them, with one exchange if Spark's plan allows it."""
+        parallelism = len(task.lineages)
+        # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
+        if (
+            not without
+            and not self._misplaced
+            and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism)
+        ):
+            exchange = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
+            job = self._job(self._prepared(exchange.adopt(frame), task.epoch), replace(task, shards=exchange.shards))
+            if exchange.holds(job):
+                try:
+                    return job.collect()
+                except Exception as error:
+                    if not isinstance(translate(error), MisplacedRowsError):
+                        raise
+                    logger.warning("rows are moved to their shards in an exchange of their own from now on: %s", error)
+                    self._misplaced = True
+        rows = self._prepared(frame, task.epoch)
+        return self._job(exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without), task).collect()
+
+    def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)
+
+    def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        if task.sort is None:
+            columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.sort_columns)
+            rows = rows.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
+        if any("." in name or "`" in name for name in rows.columns):
+            # mapInArrow looks columns up by name and takes dots and backticks for syntax.
+            task = replace(task, columns=tuple(rows.columns))
+            rows = rows.toDF(*[f"c{place}" for place in range(len(rows.columns))])
+        return rows.mapInArrow(task, REPORT_SCHEMA)
 
     def _sort_plan(self) -> SortPlan:
         return SortPlan(
@@ -128,13 +148,6 @@ class EpochExecutor:
             memory_bytes=self.settings.sorter_memory_bytes,
             spill_dir=self.settings.sorter_spill_dir,
         )
-
-
-def key_group(key_columns: Sequence[str], max_parallelism: int) -> Column:
-    """The key group of a row; without key columns there is one key, in group 0."""
-    if not key_columns:
-        return F.lit(0)
-    return F.pmod(F.hash(*[F.col(quoted(name)) for name in key_columns]), F.lit(max_parallelism))
 
 
 def _without_rows(task: ShardTask):  # type: ignore[no-untyped-def]

@@ -23,15 +23,19 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 from pyspark import TaskContext, cloudpickle
 
+from ..errors import MisplacedRowsError
 from ..sorter import ExternalSorter
+from ..state.keygroups import KeyGroupRange
 from ..state.lineage import ShardLineage
 from ..state.replica import process_cache
 from ..state.sst import LogWriter, SstWriter, StateFile
 from .failpoints import failpoint
 from .filesystem import write_atomically
+from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .progress import TaskProgress
 from .rows import arrow_schema
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
@@ -127,6 +131,7 @@ class ShardTask:
         if self.columns is not None:
             names = list(self.columns)
             batches = (batch.rename_columns(names) for batch in batches)
+        batches = _checked(batches, shard, self.lineages[shard].key_groups)
         report = _Attempt(self, shard, context.taskAttemptId()).run(batches)
         failpoint("task-before-report")
         if self.report_folder is not None:
@@ -138,6 +143,19 @@ class ShardTask:
 
 def _row(report: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([report], pa.binary())})
+
+
+def _checked(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroupRange) -> Iterator[pa.RecordBatch]:
+    """The batches; raises if a row is in the wrong partition, whose key would then have state in two shards."""
+    for batch in batches:
+        bounds = pc.min_max(batch.column(KEY_GROUP_COLUMN))
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        if low is not None and not (low in groups and high in groups):
+            raise MisplacedRowsError(
+                f"shard {shard} was given rows of the key groups {low} to {high}, but owns {groups.first} to "
+                f"{groups.last}: Spark's partitioning is not what its plan says"
+            )
+        yield batch
 
 
 @dataclass

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..state.registry import StateRegistry
     from ..state.replica import ShardReplica
     from ..state.sst import StateWriter
+    from .late_rows import LateRows
+    from .live_inputs import LiveInput
 
 #: Watermarks and timers are milliseconds since the epoch, as in PySpark's ``TimerValues``.
 MIN_WATERMARK = -(2**63)
@@ -68,6 +70,8 @@ class Settings(BaseModel):
     checkpoint_min_pause_ms: int = 0
     checkpoint_timeout_ms: int = 600_000
     tolerable_failed_checkpoints: int = 0
+    #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
+    sink_transactional: bool | None = None
     final_watermark: Literal["max", "observed"] = "max"
     #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.
     reuse_finished_shards: bool = True
@@ -76,6 +80,12 @@ class Settings(BaseModel):
     #: Number of shards; None: the Spark context's default parallelism (or what the checkpoint holds).
     parallelism: int | None = None
     watermark_lag_threshold_ms: int | None = None
+    #: Least time between two steps of the watermark; 0: it moves with every epoch.
+    watermark_interval_ms: int = 0
+    #: Time without rows after which a live input does not hold the others' watermark back; None: never.
+    watermark_idle_timeout_ms: int | None = None
+    #: Folder for rows that came too late; None: they are dropped.
+    late_data_path: str | None = None
     retained_checkpoints: int = 2
     state_local_dir: str | None = None
     state_cache_bytes: int = 256 * 1024 * 1024
@@ -160,6 +170,8 @@ class KeyedOperator(ABC):
     key_columns: tuple[str, ...]
     #: The key's Arrow schema (the contract of state.keys).
     key_schema: pa.Schema
+    #: How the values of its state are encoded (see ``StateLayout.values``).
+    state_values: Literal["rows", "record", "sessions"] = "rows"
     #: Columns of prepare()'s frame that order the rows of one key, after the key (event time).
     sort_columns: tuple[str, ...] = ()
     output_schema: StructType
@@ -167,11 +179,11 @@ class KeyedOperator(ABC):
     #: True if windows or event-time timers can be pending: asks for a firing pass and for the observed watermark.
     uses_event_time: bool
     uses_processing_time: bool = False
+    #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.
+    aggregates_by_key: bool = False
     #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.
     rows_column: str | None = None
 
-    #: How the values of its state are encoded (see ``StateLayout.values``).
-    state_values: Literal["rows", "record", "sessions"] = "rows"
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
         return frame
@@ -180,9 +192,18 @@ class KeyedOperator(ABC):
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch.  ``rows`` has column ``__kg`` (int32) first, then prepare()'s columns."""
 
+    def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
+        """Those of an epoch's input rows that :meth:`run` drops as late; None: it never drops any."""
+        return None
+
     def fingerprint(self) -> str | None:
         """Digest of all that decides what the operator computes; None: it cannot be told, nothing is ever reused."""
         return None
+
+    @property
+    def key_labels(self) -> tuple[str, ...]:
+        """The key columns under the names that the user knows, in the order of ``key_columns``."""
+        return tuple(self.key_schema.names)
 
     def describe(self) -> dict[str, Any]:
         """Facts for explain() and for the job identity check (JSON-able)."""
@@ -200,11 +221,6 @@ class JobSpec:
     event_time: str | None
     watermark_delay_ms: int
     operator: KeyedOperator
-    @property
-    def key_labels(self) -> tuple[str, ...]:
-        """The key columns under the names that the user knows, in the order of ``key_columns``."""
-        return tuple(self.key_schema.names)
-
     sink: Any  # runtime.sinks.Sink
     settings: Settings
     phases: tuple[Phase, ...]
@@ -213,6 +229,10 @@ class JobSpec:
     trigger: dict[str, Any]
     #: explain(extended) of the plan, for query.explain().
     explain: Callable[[bool], str]
+    #: The live inputs that ``live`` is made of; several: its rows and the history's have ``INPUT_COLUMN``.
+    live_inputs: tuple[LiveInput, ...] = ()
+    #: Where rows that came too late go; None: they are dropped.
+    late_rows: LateRows | None = None
 
     @property
     def keeps_state(self) -> bool:

@@ -1,9 +1,15 @@
 """Key groups: the unit in which keyed state is assigned to shards.
 
-A key belongs to key group ``pmod(hash(key), max_parallelism)``, where ``hash`` is Spark's public ``hash`` function
-(Murmur3, seed 42) over the key columns.  Shard ``i`` of ``n`` owns a contiguous range of key groups, so that a job can
-be restarted with another number of shards by re-dealing ranges.  Both rules are part of the on-disk contract.
-Same assignment as Flink's ``KeyGroupRangeAssignment``.
+A key belongs to the key group ``spread(pmod(hash(key), max_parallelism))``, where ``hash`` is Spark's public ``hash``
+function (Murmur3, seed 42) over the key columns.  Shard ``i`` of ``n`` owns a contiguous range of key groups, so that a
+job can be restarted with another number of shards by re-dealing ranges; the same assignment as Flink's
+``KeyGroupRangeAssignment``.
+
+``spread`` reverses the bits if max_parallelism is a power of two, and changes nothing otherwise.  Reversed, the leading
+bits of a key group are the trailing bits of the hash: if the number of shards is a power of two as well, a shard is
+exactly one partition of Spark's own hash partitioning, and rows that Spark has aggregated by key are in place already.
+
+All of these rules are part of the on-disk contract.
 """
 
 from __future__ import annotations
@@ -13,6 +19,23 @@ from itertools import pairwise
 
 #: Key groups are stored as two big-endian bytes.
 MAX_PARALLELISM_LIMIT = 32_768
+
+
+def is_power_of_two(number: int) -> bool:
+    """True for 1, 2, 4, ..."""
+    return number > 0 and number & (number - 1) == 0
+
+
+def bit_reversed(number: int, size: int) -> int:
+    """``number`` with its bits in reverse order, as one of ``size`` (a power of two) numbers; its own inverse."""
+    bits = size.bit_length() - 1
+    return int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
+
+
+def key_group_of(key_hash: int, max_parallelism: int) -> int:
+    """The key group of a key with this hash (Spark's ``hash``, a signed 32-bit number)."""
+    group = key_hash % max_parallelism
+    return bit_reversed(group, max_parallelism) if is_power_of_two(max_parallelism) else group
 
 
 @dataclass(frozen=True, order=True)

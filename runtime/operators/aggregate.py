@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from ...state.registry import StateRegistry
 from ..column_names import quoted
+from ..projection import Projection
 from ..rows import arrow_schema
 from ..spec import EpochSpec, KeyedOperator, ShardContext
 from .aggregate_buffers import Buffer
@@ -89,7 +90,10 @@ class AggregateOperator(KeyedOperator):
         key_outputs: places in ``keys`` of the leading output columns.
         output_mode: ``append`` or ``update``.
         event_time: the watermark's column, if there is one.
+        projection: how output rows are made of keys and results; None: keys and results are the output.
     """
+
+    aggregates_by_key = True
 
     def __init__(
         self,
@@ -103,13 +107,16 @@ class AggregateOperator(KeyedOperator):
         key_outputs: tuple[int, ...],
         output_mode: Literal["append", "update"],
         event_time: str | None,
+        projection: Projection | None = None,
     ) -> None:
         self.uid = uid
         self.rows_column = ROWS_COLUMN
         self.keys = keys
         self.partials = partials
         self.output_schema = output_schema
-        self.output_arrow_schema = arrow_schema(output_schema)
+        self.projection = projection
+        #: What :meth:`run` writes.
+        self.output_arrow_schema = arrow_schema(output_schema if projection is None else projection.row_schema)
         self.key_outputs = key_outputs
         self.output_mode = output_mode
         self.event_time = event_time
@@ -123,9 +130,9 @@ class AggregateOperator(KeyedOperator):
         self.key_schema = pa.schema([pa.field(key.column, data_type) for key, data_type in stored])
         self.session = next((key for key in keys if key.kind == "session"), None)
         self.sort_columns = (SESSION_START_COLUMN,) if self.session else ()
+        self.state_values = "sessions" if self.session else "record"
         #: The key column that the watermark is compared with.
         self.time_key = next((key for key in keys if key.event_time and key.kind != "session"), None)
-        self.state_values = "sessions" if self.session else "record"
         self.uses_event_time = any(key.event_time for key in keys)
         #: True if keys wait in the timer index: for the watermark, or (append without event time) for the end.
         self.timed = self.uses_event_time or output_mode == "append"
@@ -134,13 +141,13 @@ class AggregateOperator(KeyedOperator):
         self.registry = StateRegistry()
         self.slot = self.registry.declare(STATE_NAME, "value", self._state_schema()).slot
 
-    def _state_schema(self) -> pa.Schema:
-        """The buffers by their SQL; not nullable, so that no other aggregates can take the state over."""
     @property
     def key_labels(self) -> tuple[str, ...]:
         """Spark's names of the key columns."""
         return tuple(key.name for key in self.keys if key.kind != "session")
 
+    def _state_schema(self) -> pa.Schema:
+        """The buffers by their SQL; not nullable, so that no other aggregates can take the state over."""
         fields = [
             pa.field(f"{place}: {sql}", data_type, nullable=False)
             for place, (sql, data_type) in enumerate(
@@ -153,11 +160,14 @@ class AggregateOperator(KeyedOperator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but Spark's column objects."""
-        return {**self.__dict__, "_group_columns": None}
+        projection = None if self.projection is None else replace(self.projection, columns=())
+        return {**self.__dict__, "_group_columns": None, "projection": projection}
 
     def fingerprint(self) -> str | None:
         """Keys, aggregates and output; the expressions themselves are in the plan of the prepared frame."""
         parts = [self.describe(), self.output_schema.json(), self.registry.to_json(), repr(self.partials.results)]
+        if self.projection is not None:
+            parts.append([str(column) for column in self.projection.columns])
         return json.dumps(parts, sort_keys=True)
 
     def describe(self) -> dict[str, Any]:
@@ -169,7 +179,7 @@ class AggregateOperator(KeyedOperator):
                 f"{self.keys[place].name} {self.output_schema.fields[place].dataType.simpleString()}"
                 for place in self.key_outputs
             ],
-            "aggregates": [result.name for result in self.partials.results],
+            "aggregates": self.output_schema.names[len(self.key_outputs) :],
             "output mode": self.output_mode,
         }
         if self._windows:
@@ -206,6 +216,13 @@ class AggregateOperator(KeyedOperator):
             else:
                 selected.append(F.col(name).alias(key.column))
         return partial.select(*selected, *partial.columns[len(names) :])
+
+    def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
+        """The input rows whose window or session is over."""
+        from .aggregate_late import late_rows
+
+        assert self._group_columns is not None, "late_rows() runs on the driver only"
+        return late_rows(self, frame, self._group_columns, epoch.late_watermark_ms)
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 

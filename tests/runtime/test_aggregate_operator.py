@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from mixedmode.planner.aggregates import plan_aggregate
-from mixedmode.runtime.epochs import key_group
+from mixedmode.runtime.shuffle import key_group
 from mixedmode.runtime.operators.aggregate import AggregateOperator
 from mixedmode.runtime.operators.aggregate_buffers import AggregateOverflowError
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters

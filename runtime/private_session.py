@@ -1,0 +1,45 @@
+"""A Spark session of our own beside the user's, for settings that are ours and must not reach their queries."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class PrivateSession:
+    """A session with the settings of another one, except for some.
+
+    Args:
+        origin: the session whose settings are taken over, as they are when this one is first used.
+        settings: what is different.
+    """
+
+    def __init__(self, origin: SparkSession, settings: dict[str, str]) -> None:
+        self._origin = origin
+        self._settings = settings
+        self._session: SparkSession | None = None
+
+    def adopt(self, frame: DataFrame) -> DataFrame:
+        """The same rows, to be planned under this session's settings; ``frame`` itself stays as it is.
+
+        A global temporary view is the public way for a plan to get from one session to another.  It is analyzed
+        already, so functions and views of its own session need not exist here.
+        """
+        session = self._session = self._session or self._open()
+        name = f"mixedmode_{uuid.uuid4().hex}"
+        frame.createGlobalTempView(name)
+        try:
+            return session.table(f"{session.conf.get('spark.sql.globalTempDatabase', 'global_temp')}.{name}")
+        finally:
+            session.catalog.dropGlobalTempView(name)
+
+    def _open(self) -> SparkSession:
+        session = self._origin.newSession()
+        theirs = session.conf.getAll
+        for name, value in {**self._origin.conf.getAll, **self._settings}.items():
+            if theirs.get(name) != value and session.conf.isModifiable(name):
+                session.conf.set(name, value)
+        return session

@@ -1,0 +1,126 @@
+"""How an epoch's rows come to their shards: as partitions of one Spark job, one partition a shard.
+
+There are two ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is.
+:class:`HashExchange` is for operators whose rows Spark aggregates by key first: that takes an exchange by the hash of
+the key anyway, and with a number of shards that is a power of two its partitions *are* the shards
+(:mod:`..state.keygroups`), so the rows stay where they are and one exchange is saved.
+
+Spark's partitioning is not ours to decide.  So :meth:`HashExchange.holds` looks at the plan that Spark made, and the
+tasks check the key groups of what they get in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from ..state.keygroups import bit_reversed, is_power_of_two
+from .column_names import quoted
+from .operators.keyed_rows import KEY_GROUP_COLUMN
+from .private_session import PrivateSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from .spec import KeyedOperator
+
+_SHARD_COLUMN = "__shard"
+#: Parts of the names of Spark's plan nodes that run Python.
+_PYTHON_NODES = ("Python", "Pandas", "InArrow")
+
+
+def with_key_group(rows: DataFrame, operator: KeyedOperator, max_parallelism: int) -> DataFrame:
+    """An operator's prepared rows with their key group as first column."""
+    return rows.select(key_group(operator.key_columns, max_parallelism).alias(KEY_GROUP_COLUMN), "*")
+
+
+def key_group(key_columns: Sequence[str], max_parallelism: int) -> Column:
+    """The key group of a row, by the rule of :mod:`..state.keygroups`; without key columns there is one key, in 0."""
+    if not key_columns or max_parallelism == 1:
+        return F.lit(0)
+    group = F.pmod(F.hash(*[F.col(quoted(name)) for name in key_columns]), F.lit(max_parallelism))
+    if not is_power_of_two(max_parallelism):
+        return group
+    last = max_parallelism.bit_length() - 2
+    bits = (F.shiftleft(F.shiftright(group, bit).bitwiseAND(F.lit(1)), last - bit) for bit in range(last + 1))
+    return reduce(lambda left, right: left.bitwiseOR(right), bits)
+
+
+def exchanged_by_shard(
+    rows: DataFrame, max_parallelism: int, parallelism: int, *, without: Collection[int] = ()
+) -> DataFrame:
+    """Move every row to the partition of its shard.
+
+    Args:
+        rows: rows with their key group.
+        max_parallelism: number of key groups.
+        parallelism: number of shards.
+        without: shards whose rows are left out.
+    """
+    shard = F.floor(F.col(KEY_GROUP_COLUMN) * F.lit(parallelism) / F.lit(max_parallelism)).cast("int")
+    rows = rows.withColumn(_SHARD_COLUMN, shard)
+    if without:
+        rows = rows.where(~F.col(_SHARD_COLUMN).isin(list(without)))
+    return rows.repartitionById(parallelism, F.col(_SHARD_COLUMN)).drop(_SHARD_COLUMN)
+
+
+class HashExchange:
+    """Leaves rows where Spark's aggregation by key has put them.
+
+    Args:
+        spark: the session whose settings hold for the input.
+        operator: an operator for which it :meth:`is_possible`.
+        parallelism: number of shards.
+    """
+
+    def __init__(self, spark: SparkSession, operator: KeyedOperator, parallelism: int) -> None:
+        self._keys = len(operator.key_columns)
+        self._parallelism = parallelism
+        # Without adaptive execution, which would merge small partitions of the exchange.
+        settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
+        self._session = PrivateSession(spark, settings)
+        #: The shard of each partition.
+        self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
+
+    @staticmethod
+    def is_possible(operator: KeyedOperator, max_parallelism: int, parallelism: int) -> bool:
+        """True if partitions can be shards: Spark aggregates by key, and the numbers are powers of two."""
+        powers = is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
+        return operator.aggregates_by_key and bool(operator.key_columns) and powers
+
+    def adopt(self, frame: DataFrame) -> DataFrame:
+        """The same rows, planned so that aggregating them gives as many partitions as there are shards."""
+        return self._session.adopt(frame)
+
+    def holds(self, job: DataFrame) -> bool:
+        """True if Spark's plan leaves every row in its shard's partition.
+
+        Args:
+            job: one operation on the operator's prepared rows, which were made of an adopted frame.
+
+        Returns:
+            True for one exchange in all, and that by the hash of all key columns.  An input with exchanges of its own
+            is left to the user's session: how many partitions they have is not ours to change.  So is an input with
+            Python code, which may need what was added to that session.
+        """
+        plan: Any = job._jdf.queryExecution().executedPlan()  # Spark shows its plan in no public way but as text
+        node = plan.children().apply(0)
+        while _name(node) != "ShuffleExchangeExec" and node.children().size() == 1:
+            node = node.children().apply(0)
+        if _name(node) != "ShuffleExchangeExec":
+            return False
+        partitioning, text = node.outputPartitioning(), str(node.toString())
+        return (
+            _name(partitioning) == "HashPartitioning"
+            and int(partitioning.numPartitions()) == self._parallelism
+            and int(partitioning.expressions().size()) == self._keys
+            and text.count("Exchange") == 1
+            and not any(mark in text for mark in _PYTHON_NODES)
+        )
+
+
+def _name(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
