@@ -1,33 +1,90 @@
-"""The closing table: for every job the ways of running it, with rows per second and the ratio to stock streaming."""
+"""Tables: every measurement with the ratios between its ways, and every target with what was measured."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from statistics import median
 
-#: The way that all others are compared with.
-BASELINE = "stock streaming"
+from results import Measurement
+from sizes import PRESETS
+from targets import TARGETS, Target
+
+#: The preset whose sizes the targets are promised for.
+PROMISED_PRESET = "full"
 
 
-def closing_table(benchmarks: list[Any]) -> list[str]:
-    """Lines to print; benchmarks without our ``extra_info`` (or that failed) are left out.
+def verdict(target: Target, measurement: Measurement) -> str:
+    """``pass`` or ``miss``; with the preset in brackets where the sizes are not those of the promise."""
+    word = "pass" if target.is_met(measurement.findings[target.id]) else "miss"
+    return word if measurement.preset == PROMISED_PRESET else f"{word} ({measurement.preset} sizes)"
 
-    Args:
-        benchmarks: pytest-benchmark's results, grouped by job.
-    """
-    by_job: dict[str, list[Any]] = {}
-    for benchmark in benchmarks:
-        if benchmark.has_error or "way" not in benchmark.extra_info:
-            continue
-        by_job.setdefault(benchmark.group, []).append(benchmark)
+
+def ways_table(measurement: Measurement) -> list[list[str]]:
+    """A header and a row per way, fastest first."""
+    if not measurement.seconds:
+        return []
+    seconds, rows = measurement.seconds, measurement.rows
+    baselines = [way for way in measurement.baselines if way in seconds]
+    per_second = [] if rows is None else ["rows/s"]
+    table = [["way", "median s", *per_second, *(f"x {way}" for way in baselines), "rounds"]]
+    for way in sorted(seconds, key=lambda way: median(seconds[way])):
+        middle = median(seconds[way])
+        speed = [] if rows is None else [f"{rows / middle:,.0f}"]
+        ratios = [f"{median(seconds[baseline]) / middle:.2f}" for baseline in baselines]
+        table.append([way, f"{middle:.3g}", *speed, *ratios, str(len(seconds[way]))])
+    return table
+
+
+def targets_table(measurements: Iterable[Measurement]) -> list[list[str]]:
+    """A header and a row per target, measured or not."""
+    table = [["target", "limit", "measured", "verdict"]]
+    found = {id: measurement for measurement in measurements for id in measurement.findings}
+    for target in TARGETS:
+        limit = f"{target.sense} {target.show(target.limit)}"
+        measurement = found.get(target.id)
+        if measurement is None:
+            table.append([target.what, limit, "-", "not measured"])
+        else:
+            shown = target.show(measurement.findings[target.id])
+            table.append([target.what, limit, shown, verdict(target, measurement)])
+    return table
+
+
+def closing_lines(measurements: Sequence[Measurement]) -> list[str]:
+    """What is printed at the end of a run."""
     lines: list[str] = []
-    for job, ways in by_job.items():
-        baseline = next((way["median"] for way in ways if way.extra_info["way"] == BASELINE), None)
-        lines += ["", job, f"  {'way':<22} {'median':>9} {'rows/s':>12} {'x stock':>9} {'rounds':>7}"]
-        for way in sorted(ways, key=lambda way: way["median"]):
-            median_s = way["median"]
-            ratio = f"{baseline / median_s:.1f}" if baseline else "-"
-            lines.append(
-                f"  {way.extra_info['way']:<22} {median_s:>7.2f} s {way.extra_info['rows'] / median_s:>12,.0f}"
-                f" {ratio:>9} {way['rounds']:>7}"
-            )
-    return [*lines, ""] if lines else []
+    for measurement in measurements:
+        lines += ["", measurement.title]
+        lines += [f"  {line}" for line in aligned(ways_table(measurement))]
+        lines += [f"  {note}" for note in measurement.notes]
+        if not measurement.machine.get("idle", True):
+            lines.append(f"  the machine was busy before it began: {measurement.machine['busy']:.0%} of its cores")
+    if measurements:
+        lines += ["", "Targets", *(f"  {line}" for line in aligned(targets_table(measurements)))]
+    return lines
+
+
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of equal width; all but the first to the right if they are numbers."""
+    if not table:
+        return []
+    widths = [max(len(row[place]) for row in table) for place in range(len(table[0]))]
+    lines = []
+    for row in table:
+        cells = [
+            cell.ljust(width) if place == 0 or not cell[:1].isdigit() else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def markdown(table: Sequence[Sequence[str]]) -> list[str]:
+    """The same for a README."""
+    if not table:
+        return []
+    header, *rows = table
+    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)]
+
+
+assert PROMISED_PRESET in PRESETS

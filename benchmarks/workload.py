@@ -1,47 +1,44 @@
-"""The data and the processor that all ways of running a job share."""
+"""The two jobs of all benchmarks: an aggregate, and a Python processor."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from pyspark.sql import Row, SparkSession
+from dataset import EXTRA_COLUMNS, Width
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-SCHEMA = "key long, ts timestamp, value double"
-#: Files of the input, and micro-batches of every streaming run (one file each).
-FILES = 10
 OUTPUT = "key long, rows long, total double"
 
-
-@dataclass(frozen=True)
-class Size:
-    """How much data a job gets: from ``<prefix>_ROWS`` and ``<prefix>_KEYS``, or the default."""
-
-    rows: int
-    keys: int
-
-    @classmethod
-    def of(cls, prefix: str, rows: int, keys: int) -> Size:
-        return cls(int(os.environ.get(f"{prefix}_ROWS", rows)), int(os.environ.get(f"{prefix}_KEYS", keys)))
-
-    def __str__(self) -> str:
-        return f"{self.rows:,} rows, {self.keys:,} keys"
+#: Adds a keyed stage to a frame of ours or of Spark's.
+Job = Callable[[Any], Any]
 
 
-def write_input(spark: SparkSession, size: Size, folder: Path) -> None:
-    """FILES parquet files: keys in random order, each in every file; one row a second in file order."""
-    seconds = F.col("id")
-    rows = spark.range(0, size.rows, 1, FILES).select(
-        F.pmod(F.xxhash64("id"), F.lit(size.keys)).alias("key"),
-        F.timestamp_seconds(seconds + 1_700_000_000).alias("ts"),
-        (F.pmod(F.col("id"), F.lit(1000)) / 8).alias("value"),
+def aggregate(width: Width = "narrow") -> Job:
+    """Declarative: four aggregates by key, and one for each further column."""
+    further = [F.sum(name).alias(name) for name in EXTRA_COLUMNS] if width == "columns" else []
+    if width == "text":
+        further = [F.max("text").alias("text")]
+
+    def job(frame: Any) -> Any:
+        return frame.groupBy("key").agg(
+            F.count("*").alias("rows"),
+            F.sum("value").alias("total"),
+            F.max("value").alias("most"),
+            F.max("ts").alias("latest"),
+            *further,
+        )
+
+    return job
+
+
+def processor(frame: Any) -> Any:
+    """The same StatefulProcessor for us and for Spark."""
+    return frame.groupBy("key").transformWithState(
+        Totals(), outputStructType=OUTPUT, outputMode="update", timeMode="none"
     )
-    rows.write.parquet(str(folder))
 
 
 class Totals(StatefulProcessor):

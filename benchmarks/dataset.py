@@ -1,0 +1,151 @@
+"""The rows that benchmarks read: made once by numpy for each shape, kept as parquet, the same on every machine.
+
+``MIXEDMODE_BENCH_DATA`` names the folder in which they are kept (default ``build/bench/data``).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Width = Literal["narrow", "columns", "text"]
+#: ``uniform``; ``zipf-1.0`` and ``zipf-1.5``: the n-th key has 1/n**s of the weight; ``hot``: one key has half of all.
+Skew = Literal["uniform", "zipf-1.0", "zipf-1.5", "hot"]
+
+#: Files of a dataset unless said otherwise: every key is in every file, and a file is a micro-batch.
+FILES = 10
+EXTRA_COLUMNS = tuple(f"extra{i}" for i in range(10))
+TEXT_BYTES = 100
+#: The first row's event time; one row a second.
+START_S = 1_700_000_000
+_CHUNK_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a dataset looks like."""
+
+    rows: int
+    keys: int
+    width: Width = "narrow"
+    skew: Skew = "uniform"
+    files: int = FILES
+    #: Every key once, in random order, instead of random keys: ``rows`` is ``keys`` then.
+    each_key_once: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the folder, and of the measurement."""
+        once = "-once" if self.each_key_once else ""
+        return f"{self.rows}-rows-{self.keys}-keys-{self.width}-{self.skew}-{self.files}{once}"
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows, {self.keys:,} keys"
+
+    @property
+    def ddl(self) -> str:
+        """Spark's schema."""
+        columns = ["key long", "ts timestamp", "value double"]
+        if self.width == "columns":
+            columns += [f"{name} double" for name in EXTRA_COLUMNS]
+        elif self.width == "text":
+            columns.append("text string")
+        return ", ".join(columns)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A shape and where its files are."""
+
+    shape: Shape
+    folder: Path
+
+    @property
+    def files(self) -> list[str]:
+        """The files, in order."""
+        return sorted(str(path) for path in self.folder.glob("*.parquet"))
+
+
+def data_folder() -> Path:
+    """Where datasets are kept."""
+    default = Path(__file__).parent.parent / "build" / "bench" / "data"
+    return Path(os.environ.get("MIXEDMODE_BENCH_DATA", default))
+
+
+def dataset(shape: Shape) -> Dataset:
+    """The dataset of a shape; made if it is not there."""
+    folder = data_folder() / shape.name
+    if not folder.exists():
+        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+        unfinished.mkdir(parents=True)
+        for number in range(shape.files):
+            _write_file(shape, number, unfinished / f"part-{number:05d}.parquet")
+        try:
+            unfinished.rename(folder)
+        except OSError:  # another run was faster
+            shutil.rmtree(unfinished)
+    return Dataset(shape, folder)
+
+
+def batches(shape: Shape, number: int, chunk_rows: int = _CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
+    """The rows of one file of a dataset, without writing it."""
+    random = np.random.default_rng([shape.rows, shape.keys, number])
+    first, end = shape.rows * number // shape.files, shape.rows * (number + 1) // shape.files
+    for start in range(first, end, chunk_rows):
+        yield _batch(shape, random, start, min(start + chunk_rows, end))
+
+
+def _write_file(shape: Shape, number: int, path: Path) -> None:
+    writer = None
+    for batch in batches(shape, number):
+        writer = writer or pq.ParquetWriter(path, batch.schema)
+        writer.write_batch(batch)
+    if writer is None:
+        raise ValueError(f"{shape} in {shape.files} files: file {number} would have no row")
+    writer.close()
+
+
+def _batch(shape: Shape, random: np.random.Generator, start: int, end: int) -> pa.RecordBatch:
+    ids = np.arange(start, end, dtype=np.int64)
+    columns = {
+        "key": pa.array(_keys(shape, random, ids)),
+        "ts": pa.array((ids + START_S) * 1_000_000, pa.timestamp("us", "UTC")),
+        "value": pa.array((ids % 1000) / 8),
+    }
+    if shape.width == "columns":
+        columns |= {name: pa.array((ids % (97 + i)) / 4) for i, name in enumerate(EXTRA_COLUMNS)}
+    elif shape.width == "text":
+        texts = pa.array([f"{number:0{TEXT_BYTES}d}" for number in range(1000)])
+        columns["text"] = texts.take(pa.array(random.integers(0, 1000, len(ids))))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _keys(shape: Shape, random: np.random.Generator, ids: np.ndarray) -> np.ndarray:
+    count = len(ids)
+    if shape.each_key_once:
+        # A permutation without a table of it: steps of a prime that does not divide the number of keys.
+        step = next(prime for prime in (7_368_787, 999_983, 104_729) if shape.keys % prime)
+        return (ids * step) % shape.keys
+    if shape.skew == "uniform":
+        return random.integers(0, shape.keys, count)
+    if shape.skew == "hot":
+        keys = random.integers(1, max(shape.keys, 2), count)
+        keys[random.random(count) < 0.5] = 0
+        return keys
+    return np.searchsorted(_zipf(shape.keys, float(shape.skew.removeprefix("zipf-"))), random.random(count))
+
+
+@lru_cache(maxsize=2)
+def _zipf(keys: int, exponent: float) -> np.ndarray:
+    """The distribution function of Zipf's law over so many keys."""
+    weights = np.cumsum(np.arange(1, keys + 1, dtype=np.float64) ** -exponent)
+    return weights / weights[-1]

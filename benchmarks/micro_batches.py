@@ -1,0 +1,127 @@
+"""What every micro-batch took, for Spark's queries and for ours: a listener sees them all.
+
+Our live phase is a Structured Streaming query too, and its ``triggerExecution`` covers all that a micro-batch costs:
+offsets, planning, logs, and in ``addBatch`` our epoch.  So both sides are measured by the same clock of Spark's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQueryListener
+
+_PATIENCE_S = 900
+
+
+class MicroBatches(StreamingQueryListener):
+    """Collects the progress of all queries, by run id."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._progress: dict[str, list[Any]] = defaultdict(list)
+        self._running: set[str] = set()
+        self._other = 0
+        #: Called after each micro-batch, on the listener's thread.
+        self.after_each: Callable[[Any], None] | None = None
+
+    def onQueryStarted(self, event: Any) -> None:
+        with self._changed:
+            self._running.add(str(event.runId))
+            self._changed.notify_all()
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = event.progress
+        if "addBatch" not in progress.durationMs:
+            return
+        if self.after_each is not None:
+            self.after_each(progress)
+        with self._changed:
+            self._progress[str(progress.runId)].append(progress)
+            self._changed.notify_all()
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        with self._changed:
+            self._running.discard(str(event.runId))
+            self._changed.notify_all()
+
+    def of(self, run_id: str) -> list[Any]:
+        """The micro-batches of a run so far."""
+        with self._changed:
+            return list(self._progress[run_id])
+
+    def run_ids(self) -> set[str]:
+        """Runs that have had a micro-batch or are running."""
+        with self._changed:
+            return {*(run for run, progress in self._progress.items() if progress), *self._running}
+
+    def wait_until(self, true: Callable[[], bool], what: str) -> None:
+        """Wait until events have made something true (the condition's lock is held while it is asked)."""
+        deadline = time.monotonic() + _PATIENCE_S
+        with self._changed:
+            while not true():
+                if not self._changed.wait(timeout=max(deadline - time.monotonic(), 0)):
+                    raise TimeoutError(f"{what}: not after {_PATIENCE_S} s")
+
+    def wait_for(self, run_id: str, count: int) -> None:
+        """Wait until a run has had so many micro-batches."""
+        self.wait_until(lambda: len(self._progress[run_id]) >= count, f"{count} micro-batches of {run_id}")
+
+    def wait_for_end(self) -> None:
+        """Wait until all queries have ended and their events have come."""
+        self.wait_until(lambda: not self._running, "the end of all queries")
+
+
+@contextmanager
+def watched(spark: SparkSession) -> Iterator[MicroBatches]:
+    """A listener that is there for a while."""
+    listener = MicroBatches()
+    spark.streams.addListener(listener)
+    try:
+        yield listener
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def trigger_s(progress: Any) -> float:
+    """Seconds of one micro-batch."""
+    return float(progress.durationMs["triggerExecution"]) / 1000
+
+
+class Feed:
+    """A landing folder that gets one file after another, each a micro-batch.
+
+    Args:
+        folder: the landing folder; made here.
+        files: what will land, in this order.
+    """
+
+    def __init__(self, folder: Path, files: list[str]) -> None:
+        self.folder = folder
+        self._files = iter(enumerate(files))
+        folder.mkdir(parents=True)
+
+    def land(self) -> None:
+        """One more file, at once visible as a whole."""
+        number, path = next(self._files)
+        (self.folder / f"{number:05d}.parquet").symlink_to(path)
+
+
+def only_active_run(spark: SparkSession) -> str:
+    """The run of the live source's query, once it is there: we have just seen our query's live phase begin."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while not (active := spark.streams.active):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the live source's query has not started in {_PATIENCE_S} s")
+        time.sleep(0.01)
+    (query,) = active
+    return str(query.runId)

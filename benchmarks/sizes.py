@@ -1,0 +1,117 @@
+"""How large everything is: three presets, and an environment variable for every single number.
+
+``MIXEDMODE_BENCH_SIZE`` picks the preset: ``tiny`` (does it run?), ``small`` (``make bench``) or ``full``
+(``make bench-full``: the sizes for which the targets are promised).  ``MIXEDMODE_BENCH_<FIELD>`` sets one number.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows, keys, rounds and so on of all benchmarks; the defaults are those of ``full``."""
+
+    #: Timed rounds of what takes seconds, and of what takes minutes (stock streaming).
+    rounds: int = 5
+    slow_rounds: int = 1
+    #: The backlog of the aggregate and of the processor.
+    aggregate_rows: int = 10_000_000
+    aggregate_keys: int = 1_000_000
+    processor_rows: int = 1_000_000
+    processor_keys: int = 100_000
+    #: Throughput of the stream: micro-batches of so many rows.
+    stream_batches: int = 5
+    stream_batch_rows: int = 100_000
+    stream_keys: int = 100_000
+    #: Latency of the stream: small micro-batches on a large state.
+    latency_batches: int = 30
+    latency_batch_rows: int = 1_000
+    latency_keys: int = 1_000_000
+    #: Migration of state, without Spark.
+    migration_keys: int = 1_000_000
+    #: The sorter gets ``sorter_times`` its budget; so does every task of the backlog whose memory is watched.
+    sorter_budget_bytes: int = 32 << 20
+    sorter_times: int = 20
+    #: Incremental checkpoints: changed keys on a large and on a small state.
+    checkpoint_changed_keys: int = 10_000
+    checkpoint_small_keys: int = 100_000
+    checkpoint_large_keys: int = 10_000_000
+    checkpoint_epochs: int = 6
+    #: A stream that runs on and on.
+    steady_epochs: int = 200
+    steady_batch_rows: int = 1_000
+    steady_keys: int = 100_000
+    #: Growth of the backlog's time: thousands of rows of the base point (aggregate, processor), and timed rounds.
+    growth_aggregate_rows: int = 10_000_000
+    growth_processor_rows: int = 1_000_000
+    growth_rounds: int = 2
+
+
+_SMALL = Sizes(
+    rounds=3,
+    aggregate_rows=2_000_000,
+    aggregate_keys=100_000,
+    processor_rows=100_000,
+    processor_keys=10_000,
+    stream_batch_rows=10_000,
+    stream_keys=10_000,
+    latency_batches=10,
+    latency_keys=20_000,
+    migration_keys=300_000,
+    sorter_budget_bytes=8 << 20,
+    checkpoint_changed_keys=1_000,
+    checkpoint_small_keys=10_000,
+    checkpoint_large_keys=1_000_000,
+    steady_epochs=60,
+    steady_keys=10_000,
+    growth_aggregate_rows=1_000_000,
+    growth_processor_rows=100_000,
+    growth_rounds=1,
+)
+_TINY = replace(
+    _SMALL,
+    rounds=1,
+    aggregate_rows=20_000,
+    aggregate_keys=2_000,
+    processor_rows=2_000,
+    processor_keys=200,
+    stream_batches=3,
+    stream_batch_rows=500,
+    stream_keys=200,
+    latency_batches=3,
+    latency_batch_rows=100,
+    latency_keys=500,
+    migration_keys=20_000,
+    sorter_budget_bytes=1 << 20,
+    checkpoint_changed_keys=100,
+    checkpoint_small_keys=1_000,
+    checkpoint_large_keys=10_000,
+    checkpoint_epochs=3,
+    steady_epochs=12,
+    steady_batch_rows=100,
+    steady_keys=1_000,
+    growth_aggregate_rows=10_000,
+    growth_processor_rows=1_000,
+)
+PRESETS = {"tiny": _TINY, "small": _SMALL, "full": Sizes()}
+
+
+def preset_name() -> str:
+    """The chosen preset."""
+    name = os.environ.get("MIXEDMODE_BENCH_SIZE", "small")
+    if name not in PRESETS:
+        raise ValueError(f"MIXEDMODE_BENCH_SIZE is {name!r}; it must be one of {', '.join(PRESETS)}")
+    return name
+
+
+def chosen_sizes() -> Sizes:
+    """The preset with what single variables change."""
+    changes = {}
+    for field in fields(Sizes):
+        text = os.environ.get(f"MIXEDMODE_BENCH_{field.name.upper()}")
+        if text is not None:
+            changes[field.name] = int(text)
+    return replace(PRESETS[preset_name()], **changes)

@@ -1,0 +1,53 @@
+"""What is promised: one line per figure, with the limit and the sizes for which it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure and its limit."""
+
+    id: str
+    what: str
+    sense: Literal["at least", "at most"]
+    limit: float
+    unit: str
+
+    def is_met(self, measured: float) -> bool:
+        """True if the figure is within the limit."""
+        return measured >= self.limit if self.sense == "at least" else measured <= self.limit
+
+    def show(self, figure: float) -> str:
+        """The figure with its unit."""
+        if self.unit == "x":
+            return f"{figure:.2f} x"
+        return f"{figure:,.0f} {self.unit}".strip()
+
+
+TARGETS = (
+    Target("aggregate-plain", "backlog, aggregate: speed against plain batch without state", "at least", 0.8, "x"),
+    Target("aggregate-stock", "backlog, aggregate: speed against stock in ten micro-batches", "at least", 10, "x"),
+    Target("processor-stock", "backlog, processor: speed against stock in ten micro-batches", "at least", 30, "x"),
+    Target("stream-stock", "stream, processor: rows/s in large micro-batches, against stock", "at least", 10, "x"),
+    Target("latency-stock", "stream, processor: p50 of small micro-batches on a large state, against stock",
+           "at most", 0.5, "x"),
+    Target("migration-processor", "migration to a complete checkpoint, state of a processor", "at least", 1e6,
+           "keys/s/core"),
+    Target("migration-aggregate", "migration to a complete checkpoint, state of an aggregate", "at least", 1e6,
+           "keys/s/core"),
+    Target("compaction-debt", "pending compaction of a replica right after migration", "at most", 0, "bytes"),
+    Target("sorter-memory", "external sorter, memory by its budget", "at most", 1.25, "x"),
+    Target("backlog-memory", "Python worker in a backlog, memory by the sorter's budget", "at most", 1.25, "x"),
+    Target("checkpoint-bytes", "bytes of an incremental checkpoint, large state against small", "at most", 5, "x"),
+    Target("steady-latency", "steady stream, p50 of an epoch, last quarter against first", "at most", 1.25, "x"),
+    Target("steady-files", "steady stream, files under the checkpoint location, last quarter against first",
+           "at most", 1.25, "x"),
+    Target("steady-memory", "steady stream, memory of the Python processes, last quarter against first", "at most",
+           1.25, "x"),
+    Target("steady-handles", "steady stream, open handles of all processes, last quarter against first", "at most",
+           1.25, "x"),
+)  # fmt: skip
+BY_ID = {target.id: target for target in TARGETS}

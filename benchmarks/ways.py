@@ -1,0 +1,127 @@
+"""The ways of running a job over a dataset: our modes, and what a user would pick instead.
+
+All write to ``noop``, so what is measured is reading, state and checkpoints, from ``start()`` to the end of the job.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mixedmode
+from dataset import Dataset
+from pyspark.sql import DataFrame, SparkSession
+from workload import Job
+
+#: Runs a job; gets a fresh folder of its own.
+Way = Callable[[Path], None]
+
+PLAIN = "plain batch"
+BATCH = "batch"
+MIXED = "mixed"
+MIXED_HANDOVER = "mixed, a tenth waiting live"
+STREAMING = "streaming, ten micro-batches"
+STOCK_TEN = "stock, ten micro-batches"
+STOCK_ONE = "stock, one micro-batch"
+SLOW = (STREAMING, STOCK_TEN, STOCK_ONE)
+
+
+class Ways:
+    """The ways for one job and one dataset."""
+
+    def __init__(self, spark: SparkSession, job: Job, data: Dataset) -> None:
+        self._spark = spark
+        self._job = job
+        self._data = data
+
+    def all(self) -> dict[str, Way]:
+        """Every way by name, in the order of a round."""
+        return {
+            PLAIN: self.plain_batch,
+            MIXED: self.mixed,
+            MIXED_HANDOVER: self.mixed_handover,
+            BATCH: self.batch,
+            STREAMING: self.streaming,
+            STOCK_TEN: self.stock_ten,
+            STOCK_ONE: self.stock_one,
+        }
+
+    def plain_batch(self, folder: Path) -> None:
+        """Spark's ``groupBy().agg()`` over all files; no state, no checkpoint."""
+        self._job(self._read(self._data.files)).write.format("noop").mode("overwrite").save()
+
+    def batch(self, folder: Path) -> None:
+        """``execution.runtime-mode = batch`` over all files; no state is kept."""
+        self._ours(mixedmode.read(history=self._read(self._data.files)), "batch", folder)
+
+    def mixed(self, folder: Path) -> None:
+        """All files as history: one sorted pass, state migrated, checkpoint complete."""
+        self._ours(mixedmode.read(history=self._read(self._data.files)), "mixed", folder)
+
+    def mixed_handover(self, folder: Path) -> None:
+        """All files but the last as history, the last waits at the live source, which is handed over."""
+        *history, last = self._data.files
+        waiting = folder / "waiting"
+        waiting.mkdir()
+        (waiting / Path(last).name).symlink_to(last)
+        live = self._stream(waiting, None)
+        self._ours(mixedmode.read(history=self._read(history), live=live), "mixed", folder)
+
+    def streaming(self, folder: Path) -> None:
+        """``execution.runtime-mode = streaming``, a micro-batch for each file."""
+        self._ours(mixedmode.read(live=self._stream(self._data.folder, 1)), "streaming", folder)
+
+    def stock_ten(self, folder: Path) -> None:
+        """Structured Streaming with its RocksDB state store, a micro-batch for each file."""
+        assert self._stock(1, folder) >= self._data.shape.files
+
+    def stock_one(self, folder: Path) -> None:
+        """Structured Streaming with its RocksDB state store, all files in one micro-batch."""
+        self._stock(None, folder)
+
+    def _ours(self, frame: Any, mode: str, folder: Path) -> None:
+        query = (
+            self._job(frame)
+            .writeStream.format("noop")
+            .outputMode("update")
+            .trigger(availableNow=True)
+            .option("checkpointLocation", str(folder / "checkpoints"))
+            .option("execution.runtime-mode", mode)
+            .start()
+        )
+        query.awaitTermination()
+
+    def _stock(self, files_per_batch: int | None, folder: Path) -> int:
+        query = (
+            self._job(self._stream(self._data.folder, files_per_batch))
+            .writeStream.format("noop")
+            .outputMode("update")
+            .trigger(availableNow=True)
+            .option("checkpointLocation", str(folder / "checkpoints"))
+            .start()
+        )
+        query.awaitTermination()
+        return len(query.recentProgress)
+
+    def _read(self, files: list[str]) -> DataFrame:
+        return self._spark.read.schema(self._data.shape.ddl).parquet(*files)
+
+    def _stream(self, folder: Path, files_per_batch: int | None) -> DataFrame:
+        reader = self._spark.readStream.schema(self._data.shape.ddl)
+        if files_per_batch is not None:
+            reader = reader.option("maxFilesPerTrigger", files_per_batch)
+        return reader.parquet(str(folder))
+
+
+@contextmanager
+def fresh_folder(parent: Path) -> Iterator[Path]:
+    """A new folder below ``parent``, removed afterwards."""
+    folder = Path(tempfile.mkdtemp(dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
