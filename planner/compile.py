@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import OptionError, PlanError
 from ..runtime.filesystem import resolve
-from ..runtime.sinks import Sink, make_sink
+from ..runtime.sinks import FORMATS, Sink, make_sink
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
 from .analysis import duration_ms, spark_plan
 from .keyed import KeyedStage
@@ -23,7 +23,7 @@ from .schemas import columns_ddl
 #: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
 _PASSING_FORMATS = ("memory", "console", "noop")
 #: Formats that can only add rows.
-_FILE_FORMATS = ("parquet", "orc", "json", "csv", "text")
+_FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "delta")
 _DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
 
 
@@ -36,6 +36,9 @@ class SinkRequest:
     foreach_batch: Callable[[DataFrame, int], None] | None
     output_mode: str | None
     trigger: dict[str, Any]
+    #: Table to append to; None: the format and its options say where.
+    table: str | None = None
+    partition_by: tuple[str, ...] = ()
 
 
 def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
@@ -49,7 +52,18 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     location = _checkpoint_location(spark, request, format, _take(sink_options, "checkpointLocation"))
     path = _take(sink_options, "path")
     _check_apart(path, location)
-    sink = make_sink(format, path, sink_options, request.query_name, stage.output_schema, request.foreach_batch)
+    sink = make_sink(
+        format,
+        path,
+        sink_options,
+        request.query_name,
+        stage.output_schema,
+        request.foreach_batch,
+        table=request.table,
+        partition_by=request.partition_by,
+        transactional=settings.sink_transactional,
+    )
+    sink.check(spark)
     operator = stage.build(output_mode, settings)
     facts = JobFacts(
         has_history=stage.inputs.history is not None,
@@ -129,7 +143,17 @@ def _check_trigger(spark: SparkSession, trigger: dict[str, Any]) -> None:
 def _format(spark: SparkSession, request: SinkRequest) -> str:
     if request.foreach_batch is not None:
         return "foreachBatch"
-    return (request.format or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip().lower()
+    stored = _table_format(spark, request.table) if request.format is None and request.table else None
+    written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
+    return written.lower() if written.lower() in FORMATS else written  # a class name must stay as it is
+
+
+def _table_format(spark: SparkSession, table: str) -> str | None:
+    """The format of a table that exists; None: it does not, or has none."""
+    if not spark.catalog.tableExists(table):
+        return None
+    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").where("col_name = 'Provider'").collect()
+    return str(rows[0].data_type) if rows else None
 
 
 def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
@@ -140,7 +164,7 @@ def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
             " the same, or leave it out at the writer"
         )
     mode = stage.output_mode or request.output_mode or "append"
-    if mode != "append" and format in _FILE_FORMATS:
+    if mode != "append" and format.lower() in _FILE_FORMATS:
         raise PlanError(
             f"format {format} supports outputMode append only, got {mode}: files are never rewritten; use append, or"
             " foreachBatch and merge the rows into a table"

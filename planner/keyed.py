@@ -69,6 +69,10 @@ class KeyedFrame:
 
         return MixedStreamWriter(self._stage)
 
+    @property
+    def write(self) -> NoReturn:
+        raise PlanError(f"write after the keyed stage is not supported; {_ACTION}")
+
     def __repr__(self) -> str:
         return f"KeyedFrame[{', '.join(f'{name}: {kind}' for name, kind in self.dtypes)}]"
 
@@ -83,6 +87,11 @@ def _refuse(name: str, hint: str) -> Callable[..., NoReturn]:
 
 
 _STATELESS = "do it before groupBy, in the stage itself, in foreachBatch, or in whatever reads the output"
+_ACTION = (
+    "the job runs by writeStream.start(); to look at its rows use"
+    " writeStream.format('memory').queryName('t').trigger(availableNow=True).start().awaitTermination() and then"
+    " spark.table('t')"
+)
 _STATEFUL = "a job has one keyed stage for now; write its output and start a second job on it"
 
 for _name in (
@@ -91,5 +100,10 @@ for _name in (
     *("mapInArrow", "repartition", "coalesce", "union", "unionByName"),
 ):
     setattr(KeyedFrame, _name, _refuse(_name, _STATELESS))
+for _name in (
+    *("show", "collect", "count", "first", "head", "take", "tail", "toPandas", "toArrow", "toLocalIterator", "foreach"),
+    *("foreachPartition", "cache", "persist", "createOrReplaceTempView", "createTempView", "writeTo", "isEmpty"),
+):
+    setattr(KeyedFrame, _name, _refuse(_name, _ACTION))
 for _name in ("groupBy", "groupby", "agg", "join", "dropDuplicates", "distinct", "dropDuplicatesWithinWatermark"):
     setattr(KeyedFrame, _name, _refuse(_name, _STATEFUL))

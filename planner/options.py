@@ -107,6 +107,13 @@ OPTIONS: tuple[Option, ...] = (
         "how many checkpoints in a row may fail before the query does",
     ),
     Option(
+        "execution.sink.transactional",
+        "sink_transactional",
+        parse_bool,
+        "true, false",
+        "whether the output's format skips an append whose txnAppId and txnVersion it has; unset: if it is delta",
+    ),
+    Option(
         "execution.backlog.final-watermark",
         "final_watermark",
         one_of("max", "observed"),

@@ -36,6 +36,8 @@ class MixedStreamWriter:
         self._output_mode: str | None = None
         self._trigger: dict[str, Any] = dict(_DEFAULT_TRIGGER)
         self._foreach_batch: Callable[[DataFrame, int], None] | None = None
+        self._partition_by: tuple[str, ...] = ()
+        self._table: str | None = None
         self._file = Layer("options file", {})
         self._options: dict[str, str] = {}
 
@@ -49,7 +51,7 @@ class MixedStreamWriter:
         return self
 
     def format(self, source: str) -> MixedStreamWriter:
-        """The kind of sink: parquet (the default), memory, console or noop."""
+        """The kind of sink: parquet (the default), memory, console, noop, or any that Spark writes (csv, delta, …)."""
         self._format = source
         return self
 
@@ -120,9 +122,14 @@ class MixedStreamWriter:
         self._foreach_batch = func
         return self
 
-    def partitionBy(self, *cols: Any) -> NoReturn:
-        """Not supported yet."""
-        raise PlanError("partitionBy is not supported yet; write partitions yourself in foreachBatch")
+    def partitionBy(self, *cols: str | list[str]) -> MixedStreamWriter:
+        """Columns by which the format lays rows out; for formats that Spark's DataFrameWriter writes."""
+        names = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
+        wrong = [name for name in names if not isinstance(name, str) or not name]
+        if wrong:
+            raise PlanError(f"partitionBy takes names of columns, got {wrong[0]!r}")
+        self._partition_by = tuple(str(name) for name in names)
+        return self
 
     def clusterBy(self, *cols: Any) -> NoReturn:
         """Not supported."""
@@ -132,9 +139,23 @@ class MixedStreamWriter:
         """Not supported: use :meth:`foreachBatch`."""
         raise PlanError("foreach is not supported; use foreachBatch, and in it DataFrame.foreach")
 
-    def toTable(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: use ``start(path)`` or :meth:`foreachBatch`."""
-        raise PlanError("toTable is not supported; use start(path), or foreachBatch with DataFrame.writeTo")
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: str | int | float | bool | None,
+    ) -> MixedQuery:
+        """Start the job with a table as its output: one append per checkpoint; it is created if it does not exist.
+
+        Without a format it is the table's own, or for a new one the session's default.
+        """
+        if not isinstance(tableName, str) or not tableName.strip():
+            raise PlanError(f"toTable needs the name of a table, got {tableName!r}")
+        self._table = tableName
+        return self.start(None, format, outputMode, partitionBy, queryName, **options)
 
     def start(
         self,
@@ -181,5 +202,7 @@ class MixedStreamWriter:
             foreach_batch=self._foreach_batch,
             output_mode=self._output_mode,
             trigger=dict(self._trigger),
+            table=self._table,
+            partition_by=self._partition_by,
         )
         return compile_job(self._stage, request, self._file, Layer(".option()", dict(self._options)))

@@ -72,6 +72,8 @@ class Settings(BaseModel):
     tolerable_failed_checkpoints: int = 0
     #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
     sink_transactional: bool | None = None
+    #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
+    sink_transactional: bool | None = None
     final_watermark: Literal["max", "observed"] = "max"
     #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.
     reuse_finished_shards: bool = True

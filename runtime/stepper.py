@@ -224,8 +224,8 @@ class Stepper:
     # -- delivery and checkpoints ------------------------------------------------------------------------------------
 
     def deliver(self) -> None:
-        """Hand rows to an at-least-once sink; exactly-once sinks wait for the checkpoint."""
-        if self.job.sink.guarantee == "at-least-once":
+        """Hand rows to a sink that shows them at once; all others wait for the checkpoint."""
+        if self.job.sink.shows_at_once:
             self.job.sink.deliver(self.state.epoch, self.state.pending)
             self.state.pending = []
 

@@ -1,8 +1,12 @@
-"""Sinks: file, memory, console, noop, foreachBatch; each says which guarantee it gives."""
+"""Sinks: files, tables, memory, console, noop, foreachBatch; each says which guarantee it gives.
+
+What a sink does not understand it refuses: an option that is silently without effect is worse than an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OptionError
@@ -10,13 +14,18 @@ from .base import Sink
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .immediate import ConsoleSink, MemorySink, NoopSink
+from .table import TableSink
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["FORMATS", "Sink", "make_sink"]
 
+#: Formats that are ours; every other one is Spark's to write.
 FORMATS = ("parquet", "memory", "console", "noop")
+
+#: Options of our own sinks besides ``path`` and ``checkpointLocation``.
+_OPTIONS: dict[str, tuple[str, ...]] = {"console": ("numRows", "truncate")}
 
 
 def make_sink(
@@ -26,14 +35,38 @@ def make_sink(
     query_name: str | None,
     schema: StructType,
     foreach_batch: Callable[..., Any] | None,
+    *,
+    table: str | None = None,
+    partition_by: Sequence[str] = (),
+    transactional: bool | None = None,
 ) -> Sink:
     """The sink for what the user asked of the writer.
 
     Raises:
-        OptionError: unknown format, or an option that the format needs is missing.
+        OptionError: an option that the format needs is missing, or it does not know one that was given.
     """
+    name = "foreachBatch" if foreach_batch is not None else format
+    if table is None and (name in FORMATS or foreach_batch is not None):
+        _check_options(name, options)
+        if partition_by:
+            raise OptionError(
+                f"{name} does not support partitionBy; it works with the formats that Spark's DataFrameWriter writes"
+                " (csv, json, orc, delta, …) and with toTable, or write partitions yourself in foreachBatch"
+            )
+    if table is not None and (foreach_batch is not None or (format in FORMATS and format != "parquet")):
+        raise OptionError(f"{name} has no tables; use toTable with a format that tables have (parquet, delta, …)")
     if foreach_batch is not None:
         return ForeachBatchSink(schema, foreach_batch)
+    if table is not None or format not in FORMATS:
+        return TableSink(
+            schema,
+            format,
+            path=path,
+            table=table,
+            options=options,
+            partition_by=partition_by,
+            transactional=transactional,
+        )
     if format == "parquet":
         if not path:
             raise OptionError('format "parquet" needs a path: .option("path", …) or .start(path)')
@@ -43,7 +76,27 @@ def make_sink(
             raise OptionError('format "memory" needs a name for its table: .queryName(…)')
         return MemorySink(schema, query_name)
     if format == "console":
-        return ConsoleSink(schema, int(options.get("numRows", "20")), options.get("truncate", "true").lower() == "true")
-    if format == "noop":
-        return NoopSink(schema)
-    raise OptionError(f"format {format!r} is not supported; use one of {', '.join(FORMATS)}, or foreachBatch")
+        return _console(schema, options)
+    return NoopSink(schema)
+
+
+def _console(schema: StructType, options: Mapping[str, str]) -> ConsoleSink:
+    given = {name.lower(): text for name, text in options.items()}
+    rows, truncate = given.get("numrows", "20"), given.get("truncate", "true").lower()
+    if not rows.isdecimal():
+        raise OptionError(f"option numRows = {rows!r} of format console is not allowed; allowed: 0, 1, 2, …")
+    if truncate not in ("true", "false"):
+        raise OptionError(f"option truncate = {truncate!r} of format console is not allowed; allowed: true, false")
+    return ConsoleSink(schema, int(rows), truncate == "true")
+
+
+def _check_options(name: str, options: Mapping[str, str]) -> None:
+    """Raise for an option that the sink would not look at."""
+    known = ("path", "checkpointLocation", *_OPTIONS.get(name, ()))
+    by_lower = {option.lower(): option for option in known}
+    for written, text in options.items():
+        if written.lower() in by_lower:
+            continue
+        near = difflib.get_close_matches(written.lower(), by_lower, n=1, cutoff=0.7)
+        hint = f"did you mean {by_lower[near[0]]}?" if near else f"its options are {', '.join(known)}"
+        raise OptionError(f"{name} does not know the option {written} = {text!r}; {hint}")

@@ -1,12 +1,12 @@
 """The sink contract: output is staged by tasks, and made visible by the driver.
 
-Two guarantees, and the runtime treats them differently:
+When rows become visible, and how often, are two things:
 
-``exactly-once``
-    Staged files belong to a transaction that is part of a checkpoint.  :meth:`Sink.commit` is called when that
-    checkpoint is complete, and again after a recovery from it: it must be idempotent by transaction id.
-``at-least-once``
-    :meth:`Sink.deliver` is called after each epoch (the backlog is one); after a failure its rows may come again.
+- A sink that shows rows at once gets them by :meth:`Sink.deliver` after each epoch (the backlog is one); what an epoch
+  has shown is shown again if it must be repeated, so such a sink is *at-least-once*.
+- For every other sink the staged files belong to a transaction that is part of a checkpoint.  :meth:`Sink.commit` is
+  called when that checkpoint is complete, and again after a recovery from it, always with the same files.  A sink whose
+  commit is idempotent by the transaction's id is *exactly-once*; one that cannot tell is at-least-once too.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Sink(ABC):
 
     name: str
     guarantee: Guarantee
+    #: True: rows go out by deliver() after each epoch; False: by commit() with their checkpoint.
+    shows_at_once: bool = False
 
     def __init__(self, schema: StructType) -> None:
         self.schema = schema
@@ -52,14 +54,18 @@ class Sink(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """One line for explain()."""
+        """One line for explain(), with the guarantee."""
+
+    def check(self, spark: SparkSession) -> None:
+        """Raise OptionError if this session cannot write what was asked for; called while the job is planned."""
+        return None
 
     def commit(self, transaction: SinkTransaction) -> None:
         """Make a complete transaction visible; idempotent."""
         self.discard([file.staged() for file in transaction.files])
 
     def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
-        """Hand over one epoch's rows at once (at-least-once sinks)."""
+        """Hand over one epoch's rows (sinks that show rows at once)."""
         self.discard(files)
 
     def is_staged(self, file: TransactionFile) -> bool:

@@ -3,6 +3,10 @@
 Tasks stage files below ``<path>/_mixedmode/<job id>`` (Spark and most readers skip folders that begin with ``_``); the
 commit renames each into ``<path>``.  A rename is atomic and its target name is fixed by the transaction, so a commit
 that was cut short is completed by doing it again.
+
+Several jobs may write one ``path``: each stages below its own id, and no two files have one name.  Readers see the
+output of all.  A job that starts anew (with a new checkpointLocation) is another job: what the earlier one has
+committed stays, and what it had only staged stays below its id, invisible, until somebody removes it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 
 from ...errors import CheckpointError
+from ...state.pool import sync_path
 from ..checkpoints.metadata import SinkTransaction
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, resolve
@@ -56,6 +61,8 @@ class ParquetSink(Sink):
                 )
         if not transaction.files:
             return
+        if staged and isinstance(self._filesystem, fs.LocalFileSystem):
+            sync_path(self._target)  # the marker that says "visible" must not outlive the renames
         delete_if_empty(self._filesystem, self._staging)
 
 

@@ -18,6 +18,7 @@ class MemorySink(Sink):
 
     name = "memory"
     guarantee = "at-least-once"
+    shows_at_once = True
 
     def __init__(self, schema: StructType, view: str) -> None:
         super().__init__(schema)
@@ -48,6 +49,7 @@ class ConsoleSink(Sink):
 
     name = "console"
     guarantee = "at-least-once"
+    shows_at_once = True
 
     def __init__(self, schema: StructType, rows: int, truncate: bool) -> None:
         super().__init__(schema)
@@ -70,6 +72,7 @@ class NoopSink(Sink):
 
     name = "noop"
     guarantee = "at-least-once"
+    shows_at_once = True
 
     def describe(self) -> str:
-        return "noop: rows are dropped"
+        return "noop: at-least-once, rows are dropped"

@@ -179,6 +179,71 @@ def test_an_unknown_format_is_refused(both: MixedFrame) -> None:
         writer_of(both).format("papyrus").option("checkpointLocation", "ck").plan()
 
 
+def lasting(frame: MixedFrame) -> MixedStreamWriter:
+    return writer_of(frame).option("checkpointLocation", "ck")
+
+
+def test_formats_that_spark_writes_are_at_least_once(both: MixedFrame) -> None:
+    """They are appended to when a checkpoint completes, and explain() says what a reader may rely on."""
+    plan = lasting(both).format("csv").option("path", "out").option("header", "true").plan()
+
+    assert (plan.sink.name, plan.sink.guarantee) == ("csv", "at-least-once")
+    assert "csv in out: at-least-once" in " ".join(str(plan).split())
+
+
+def test_a_transactional_format_is_exactly_once(both: MixedFrame) -> None:
+    """If the user says that the format skips what it has seen, the plan says exactly-once."""
+    writer = lasting(both).format("json").option("path", "out").option("execution.sink.transactional", "true")
+
+    assert writer.plan().sink.guarantee == "exactly-once"
+    with pytest.raises(OptionError, match="option txnAppId = 'mine' is set by the job itself"):
+        writer.option("txnAppId", "mine").plan()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda writer: writer.format("csv"), 'format "csv" needs a path'),
+        (lambda writer: writer.format("csv").option("path", "out").partitionBy("day"), "partitionBy names day"),
+        (lambda writer: writer.format("parquet").option("path", "out").partitionBy("k"), "parquet does not support"),
+        (lambda writer: writer.format("noop").option("header", "true"), "noop does not know the option header"),
+        (lambda writer: writer.foreachBatch(print).option("header", "true"), "foreachBatch does not know the option"),
+    ],
+)
+def test_an_output_that_cannot_be_is_refused_by_the_plan(both: MixedFrame, change: Any, problem: str) -> None:
+    """Before a long backlog has been worked through for nothing."""
+    with pytest.raises(OptionError, match=problem):
+        change(lasting(both)).plan()
+
+
+def test_a_table_is_an_output(both: MixedFrame, started: list[JobSpec], spark: SparkSession) -> None:
+    """toTable takes the format of the table that is there, the session's default for a new one, or the one given."""
+    spark.sql("CREATE TABLE counted_before (k string, n long) USING orc")
+    try:
+        lasting(both).toTable("counted_new", format="json", partitionBy="k", queryName="q")
+        counted = both.groupBy("k").transformWithState(Counter(), "k string, n long", "append", "none")
+        unformatted = counted.writeStream.option("checkpointLocation", "ck")
+        unformatted.toTable("counted_before")
+        unformatted.toTable("counted_new")
+    finally:
+        spark.sql("DROP TABLE counted_before")
+    assert [job.sink.describe().split(":")[0] for job in started] == [
+        "json in table counted_new",
+        "orc in table counted_before",
+        "parquet in table counted_new",
+    ]
+    assert started[0].name == "q"
+    with pytest.raises(OptionError, match="noop has no tables"):
+        lasting(both).toTable("t")
+
+
+@pytest.mark.parametrize("look", [lambda f: f.show(), lambda f: f.write.parquet("x"), lambda f: f.toPandas()])
+def test_a_keyed_frame_says_how_to_look_at_its_rows(both: MixedFrame, look: Any) -> None:
+    """Actions of a batch DataFrame are refused with the way to run the job."""
+    with pytest.raises(PlanError, match=r"after the keyed stage is not supported; the job runs by writeStream\.start"):
+        look(both.groupBy("k").count())
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -216,11 +281,10 @@ def test_a_trigger_that_ends_has_no_live_phase(both: MixedFrame, trigger: dict[s
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        (lambda writer: writer.partitionBy("k"), "partitionBy is not supported yet"),
-        (lambda writer: writer.start(partitionBy="k"), "partitionBy is not supported yet"),
+        (lambda writer: writer.partitionBy("k", 3), "partitionBy takes names of columns, got 3"),
         (lambda writer: writer.clusterBy("k"), "clusterBy is not supported"),
         (lambda writer: writer.foreach(print), "foreach is not supported; use foreachBatch"),
-        (lambda writer: writer.toTable("t"), "toTable is not supported"),
+        (lambda writer: writer.toTable(" "), "toTable needs the name of a table"),
         (lambda writer: writer.foreachBatch("f"), "foreachBatch needs a function"),
         (lambda writer: writer.queryName(" "), "queryName must be a non-empty string"),
         (lambda writer: writer.outputMode("replace"), "outputMode is 'replace'"),

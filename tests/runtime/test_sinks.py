@@ -259,7 +259,7 @@ def test_guarantees_are_stated() -> None:
         "console": "at-least-once",
         "noop": "at-least-once",
     }
-    assert all(name in sink.describe() for name, sink in stated.items())
+    assert all(name in sink.describe() and sink.guarantee in sink.describe() for name, sink in stated.items())
 
 
 @pytest.mark.parametrize(
@@ -267,10 +267,32 @@ def test_guarantees_are_stated() -> None:
     [
         ("parquet", "needs a path"),
         ("memory", "queryName"),
-        ("csv", "'csv' is not supported; use one of parquet, memory, console, noop"),
     ],
 )
 def test_incomplete_sinks_are_refused(format: str, message: str) -> None:
-    """A sink that lacks something, or is unknown, is refused by name."""
+    """A sink that lacks something is refused by name."""
     with pytest.raises(OptionError, match=message):
         sink_of(format)
+
+
+@pytest.mark.parametrize(
+    ("format", "option", "message"),
+    [
+        ("parquet", ("compression", "gzip"), r"parquet does not know the option compression = 'gzip'; its options are"),
+        ("console", ("numRow", "5"), r"console does not know the option numRow = '5'; did you mean numRows\?"),
+        ("console", ("numRows", "few"), "numRows = 'few' of format console is not allowed"),
+        ("console", ("TRUNCATE", "10"), "truncate = '10' of format console is not allowed; allowed: true, false"),
+        ("memory", ("numRows", "5"), "memory does not know the option numRows"),
+        ("noop", ("header", "true"), "noop does not know the option header"),
+    ],
+)
+def test_options_without_effect_are_refused(format: str, option: tuple[str, str], message: str) -> None:
+    """An option that a sink would not look at is an error that lists those it has."""
+    with pytest.raises(OptionError, match=message):
+        sink_of(format, options=dict([option]), path="out", query_name="q")
+
+
+def test_options_are_compared_without_case() -> None:
+    """As Spark compares them."""
+    sink = sink_of("console", options={"NUMROWS": "5", "Truncate": "false"})
+    assert vars(sink)["_shown_rows"] == 5 and vars(sink)["_truncate"] is False

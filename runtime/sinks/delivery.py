@@ -1,0 +1,48 @@
+"""Rows handed over by one call per checkpoint, and a marker that remembers which calls have returned.
+
+Invariants:
+- A call gets the rows of a whole checkpoint under the checkpoint's id; the same id always comes with the same rows,
+  since they are read from the staged files themselves, which are kept until the call has returned.
+- The marker is written between the call's return and the first removal.  A crash in between repeats the call, so a
+  receiver that is idempotent by the id has every row exactly once, any other at least once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from ...errors import CheckpointError
+from ..checkpoints.metadata import SinkTransaction
+from ..failpoints import failpoint
+from ..filesystem import exists, write_atomically
+from .base import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class DeliverySink(Sink):
+    """Calls :meth:`hand_over` when a checkpoint completes; not for a checkpoint without rows."""
+
+    @abstractmethod
+    def hand_over(self, rows: DataFrame, number: int) -> None:
+        """Give a checkpoint's rows away; may be called again with the same rows and number after a failure."""
+
+    def commit(self, transaction: SinkTransaction) -> None:
+        files = [file.staged() for file in transaction.files]
+        if not files:
+            return
+        # The sweep after the commit takes the marker away.
+        delivered = f"{self._staging}/delivered-{transaction.id:08d}"
+        if not exists(self._filesystem, delivered):
+            for file in transaction.files:
+                if not self.is_staged(file):
+                    raise CheckpointError(
+                        f"transaction {transaction.id} names {file.name}, which is not in {self._staging} and was not "
+                        "delivered: somebody removed it; restore it, or use a new checkpointLocation"
+                    )
+            self.hand_over(self.frame(files), transaction.id)
+            failpoint("sink-after-function")
+            write_atomically(self._filesystem, delivered, b"")
+        self.discard(files)

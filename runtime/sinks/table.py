@@ -1,0 +1,130 @@
+"""Every other format that Spark can write: one append through ``DataFrameWriter`` per checkpoint.
+
+csv, json, orc, jdbc, Delta, a registered Python data source: what a batch job could append to, a running query can.
+Spark does not tell such a writer that it has seen these rows before, so after a failure between the append and its
+acknowledgement they are appended again: at-least-once.
+
+A *transactional* format closes that gap.  It remembers ``txnVersion`` by ``txnAppId`` together with the rows, and skips
+an append whose version it already has (https://docs.delta.io/latest/delta-streaming.html#idempotent-table-writes-in-foreachbatch).
+The application id is the job's, the same over restarts; the version is the checkpoint's id, which only grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...errors import OptionError
+from .base import Guarantee
+from .delivery import DeliverySink
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+#: Formats that are known to skip an append whose ``txnVersion`` they have.
+TRANSACTIONAL_FORMATS = ("delta",)
+#: Spark's own formats that cannot do without a path or a table.
+_NEED_PATH = ("csv", "json", "orc", "text", "xml", "avro", "delta")
+_APPLICATION, _VERSION = "txnAppId", "txnVersion"
+
+
+class TableSink(DeliverySink):
+    """Appends each checkpoint's rows to a path, to a table, or to wherever the format's options point.
+
+    Args:
+        schema: the output's columns.
+        format: name of the format, as for ``DataFrameWriter.format``.
+        path: folder or file to append to; None: the options say it all, or ``table`` does.
+        table: table to append to (it is created if it does not exist); None: no table of the catalog.
+        options: go to the writer as they are.
+        partition_by: columns by which the format lays rows out.
+        transactional: whether the format honours ``txnAppId`` and ``txnVersion``; None: if it is known to.
+    """
+
+    def __init__(
+        self,
+        schema: StructType,
+        format: str,
+        *,
+        path: str | None = None,
+        table: str | None = None,
+        options: Mapping[str, str] | None = None,
+        partition_by: Sequence[str] = (),
+        transactional: bool | None = None,
+    ) -> None:
+        super().__init__(schema)
+        self.name = format
+        self.path = path
+        self.table = table
+        self._options = dict(options or {})
+        self._partition_by = tuple(partition_by)
+        self.is_transactional = format.lower() in TRANSACTIONAL_FORMATS if transactional is None else transactional
+        self.guarantee: Guarantee = "exactly-once" if self.is_transactional else "at-least-once"
+        self._job_id: str | None = None
+        ours = [name for name in self._options if name.lower() in (_APPLICATION.lower(), _VERSION.lower())]
+        if self.is_transactional and ours:
+            raise OptionError(
+                f"option {ours[0]} = {self._options[ours[0]]!r} is set by the job itself, to its own id and the"
+                f" checkpoint's; leave it out, or set execution.sink.transactional to false"
+            )
+
+    def describe(self) -> str:
+        where = f" in table {self.table}" if self.table else f" in {self.path}" if self.path else ""
+        how = (
+            f"exactly-once by {_APPLICATION} and {_VERSION}"
+            if self.is_transactional
+            else "at-least-once (rows of a checkpoint may be appended again after a failure)"
+        )
+        return f"{self.name}{where}: {how}, appended when a checkpoint completes"
+
+    def check(self, spark: SparkSession) -> None:
+        try:
+            _lookup(spark, self.name)
+        except Exception as error:
+            raise OptionError(
+                f"format {self.name!r} is not supported; use one of parquet, memory, console, noop, any that this"
+                " session can write (csv, json, orc, jdbc, a registered Python data source, delta with its package, …),"
+                f" or foreachBatch. Spark says: {_first_line(error)}"
+            ) from error
+        if self.table is None and not self.path and self.name.lower() in _NEED_PATH:
+            raise OptionError(
+                f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)'
+            )
+        missing = [name for name in self._partition_by if name not in self.schema.fieldNames()]
+        if missing:
+            raise OptionError(
+                f"partitionBy names {', '.join(missing)}, which the output does not have; its columns are"
+                f" {', '.join(self.schema.fieldNames())}"
+            )
+
+    def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
+        super().open(spark, filesystem, staging, job_id)
+        self._job_id = job_id
+
+    def hand_over(self, rows: DataFrame, number: int) -> None:
+        writer = rows.write.format(self.name).mode("append").options(**self._options)
+        if self._partition_by:
+            writer = writer.partitionBy(*self._partition_by)
+        if self.is_transactional:
+            assert self._job_id is not None, "open() comes first"
+            writer = writer.option(_APPLICATION, self._job_id).option(_VERSION, number)
+        if self.table is not None:
+            (writer.option("path", self.path) if self.path else writer).saveAsTable(self.table)
+        else:
+            writer.save(self.path)
+
+
+def _lookup(spark: SparkSession, format: str) -> None:
+    """Raise if there is no such data source.  PySpark itself tells only when the first row is written."""
+    session, jvm = spark._jsparkSession, spark._jvm  # a classic session has them; it was checked
+    assert jvm is not None
+    jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, session.sessionState().conf())
+
+
+def _first_line(error: Exception) -> str:
+    """What Spark says, without the Java stack."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    cause = next((line.partition(": ")[2] for line in lines if line.startswith(": ")), lines[0] if lines else "")
+    return cause.split(" Please ")[0].strip().rstrip(".") or type(error).__name__
