@@ -52,6 +52,8 @@ class BatchKeyedState(KeyedState):
         self._stored: dict[bytes, bytes] | None = None
         self._index: IndexChanges | None = None
         self._due: dict[TimerKind, tuple[list[int], int]] = {}
+        #: True if a timer was registered since the current key began.
+        self.has_new_timers = False
         self._next: dict[TimerKind, int | None] = dict.fromkeys(TIMER_KINDS)
         self._visited: set[int] = set()
         self._keys: list[bytes] = []
@@ -80,6 +82,7 @@ class BatchKeyedState(KeyedState):
         self._prefix = state_prefix(key_group, key)
         self._changes = {}
         self._stored = None
+        self.has_new_timers = False
         if self._due:
             self._due = {}
 
@@ -146,6 +149,7 @@ class BatchKeyedState(KeyedState):
         self._due.pop(kind, None)
 
     def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:
+        self.has_new_timers = True
         due = self._due.get(kind)
         if due is not None and ts_ms <= due[1]:
             heapq.heappush(due[0], ts_ms)

@@ -6,9 +6,10 @@ key with half of all rows streams through in the memory of one batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,84 +19,123 @@ from ...state.keys import KeyCodec
 
 KEY_GROUP_COLUMN = "__kg"
 
+#: One key: its group, its encoded form, its values, and its rows.
+Keyed = tuple[int, bytes, tuple[Any, ...], Iterator[Any]]
+
 
 @dataclass(frozen=True)
-class KeySlice:
-    """Consecutive rows of one key inside one batch."""
+class KeyRuns:
+    """The keys of one batch in order, each with the number of its consecutive rows."""
 
-    key_group: int
-    key: bytes
-    batch: int
-    start: int
-    stop: int
+    groups: list[int]
+    keys: list[bytes]
+    values: list[tuple[Any, ...]]
+    counts: list[int]
 
 
 class KeySlices:
-    """Finds the key slices of each batch; a new slice starts wherever key group or encoded key changes."""
+    """Finds the keys of each batch; a new one starts wherever key group or encoded key changes."""
 
     def __init__(self, codec: KeyCodec, key_columns: tuple[str, ...]) -> None:
         self._codec = codec
         self._key_columns = key_columns
+        # Their Python values are the same whether Arrow or the codec makes them.
+        self._plain = all(_is_plain(field.type) for field in codec.schema)
 
-    def of(self, batch: pa.RecordBatch, number: int) -> list[KeySlice]:
-        if batch.num_rows == 0:
-            return []
+    def of(self, batch: pa.RecordBatch) -> KeyRuns:
+        """The runs of a batch that has rows."""
         groups = batch.column(KEY_GROUP_COLUMN).to_numpy(zero_copy_only=False)
         changed = np.empty(batch.num_rows, dtype=bool)
         changed[0] = True
         np.not_equal(groups[1:], groups[:-1], out=changed[1:])
+        encoded: list[bytes]
+        values: list[tuple[Any, ...]]
         if self._key_columns:
-            keys = self._codec.encode_columns([batch.column(name) for name in self._key_columns])
+            columns = [batch.column(name) for name in self._key_columns]
+            keys = self._codec.encode_columns(columns)
             changed[1:] |= pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
             starts = np.flatnonzero(changed)
-            encoded = keys.take(pa.array(starts)).to_pylist()
+            heads = pa.array(starts)
+            encoded = keys.take(heads).to_pylist()
+            if self._plain:
+                values = list(zip(*[column.take(heads).to_pylist() for column in columns], strict=True))
+            else:
+                values = list(map(self._codec.decode, encoded))
         else:
             starts = np.flatnonzero(changed)
             encoded = [b""] * len(starts)
-        stops = [*starts[1:].tolist(), batch.num_rows]
-        heads = groups[starts].tolist()
-        return [
-            KeySlice(group, key, number, start, stop)
-            for group, key, start, stop in zip(heads, encoded, starts.tolist(), stops, strict=True)
-        ]
+            values = [()] * len(starts)
+        counts = np.diff(starts, append=batch.num_rows).tolist()
+        return KeyRuns(groups[starts].tolist(), encoded, values, counts)
+
+
+def _is_plain(data_type: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_boolean(data_type)
+        or types.is_signed_integer(data_type)
+        or types.is_string(data_type)
+        or types.is_binary(data_type)
+    )
 
 
 class KeyedRows:
-    """Iterates over ``(key_group, key, row pieces)``, one entry per key, in the order of the input.
+    """Iterates over the keys of a shard in the order of the input, one entry per key.
 
-    The pieces iterator of a key must be used before the next key is asked for; what is left of it is skipped.
+    The rows of a key must be used before the next key is asked for; what is left of them is skipped.
+
+    Args:
+        batches: the shard's rows.
+        slices: finds the keys.
+        rows_of: all rows of a batch in order, made lazily.
     """
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], slices: KeySlices) -> None:
+    def __init__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        slices: KeySlices,
+        rows_of: Callable[[pa.RecordBatch], Iterator[Any]],
+    ) -> None:
         self._batches = batches
         self._slices = slices
+        self._rows_of = rows_of
+        #: The batch being read and the place of its first key that nobody has begun; None: the input has ended.
+        self._runs: KeyRuns | None = None
+        self._rows: Iterator[Any] = iter(())
+        self._place = 0
 
-    def __iter__(self) -> Iterator[tuple[int, bytes, Iterator[tuple[pa.RecordBatch, int, int, int]]]]:
-        """Pieces are ``(batch, batch number, start, stop)``."""
-        stream = self._pieces()
-        pending = next(stream, None)
-        while pending is not None:
-            head = pending
-            follower: list[tuple[pa.RecordBatch, KeySlice] | None] = [None]
-
-            def rest(
-                head: tuple[pa.RecordBatch, KeySlice] = head,
-                follower: list[tuple[pa.RecordBatch, KeySlice] | None] = follower,
-            ) -> Iterator[tuple[pa.RecordBatch, int, int, int]]:
-                for batch, piece in stream:
-                    if (piece.key_group, piece.key) != (head[1].key_group, head[1].key):
-                        follower[0] = (batch, piece)
-                        return
-                    yield batch, piece.batch, piece.start, piece.stop
-
-            tail = rest()
-            first = (head[0], head[1].batch, head[1].start, head[1].stop)
-            yield head[1].key_group, head[1].key, chain([first], tail)
-            for _ in tail:  # the consumer may leave rows unread
+    def __iter__(self) -> Iterator[Keyed]:
+        self._open()
+        while (runs := self._runs) is not None:
+            last = len(runs.keys) - 1
+            ended = slice(self._place, last)
+            for group, key, values, count in zip(
+                runs.groups[ended], runs.keys[ended], runs.values[ended], runs.counts[ended], strict=True
+            ):
+                part = islice(self._rows, count)
+                yield group, key, values, part
+                for _ in part:  # the consumer may leave rows unread
+                    pass
+            # The last key of the batch may go on in those that follow.
+            self._place = last
+            tail = chain.from_iterable(self._parts(runs.groups[last], runs.keys[last]))
+            yield runs.groups[last], runs.keys[last], runs.values[last], tail
+            for _ in tail:
                 pass
-            pending = follower[0]
 
-    def _pieces(self) -> Iterator[tuple[pa.RecordBatch, KeySlice]]:
-        for number, batch in enumerate(self._batches):
-            for piece in self._slices.of(batch, number):
-                yield batch, piece
+    def _parts(self, group: int, key: bytes) -> Iterator[Iterator[Any]]:
+        """The rows of the key that begins at the current place, batch by batch; moves on to the key after it."""
+        while (runs := self._runs) is not None and (runs.groups[self._place], runs.keys[self._place]) == (group, key):
+            yield islice(self._rows, runs.counts[self._place])
+            self._place += 1
+            if self._place < len(runs.keys):
+                return
+            self._open()
+
+    def _open(self) -> None:
+        """Begin the next batch that has rows."""
+        for batch in self._batches:
+            if batch.num_rows:
+                self._runs, self._rows, self._place = self._slices.of(batch), self._rows_of(batch), 0
+                return
+        self._runs = None

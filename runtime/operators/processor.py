@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
@@ -26,9 +27,10 @@ from ...state.rocks import RocksDBKeyedState
 from ..column_names import quoted
 from ..fingerprint import code_fingerprint
 from ..handle import DeclaringHandle, TaskHandle
-from ..rows import RowReader, RowWriter, arrow_schema
+from ..row_writer import RowBuffer
+from ..rows import RowReader, arrow_schema
 from ..spec import MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext
-from .keyed_rows import KeyedRows, KeySlices
+from .keyed_rows import Keyed, KeyedRows, KeySlices
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,8 +41,6 @@ TimeMode = Literal["none", "processingTime", "eventTime"]
 INITIAL_STATE_COLUMN = "__initial_state"
 #: Column that sorts initial-state rows before the input rows of their key.
 _KIND_COLUMN = "__row_kind"
-#: Rows per output record batch: large enough to amortise Arrow, small enough to hold many columns.
-_OUTPUT_BATCH_ROWS = 10_000
 
 
 class ProcessorOperator(KeyedOperator):
@@ -161,29 +161,31 @@ class _Run:
         self._epoch = context.epoch
         self._counters = context.counters
         self._codec = KeyCodec(operator.key_schema)
-        self._slices = KeySlices(self._codec, operator.key_columns)
         self._reader = RowReader(operator.input_schema)
-        self._converted: tuple[int, list[Any]] = (-1, [])
-        self._output = _Output(operator.output_schema, context)
+        self._output = RowBuffer(operator.output_schema, context.output.write)
         self._key: tuple[Any, ...] = ()
+        #: The current key of a sorted pass has due timers from before.
+        self._had_due = False
+        self._row_times = TimerValues(*self._times(self._epoch.watermark_ms))
+        self._firing_times = TimerValues(*self._times(self._epoch.firing_watermark_ms))
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         epoch, context = self._epoch, self._context
-        batches = self._admitted(rows)
+        keyed = KeyedRows(self._admitted(rows), KeySlices(self._codec, self._operator.key_columns), self._rows_of)
         state: BatchKeyedState | RocksDBKeyedState
         if epoch.style == "sorted":
             state = BatchKeyedState(
                 self._operator.registry, context.writer, epoch.processing_time_ms, context.base, epoch.keep_state
             )
             self._init(state)
-            self._sorted(state, KeyedRows(batches, self._slices))
+            self._sorted(state, keyed)
             state.close()
         else:
             state = RocksDBKeyedState(
                 self._operator.registry, context.base, context.key_groups, epoch.processing_time_ms
             )
             self._init(state)
-            self._random(state, KeyedRows(batches, self._slices))
+            self._random(state, keyed)
             state.flush(context.writer)
         self._output.flush()
         self._counters.next_event_timer_ms = state.next_timer("event")
@@ -228,60 +230,66 @@ class _Run:
         self._counters.max_event_time_ms = greatest_ms if so_far is None else max(so_far, greatest_ms)
 
     def _sorted(self, state: BatchKeyedState, keyed: KeyedRows) -> None:
-        for key_group, key, pieces in self._with_due_keys(state, keyed):
+        epoch = self._epoch
+        fires = epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
+        from_before = fires and self._context.base is not None
+        keys = 0
+        for key_group, key, values, rows in self._with_due_keys(state, keyed) if from_before else keyed:
             state.set_current_key(key_group, key)
-            self._key = self._codec.decode(key)
-            if pieces is not None:
-                self._handle_rows(pieces)
-            state.ignore_new_timers = self._epoch.ignore_new_timers
-            for ts_ms in state.pop_due_timers("event", self._epoch.firing_watermark_ms):
-                self._fire(ts_ms)
-            for ts_ms in state.pop_due_timers("processing", self._epoch.processing_timers_upto_ms):
-                self._fire(ts_ms)
-            state.ignore_new_timers = False
-            self._counters.keys += 1
+            self._key = values
+            if rows is not None:
+                self._handle_rows(rows)
+            # Most keys have no timer: looking for one in their cells would cost more than the rest of this loop.
+            if fires and (self._had_due or state.has_new_timers):
+                self._fire_due(state)
+            keys += 1
+        self._counters.keys += keys
 
     def _with_due_keys(
         self, state: BatchKeyedState, keyed: KeyedRows
-    ) -> Iterator[tuple[int, bytes, Iterator[Any] | None]]:
-        """The keys with rows, and in their places the keys without rows whose timers from before are due."""
+    ) -> Iterator[Keyed | tuple[int, bytes, tuple[Any, ...], None]]:
+        """The keys with rows, and in their places the keys without rows whose timers from before are due.
+
+        Says in ``_had_due`` whether the key at hand has such timers.
+        """
         epoch = self._epoch
-        groups = iter(self._context.key_groups)
-        due: list[tuple[int, bytes]] = []  # descending, so that pop() gives the next one
-
-        def due_before(limit: tuple[int, bytes] | None) -> Iterator[tuple[int, bytes, None]]:
-            nonlocal due
-            while True:
-                while due and (limit is None or due[-1] < limit):
-                    yield (*due.pop(), None)
-                if due and limit is not None:
-                    if due[-1] == limit:
-                        due.pop()
-                    return
-                group = next(groups, None)
-                if group is None:
-                    return
-                due = [
-                    (group, key)
-                    for key in state.due_keys(group, epoch.firing_watermark_ms, epoch.processing_timers_upto_ms)
-                ][::-1]
-
-        watch = self._context.base is not None and (
-            epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
+        due = (
+            (group, key)
+            for group in self._context.key_groups
+            for key in state.due_keys(group, epoch.firing_watermark_ms, epoch.processing_timers_upto_ms)
         )
-        for key_group, key, pieces in keyed:
-            if watch:
-                yield from due_before((key_group, key))
-            yield key_group, key, pieces
-        if watch:
-            yield from due_before(None)
+        head = next(due, None)
+        for entry in keyed:
+            here = entry[:2]
+            while head is not None and head < here:
+                self._had_due = True
+                yield (*head, self._codec.decode(head[1]), None)
+                head = next(due, None)
+            self._had_due = head == here
+            yield entry
+            if head == here:
+                head = next(due, None)
+        self._had_due = True
+        while head is not None:
+            yield (*head, self._codec.decode(head[1]), None)
+            head = next(due, None)
+
+    def _fire_due(self, state: BatchKeyedState) -> None:
+        """Fire the current key's due timers, event time first."""
+        epoch = self._epoch
+        state.ignore_new_timers = epoch.ignore_new_timers
+        for ts_ms in state.pop_due_timers("event", epoch.firing_watermark_ms):
+            self._fire(ts_ms)
+        for ts_ms in state.pop_due_timers("processing", epoch.processing_timers_upto_ms):
+            self._fire(ts_ms)
+        state.ignore_new_timers = False
 
     def _random(self, state: RocksDBKeyedState, keyed: KeyedRows) -> None:
         epoch = self._epoch
-        for key_group, key, pieces in keyed:
+        for key_group, key, values, rows in keyed:
             state.set_current_key(key_group, key)
-            self._key = self._codec.decode(key)
-            self._handle_rows(pieces)
+            self._key = values
+            self._handle_rows(rows)
             self._counters.keys += 1
         state.ignore_new_timers = epoch.ignore_new_timers
         for kind, upto_ms in (("event", epoch.firing_watermark_ms), ("processing", epoch.processing_timers_upto_ms)):
@@ -292,48 +300,41 @@ class _Run:
                 self._key = self._codec.decode(key)
                 self._fire(ts_ms)
 
-    def _handle_rows(self, pieces: Iterator[tuple[pa.RecordBatch, int, int, int]]) -> None:
-        times = TimerValues(*self._times(self._epoch.watermark_ms))
-        rows: Iterator[Any] | None = self._rows(pieces)
-        if self._operator._initial_schema is not None and rows is not None:
-            rows = self._initial_first(rows, times)
-        if rows is not None:
-            self._emit(self._processor.handleInputRows(self._key, rows, times))
+    def _handle_rows(self, rows: Iterator[Any]) -> None:
+        input_rows = rows if self._operator._initial_schema is None else self._initial_first(rows)
+        if input_rows is not None:
+            yielded = self._processor.handleInputRows(self._key, input_rows, self._row_times)
+            if yielded is not None:
+                self._output.extend(yielded, self._key)
 
-    def _rows(self, pieces: Iterator[tuple[pa.RecordBatch, int, int, int]]) -> Iterator[Any]:
-        for batch, number, start, stop in pieces:
-            if self._converted[0] != number:
-                self._converted = (number, self._convert(batch))
-            yield from self._converted[1][start:stop]
-
-    def _convert(self, batch: pa.RecordBatch) -> list[Any]:
+    def _rows_of(self, batch: pa.RecordBatch) -> Iterator[Any]:
+        """The batch's rows; for a stage with initial state pairs of (initial-state row or None, row)."""
         rows = self._reader.rows(batch)
         if self._operator._initial_schema is None:
             return rows
         initial = batch.column(INITIAL_STATE_COLUMN)
         if initial.null_count == len(initial):
-            return [(None, row) for row in rows]
+            return zip(repeat(None), rows)
         packed = pa.RecordBatch.from_arrays(initial.flatten(), names=[field.name for field in initial.type])
         initial_rows = RowReader(self._operator._initial_schema).rows(packed)
         kinds = batch.column(_KIND_COLUMN).to_pylist()
-        return [(first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True)]
+        return ((first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True))
 
-    def _initial_first(self, pairs: Iterator[Any], times: TimerValues) -> Iterator[Any] | None:
+    def _initial_first(self, pairs: Iterator[Any]) -> Iterator[Any] | None:
         """Hand the key's initial-state rows to ``handleInitialState``; returns the input rows, None without any."""
         for initial, row in pairs:
             if initial is None:
-                return _chain_first(row, (follower for _, follower in pairs))
-            self._processor.handleInitialState(self._key, initial, times)
+                return chain([row], (follower for _, follower in pairs))
+            self._processor.handleInitialState(self._key, initial, self._row_times)
         return None
 
     def _fire(self, ts_ms: int) -> None:
         self._counters.timers_fired += 1
-        times = TimerValues(*self._times(self._epoch.firing_watermark_ms))
-        self._emit(
-            self._processor.handleExpiredTimer(
-                key=self._key, timerValues=times, expiredTimerInfo=ExpiredTimerInfo(ts_ms)
-            )
+        yielded: Iterable[Any] | None = self._processor.handleExpiredTimer(
+            key=self._key, timerValues=self._firing_times, expiredTimerInfo=ExpiredTimerInfo(ts_ms)
         )
+        if yielded is not None:
+            self._output.extend(yielded, self._key)
 
     def _times(self, watermark_ms: int) -> tuple[int, int]:
         """(processing time, watermark) as PySpark reports them: -1 both when the time mode is none."""
@@ -341,38 +342,3 @@ class _Run:
         if mode == "none":
             return -1, -1
         return self._epoch.processing_time_ms, watermark_ms if mode == "eventTime" else -1
-
-    def _emit(self, rows: Iterable[Any] | None) -> None:
-        if rows is not None:
-            self._output.extend(rows, self._key)
-
-
-def _chain_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
-
-
-class _Output:
-    """Buffers yielded rows and remembers which key each came from, for errors."""
-
-    def __init__(self, schema: StructType, context: ShardContext) -> None:
-        self._writer = RowWriter(schema)
-        self._target = context.output
-        self._width = len(schema.fields)
-        self._rows: list[tuple[Any, ...]] = []
-        self._keys: list[tuple[Any, ...]] = []
-
-    def extend(self, rows: Iterable[Any], key: tuple[Any, ...]) -> None:
-        width = self._width
-        for row in rows:
-            fits = type(row) is tuple and len(row) == width
-            self._rows.append(row if fits else self._writer.check(row, key))
-            self._keys.append(key)
-            if len(self._rows) >= _OUTPUT_BATCH_ROWS:
-                self.flush()
-
-    def flush(self) -> None:
-        if self._rows:
-            keys = self._keys
-            self._target.write(self._writer.batch(self._rows, lambda index: keys[index]))
-            self._rows, self._keys = [], []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from mixedmode.runtime.checkpoints.metadata import (
@@ -20,6 +22,9 @@ from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.sst import LogWriter, StateFile
 
 UID = "stage"
+
+# The tests are not a package (the repository root is one): make their helpers importable.
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def _state_file(store: CheckpointStore, name: str, epoch: int = 1) -> StateFile:

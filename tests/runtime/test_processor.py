@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError
-from mixedmode.runtime.operators.processor import ProcessorOperator
+from mixedmode.runtime.operators.processor import ProcessorOperator, _Run
 from mixedmode.runtime.rows import arrow_schema
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange
@@ -99,8 +99,15 @@ class Stage:
         self.epoch = 0
         self.counters = ShardCounters()
 
-    def run(self, rows: list[Input], style: str, batch_rows: int = 3, **spec: Any) -> list[tuple[Any, ...]]:
-        """One epoch; returns what the processor yielded, in order."""
+    def run(
+        self,
+        rows: list[Input],
+        style: str,
+        batch_rows: int = 3,
+        source: Iterator[pa.RecordBatch] | None = None,
+        **spec: Any,
+    ) -> list[tuple[Any, ...]]:
+        """One epoch over the rows, or over ``source``; returns what the processor yielded, in order."""
         self.epoch += 1
         filesystem, name = fs.LocalFileSystem(), f"e{self.epoch:08d}"
         base = None
@@ -118,7 +125,7 @@ class Stage:
         epoch = EpochSpec(epoch=self.epoch, style=style, **{**defaults, **spec})  # type: ignore[arg-type]
         self.counters, output = ShardCounters(), Output()
         context = ShardContext(0, self._lineage.key_groups, epoch, base, writer, output, self.counters)
-        self.operator.run(context, iter(batches(rows, batch_rows)))
+        self.operator.run(context, iter(batches(rows, batch_rows)) if source is None else source)
         self._lineage = self._lineage.append(writer.finish())
         return output.rows
 
@@ -371,35 +378,28 @@ def test_state_is_forgotten_in_batch_mode(stage: Stage) -> None:
     assert stage.batch([("a", 0, "count")]) == [("count", "a", 1)]
 
 
-def test_huge_key_streams_through(stage: Stage) -> None:
-    """A key's rows reach the processor one batch at a time, never all at once."""
-    seen_at: list[int] = []
+@pytest.mark.parametrize("style", ["sorted", "random"])
+def test_huge_key_streams_through(tmp_path: Path, style: str) -> None:
+    """A key with half of all rows reaches its handler one input batch at a time, never all at once."""
+    pulled: list[int] = []
+    ahead: list[tuple[str, int]] = []
 
     class Counting(Scripted):
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
-            for n, _ in enumerate(rows, 1):
-                if n % 100 == 1:
-                    seen_at.append(n)
-            yield ("rows", key[0], n)
+            for _ in rows:
+                ahead.append((key[0], len(pulled)))
+            yield ("done", key[0], len(ahead))
 
-    class Source:
-        pulled = 0
+    def source() -> Iterator[pa.RecordBatch]:
+        for batch in batches([("a", 0, "row")] * 150 + [("huge", 0, "row")] * 1000 + [("z", 0, "row")] * 850, 100):
+            pulled.append(batch.num_rows)
+            yield batch
 
-        def __iter__(self) -> Iterator[pa.RecordBatch]:
-            for batch in batches([("a", n, "row") for n in range(1000)], 100):
-                assert len(seen_at) == self.pulled, "the batch before must be consumed before the next one is read"
-                self.pulled += 1
-                yield batch
-
-    operator = stage.operator
-    from mixedmode.runtime.operators.processor import _Run
-
-    output = Output()
-    spec = EpochSpec(1, "random", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
-    writer = LogWriter(fs.LocalFileSystem(), stage._pool, stage._local, "e1", 1)
-    context = ShardContext(0, KeyGroupRange(0, 127), spec, None, writer, output, ShardCounters())
-    _Run(operator, Counting(), context).execute(iter(Source()))
-    assert output.rows == [("rows", "a", 1000)]
+    stage = Stage(tmp_path)
+    # The very processor, not a pickled copy of it.
+    stage.operator.run = lambda context, rows: _Run(stage.operator, Counting(), context).execute(rows)  # type: ignore[method-assign]
+    assert stage.run([], style, source=source()) == [("done", "a", 150), ("done", "huge", 1150), ("done", "z", 2000)]
+    assert ahead == [(key, row // 100 + 1) for row, key in enumerate(["a"] * 150 + ["huge"] * 1000 + ["z"] * 850)]
 
 
 # -- late rows (X17) ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,241 @@
+"""Rows that a processor yields: checked against the output schema, and turned into record batches.
+
+What fits is taken by the batch: a yielded row costs one look at its type.  Only when something about a batch is unusual
+are its rows looked at one by one, and an error names the row's key all the same.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timezone
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    MapType,
+    Row,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ..errors import OutputSchemaError
+from .local_time import local_zone_is_utc
+from .rows import NUMBERS, arrow_schema
+
+#: Types that ``pa.array(values, type)`` checks and converts exactly as PySpark would.
+_PLAIN = (*NUMBERS, BooleanType, StringType, BinaryType, DateType, TimestampNTZType)
+_NAMES_OF = attrgetter("__fields__")
+_DATETIMES = frozenset({datetime, type(None)})
+#: Rows per output record batch: large enough to amortise Arrow, small enough to hold many columns.
+_BATCH_ROWS = 10_000
+
+
+class RowBuffer:
+    """Rows of many keys on their way to the output; remembers which key each came from, for errors."""
+
+    def __init__(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> None:
+        self._writer = RowWriter(schema)
+        self._write = write
+        self._rows: list[Any] = []
+        #: Each key that yielded rows, and where its rows end.
+        self._keys: list[Any] = []
+        self._ends: list[int] = []
+        # A list or dict that a row holds may change after it was yielded; what counts is what was yielded.
+        self._mutable = any(_is_mutable(field) for field in schema.fields)
+
+    def extend(self, rows: Iterable[Any], key: Any) -> None:
+        """Take all rows that the handler of a key yields, as they are at this moment."""
+        buffer = self._rows
+        before = len(buffer)
+        for row in rows:
+            if not isinstance(row, tuple):
+                row = self._writer.check(row, key)
+            if self._mutable:
+                row = _snapshot(row)
+            buffer.append(row)
+            if len(buffer) >= _BATCH_ROWS:
+                self._note(key)
+                self.flush()
+                before = 0
+        if len(buffer) > before:
+            self._note(key)
+
+    def _note(self, key: Any) -> None:
+        self._keys.append(key)
+        self._ends.append(len(self._rows))
+
+    def flush(self) -> None:
+        """Write what is waiting."""
+        if self._rows:
+            self._write(self._writer.batch(self._rows, lambda index: self._keys[bisect_right(self._ends, index)]))
+            for waiting in (self._rows, self._keys, self._ends):
+                waiting.clear()
+
+
+def _is_mutable(field: StructField) -> bool:
+    return not isinstance(field.dataType, AtomicType) or isinstance(field.dataType, BinaryType)
+
+
+def _snapshot(value: Any) -> Any:
+    """The value without anything that its owner could still change."""
+    if isinstance(value, tuple):
+        parts = [_snapshot(part) for part in value]
+        if all(part is old for part, old in zip(parts, value, strict=True)):
+            return value
+        names = getattr(value, "__fields__", None)
+        return tuple(parts) if names is None else Row(*names)(*parts)
+    if isinstance(value, list):
+        return [_snapshot(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _snapshot(part) for key, part in value.items()}
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+class RowWriter:
+    """Turns output rows of a processor into record batches of the output schema."""
+
+    def __init__(self, schema: StructType) -> None:
+        self.schema = schema
+        self.arrow_schema = arrow_schema(schema)
+        self._width = len(schema.fields)
+        self._names = tuple(schema.fieldNames())
+        self._columns = [
+            _column_writer(field, self.arrow_schema.field(i).type) for i, field in enumerate(schema.fields)
+        ]
+
+    def check(self, row: Any, key: Any) -> tuple[Any, ...]:
+        """The row as a tuple in the schema's order; anything that does not fit is an error that names the key.
+
+        A row with names goes by its names, as in stock ``transformWithState``; names that it leaves out are null.
+        """
+        if isinstance(row, Row) and (fields := getattr(row, "__fields__", None)) is not None:
+            names = tuple(fields)
+            if names != self._names or len(row) != self._width:
+                return self._by_name(dict(zip(names, row, strict=False)), row, key)
+        elif isinstance(row, dict):
+            return self._by_name(row, row, key)
+        if not isinstance(row, (tuple, list)):
+            raise OutputSchemaError(
+                f"the processor yielded {row!r} ({type(row).__name__}) for key {key!r}; "
+                f"yield a Row or tuple that fits the output schema ({self.schema.simpleString()})"
+            )
+        if len(row) != self._width:
+            raise OutputSchemaError(
+                f"the processor yielded {len(row)} values {tuple(row)!r} for key {key!r}, "
+                f"but the output schema has {self._width} fields: {self.schema.simpleString()}"
+            )
+        return tuple(row)
+
+    def _by_name(self, values: dict[str, Any], row: Any, key: Any) -> tuple[Any, ...]:
+        unknown = [name for name in values if name not in self._names]
+        if unknown:
+            raise OutputSchemaError(
+                f"the processor yielded {row!r} for key {key!r}, but the output schema has no field "
+                f"{', '.join(map(repr, unknown))}: {self.schema.simpleString()}"
+            )
+        return tuple(values.get(name) for name in self._names)
+
+    def batch(self, rows: Sequence[tuple[Any, ...]], key_of: Callable[[int], Any]) -> pa.RecordBatch:
+        """One record batch of the rows; ``key_of(i)`` names the key of row ``i`` in an error."""
+        columns = self._columns_of(rows)
+        if columns is None:
+            columns = list(zip(*[self.check(row, key_of(index)) for index, row in enumerate(rows)], strict=True))
+        arrays = []
+        for index, (convert, values) in enumerate(zip(self._columns, columns, strict=True)):
+            try:
+                array = convert(values)
+            except Exception as error:
+                raise self._misfit(index, values, key_of) from error
+            if array.null_count and not self.schema.fields[index].nullable:
+                raise self._misfit(index, values, key_of)
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
+
+    def _columns_of(self, rows: Sequence[tuple[Any, ...]]) -> list[Sequence[Any]] | None:
+        """The values of each field, if all rows have the same form and it fits; None: look at each row."""
+        if not self._width or len(set(map(len, rows))) != 1:
+            return None
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        named = [issubclass(kind, Row) for kind in set(map(type, rows))]
+        if not any(named):
+            return columns if len(columns) == self._width else None
+        try:
+            names = list(map(_NAMES_OF, rows))
+        except AttributeError:  # some have no names and go by position
+            return None
+        first = names[0]
+        if names.count(first) != len(names) or len(first) != len(columns) or not set(first) <= set(self._names):
+            return None
+        by_name = dict(zip(first, columns, strict=True))
+        return [by_name.get(name) or (None,) * len(rows) for name in self._names]
+
+    def _misfit(self, index: int, values: Sequence[Any], key_of: Callable[[int], Any]) -> OutputSchemaError:
+        field = self.schema.fields[index]
+        for position, value in enumerate(values):
+            try:
+                if value is None and not field.nullable:
+                    raise ValueError("null")
+                self._columns[index]((value,))
+            except Exception:
+                return OutputSchemaError(
+                    f"field {field.name!r} of the output schema is {field.dataType.simpleString()}"
+                    f"{'' if field.nullable else ' not null'}, but the processor yielded {value!r} "
+                    f"({type(value).__name__}) for key {key_of(position)!r}"
+                )
+        return OutputSchemaError(f"field {field.name!r} of the output schema does not take the values {values[:5]!r}…")
+
+
+def _column_writer(field: StructField, arrow: pa.DataType) -> Callable[[Sequence[Any]], pa.Array]:
+    if isinstance(field.dataType, _PLAIN):
+        return lambda values: pa.array(values, type=arrow)
+    if isinstance(field.dataType, TimestampType):
+        naive_is_utc = local_zone_is_utc()
+
+        def moments(values: Sequence[Any]) -> pa.Array:
+            if not naive_is_utc or not set(map(type, values)) <= _DATETIMES:
+                values = [_utc(value) for value in values]
+            return pa.array(values, type=arrow)
+
+        return moments
+    schema = StructType([StructField("value", field.dataType)])
+
+    def convert(values: Sequence[Any]) -> pa.Array:
+        table = LocalDataToArrowConversion.convert(
+            [(_by_names(value, field.dataType),) for value in values], schema, False
+        )
+        return table.column(0).combine_chunks().cast(arrow)
+
+    return convert
+
+
+def _by_names(value: Any, data_type: DataType) -> Any:
+    """The value with its named structs as dicts: the conversion takes those by name, but rows by position."""
+    if isinstance(data_type, StructType) and isinstance(value, Row) and hasattr(value, "__fields__"):
+        types = {field.name: field.dataType for field in data_type.fields}
+        # A name that the struct does not have is a KeyError, and so a misfit.
+        return {name: _by_names(item, types[name]) for name, item in zip(value.__fields__, value, strict=True)}
+    if isinstance(data_type, ArrayType) and isinstance(value, list):
+        return [_by_names(item, data_type.elementType) for item in value]
+    if isinstance(data_type, MapType) and isinstance(value, dict):
+        return {key: _by_names(item, data_type.valueType) for key, item in value.items()}
+    return value
+
+
+def _utc(value: datetime | None) -> datetime | None:
+    """Naive datetimes are local wall clock, as everywhere in PySpark."""
+    return None if value is None else value.astimezone(timezone.utc)
