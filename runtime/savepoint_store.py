@@ -1,0 +1,154 @@
+"""What a savepoint is on disk: one folder that needs nothing outside of it and may be moved, renamed or copied.
+
+::
+
+    _metadata                written last and atomically: without it the folder is no savepoint
+    plan.json                the job's execution plan
+    state/<operator uid>/…   the state files of one checkpoint
+    spark/sources/…          the live source's own log of what it has read
+
+Every file is named by its path below the folder, with size and checksum.  The checkpoint in ``_metadata`` has no
+pending output: the job that took the savepoint has shown it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NoReturn
+
+from pyarrow import fs
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from .checkpoints.metadata import CheckpointMetadata
+from .checkpoints.store import CheckpointStore
+from .filesystem import exists, list_files, read_bytes, resolve
+
+#: Version of the format that this code writes.
+SAVEPOINT_VERSION = 1
+MANIFEST = "_metadata"
+PLAN = "plan.json"
+_KIND = "savepoint"
+
+
+class SavepointFile(BaseModel):
+    """One file, by its path below the savepoint's folder."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class Savepoint(BaseModel):
+    """The content of a savepoint's ``_metadata``."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: Unique; stays the same wherever the folder goes.
+    savepoint_id: str
+    created_ms: int
+    #: What the operator said of itself, for the comparison with the job that is restored.
+    operator: dict[str, Any]
+    max_parallelism: int
+    checkpoint: CheckpointMetadata
+    files: tuple[SavepointFile, ...]
+
+    def to_bytes(self) -> bytes:
+        """The file's content: kind, version, checksum of the body, body."""
+        body = self.model_dump_json()
+        digest = hashlib.sha256(body.encode()).hexdigest()
+        return json.dumps({"kind": _KIND, "format_version": SAVEPOINT_VERSION, "sha256": digest, "body": body}).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> Savepoint:
+        """Parse and verify; ``where`` names the file in errors."""
+        try:
+            envelope = json.loads(data)
+            kind, version = envelope["kind"], envelope["format_version"]
+            digest, body = envelope["sha256"], envelope["body"]
+            altered = hashlib.sha256(body.encode()).hexdigest() != digest
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptStateError(f"{where} is damaged, or not that of a savepoint: {error!r}") from error
+        if kind != _KIND:
+            raise CheckpointMismatchError(f"{where} is of kind {kind!r}, not that of a savepoint")
+        if not isinstance(version, int) or version > SAVEPOINT_VERSION:
+            raise CheckpointMismatchError(
+                f"{where} has format version {version}; this version of mixedmode reads up to {SAVEPOINT_VERSION}. "
+                "Use the version that wrote it, or a newer one"
+            )
+        if altered:
+            raise CorruptStateError(f"{where} does not match its checksum: the file was altered or cut off")
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            raise CorruptStateError(f"{where} cannot be understood: {error}") from error
+
+
+class SavepointStore(CheckpointStore):
+    """A savepoint as a store with one checkpoint, which is complete, visible and never changes.
+
+    Raises:
+        CheckpointError: there is no savepoint at ``location``.
+        CorruptStateError: its ``_metadata`` is damaged.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, location: str) -> None:
+        super().__init__(filesystem, location)
+        self.root = location
+        path = f"{location}/{MANIFEST}"
+        if not exists(filesystem, path):
+            raise CheckpointError(f"{location!r} is not a savepoint: {_why_not(filesystem, location)}")
+        self.savepoint = Savepoint.from_bytes(read_bytes(filesystem, path), path)
+
+    def ids(self) -> list[int]:
+        return [self.savepoint.checkpoint.checkpoint_id]
+
+    def known_ids(self) -> list[int]:
+        return self.ids()
+
+    def read(self, checkpoint_id: int) -> CheckpointMetadata:
+        if checkpoint_id not in self.ids():
+            raise CheckpointError(f"savepoint {self.location!r} holds checkpoint {self.ids()[0]}, not {checkpoint_id}")
+        return self.savepoint.checkpoint
+
+    def is_committed(self, checkpoint_id: int) -> bool:
+        return True
+
+    def latest(self) -> CheckpointMetadata:
+        try:
+            self.check_files(self.savepoint.checkpoint, checksums=False)
+        except CorruptStateError as error:
+            raise self.with_alternative(error, self.ids()[0]) from error
+        return self.savepoint.checkpoint
+
+    def with_alternative(self, error: CorruptStateError, damaged_id: int) -> CorruptStateError:
+        return CorruptStateError(f"{error}. Savepoint {self.location!r} is damaged: use a copy of it, or another one")
+
+    def write(self, metadata: CheckpointMetadata) -> NoReturn:
+        raise CheckpointError(f"savepoint {self.location!r} never changes; checkpoints need a folder of their own")
+
+
+def open_savepoint(path: str) -> SavepointStore:
+    """The savepoint in a folder, local or on any filesystem that a URI names."""
+    return SavepointStore(*resolve(path))
+
+
+def open_store(filesystem: fs.FileSystem, location: str) -> CheckpointStore:
+    """The store of a savepoint or of a checkpointLocation, whichever ``location`` is."""
+    if exists(filesystem, f"{location}/{MANIFEST}"):
+        return SavepointStore(filesystem, location)
+    return CheckpointStore(filesystem, location)
+
+
+def _why_not(filesystem: fs.FileSystem, location: str) -> str:
+    if not exists(filesystem, location):
+        return "it does not exist"
+    names = {info.base_name for info in list_files(filesystem, location)}
+    if "mixedmode" in names:
+        return "it is a checkpointLocation; give it as option checkpointLocation"
+    if names & {"state", PLAN}:
+        return f"it has no {MANIFEST}, so it was never finished"
+    return f"it has no {MANIFEST}"

@@ -1,0 +1,215 @@
+"""Savepoints as folders: what is copied, what is refused, and what a writer that fails leaves behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from mixedmode.runtime import failpoints
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
+from mixedmode.runtime.savepoint import write_savepoint
+from mixedmode.runtime.savepoint_store import MANIFEST, SAVEPOINT_VERSION, SavepointStore, open_savepoint, open_store
+from mixedmode.state.sst import StateFile
+from pyarrow import fs
+
+UID = "stage"
+PLAN_TEXT = '{"name": "job"}'
+
+MakeMetadata = Callable[..., CheckpointMetadata]
+MakeFile = Callable[..., StateFile]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    made = CheckpointStore(fs.LocalFileSystem(), str(tmp_path / "checkpoints"))
+    made.claim(JobIdentity("job", {"uid": UID}, 128))
+    log = Path(made.spark_location, "sources", "0")
+    log.mkdir(parents=True)
+    for name in ("9.compact", "10", ".10.crc", ".11.abc.tmp"):
+        (log / name).write_text(name)
+    return made
+
+
+@pytest.fixture
+def taken(store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile) -> CheckpointMetadata:
+    """A visible checkpoint with two files, one of which two shards share."""
+    files = [make_state_file(store, f"e0000000{number}-s0") for number in (1, 2)]
+    metadata = make_metadata(2, *files)
+    (operator,) = metadata.operators
+    twice = operator.model_copy(update={"shards": (*operator.shards, *operator.shards)})
+    metadata = metadata.model_copy(update={"operators": (twice,)})
+    store.write(metadata)
+    store.mark_committed(2)
+    return metadata
+
+
+@pytest.fixture
+def written(store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path) -> Path:
+    return Path(write_savepoint(store, taken, str(tmp_path / "sp"), PLAN_TEXT))
+
+
+def contents(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_savepoint_is_one_folder(written: Path) -> None:
+    """State, the sources' logs without their debris, the plan and the metadata, and nothing else."""
+    assert contents(written) == {
+        MANIFEST,
+        "plan.json",
+        f"state/{UID}/e00000001-s0-0.log",
+        f"state/{UID}/e00000002-s0-0.log",
+        "spark/sources/0/9.compact",
+        "spark/sources/0/10",
+    }
+    assert (written / "plan.json").read_text() == PLAN_TEXT
+
+
+def test_every_file_is_described(written: Path) -> None:
+    """The metadata names each file by its relative path, with size and checksum."""
+    described = {file.path: file for file in open_savepoint(str(written)).savepoint.files}
+    assert described.keys() == contents(written) - {MANIFEST}
+    for path, file in described.items():
+        content = (written / path).read_bytes()
+        assert (file.size_bytes, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    assert str(written) not in (written / MANIFEST).read_text()
+
+
+def test_moved_savepoint_is_read_where_it_is(written: Path, taken: CheckpointMetadata, tmp_path: Path) -> None:
+    """After a move, and without the checkpoints it came from, it holds the checkpoint without pending output."""
+    moved = tmp_path / "elsewhere" / "renamed"
+    moved.parent.mkdir()
+    shutil.move(written, moved)
+    shutil.rmtree(tmp_path / "checkpoints")
+    opened = open_store(fs.LocalFileSystem(), str(moved))
+    assert isinstance(opened, SavepointStore)
+    found = opened.latest()
+    assert found.operators == taken.operators
+    assert found.spark == taken.spark
+    assert taken.transaction.files and not found.transaction.files
+    opened.check_files(found, checksums=True)
+
+
+def test_savepoint_shares_nothing(store: CheckpointStore, written: Path, taken: CheckpointMetadata) -> None:
+    """Damage to the job's files leaves the savepoint whole: files are copies, not links."""
+    for name in os.listdir(store.pool(UID)):
+        with open(f"{store.pool(UID)}/{name}", "r+b") as file:
+            file.write(b"damage")
+    open_savepoint(str(written)).check_files(taken, checksums=True)
+
+
+def test_other_filesystem(store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path) -> None:
+    """A URI is written to and read from as a folder is."""
+    uri = f"file://{tmp_path}/by-uri"
+    write_savepoint(store, taken, uri, PLAN_TEXT)
+    assert open_savepoint(uri).latest().checkpoint_id == 2
+
+
+@pytest.mark.parametrize("held", ["savepoint", "left", "other", "file"])
+def test_destination_must_be_empty(
+    store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path, held: str
+) -> None:
+    """A destination that holds anything is refused, in words that say what it is, and left as it is."""
+    there = tmp_path / "there"
+    if held == "file":
+        there.write_text("x")
+    else:
+        there.mkdir()
+        name = {"savepoint": MANIFEST, "left": "plan.json", "other": "notes.txt"}[held]
+        (there / name).write_text("x")
+    words = {"savepoint": "holds a savepoint", "left": "never finished", "other": "notes.txt", "file": "is a file"}
+    with pytest.raises(CheckpointError, match=words[held]):
+        write_savepoint(store, taken, str(there), PLAN_TEXT)
+    assert there.read_text() == "x" if held == "file" else len(list(there.iterdir())) == 1
+
+
+def test_empty_destination_is_taken(store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path) -> None:
+    """A folder that was made beforehand will do."""
+    (tmp_path / "made").mkdir()
+    write_savepoint(store, taken, str(tmp_path / "made"), PLAN_TEXT)
+    assert (tmp_path / "made" / MANIFEST).exists()
+
+
+@pytest.mark.parametrize("point", ["savepoint-copy=raise:2", "savepoint-before-metadata=raise"])
+def test_failed_writer_leaves_nothing(
+    store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """A writer that fails half way removes what it wrote; the same path can be used again."""
+    monkeypatch.setenv(failpoints.VARIABLE, point)
+    failpoints._hits.clear()
+    with pytest.raises(failpoints.InjectedFailure):
+        write_savepoint(store, taken, str(tmp_path / "sp"), PLAN_TEXT)
+    assert not (tmp_path / "sp").exists()
+    monkeypatch.delenv(failpoints.VARIABLE)
+    write_savepoint(store, taken, str(tmp_path / "sp"), PLAN_TEXT)
+
+
+def test_unfinished_savepoint_is_none(written: Path) -> None:
+    """Without its metadata a folder is not a savepoint, and the error says that it was never finished."""
+    (written / MANIFEST).unlink()
+    with pytest.raises(CheckpointError, match="never finished"):
+        open_savepoint(str(written))
+
+
+def test_damaged_state_makes_no_savepoint(store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path) -> None:
+    """A state file with a flipped bit is found while it is copied and named; no savepoint comes of it."""
+    path = Path(store.pool(UID), "e00000002-s0-0.log")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptStateError, match=r"e00000002-s0-0\.log has been altered"):
+        write_savepoint(store, taken, str(tmp_path / "sp"), PLAN_TEXT)
+    assert not (tmp_path / "sp").exists()
+
+
+def test_checkpoint_with_pending_output_is_refused(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile, tmp_path: Path
+) -> None:
+    """The output of a savepoint's checkpoint must be visible first: nobody would ever show it."""
+    metadata = make_metadata(1, make_state_file(store, "e00000001-s0"))
+    store.write(metadata)
+    with pytest.raises(CheckpointError, match="not visible yet"):
+        write_savepoint(store, metadata, str(tmp_path / "sp"), PLAN_TEXT)
+
+
+@pytest.mark.parametrize("place", [0.02, 0.3, 0.6, 0.98])
+def test_flipped_bit_in_the_metadata(written: Path, place: float) -> None:
+    """A savepoint whose metadata was altered is refused, and the file is named."""
+    path = written / MANIFEST
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * place)] ^= 4
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=MANIFEST):
+        open_savepoint(str(written))
+
+
+@pytest.mark.parametrize("length", [0, 1, 40, 400])
+def test_truncated_metadata(written: Path, length: int) -> None:
+    """A savepoint whose metadata was cut off is refused, and the file is named."""
+    path = written / MANIFEST
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(CorruptStateError, match=MANIFEST):
+        open_savepoint(str(written))
+
+
+def test_newer_version_is_refused(written: Path) -> None:
+    """A savepoint of a newer format is refused with both versions."""
+    path = written / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": SAVEPOINT_VERSION + 1}))
+    with pytest.raises(CheckpointMismatchError, match=f"version {SAVEPOINT_VERSION + 1}.* up to {SAVEPOINT_VERSION}"):
+        open_savepoint(str(written))
+
+
+def test_checkpoint_metadata_is_no_savepoint(store: CheckpointStore, taken: CheckpointMetadata) -> None:
+    """The folder of a single checkpoint is not taken for a savepoint, and neither is a checkpointLocation."""
+    with pytest.raises(CorruptStateError, match="not that of a savepoint"):
+        open_savepoint(store.folder(2))
+    with pytest.raises(CheckpointError, match="it is a checkpointLocation"):
+        open_savepoint(store.location)
