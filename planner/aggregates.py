@@ -30,7 +30,9 @@ from ..runtime.operators.aggregate import AggregateOperator, GroupColumns, Group
 from ..runtime.operators.aggregate_codec import RecordCodec
 from ..runtime.rows import arrow_type
 from ..state.keys import KeyCodec
-from .aggregates_functions import PartialColumns, plan_function
+from .aggregates_partials import PartialColumns
+from .aggregates_results import plan_results
+from .expressions import class_name, items
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,18 +68,13 @@ def plan_aggregate(
     Raises:
         PlanError: Spark cannot resolve it, or a function, key, window or output mode is not supported.
     """
-    if not group_cols:
-        raise PlanError(
-            "agg needs at least one column to group by; group by a constant, such as F.lit(0), for one group"
-        )
     if not exprs:
         raise PlanError("agg needs at least one aggregate, such as F.count('*')")
     template = _template(frame, event_time)
     columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
     analyzed, logical, output_schema = _analyze(template, columns, exprs)
-    aggregates = list(_items(analyzed.aggregateExpressions()))
-    leading = len(aggregates) - len(exprs)
-    if leading == 0:
+    leading = int(analyzed.aggregateExpressions().size()) - len(exprs)
+    if leading == 0 and columns:
         raise PlanError(
             "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
             " goes on; set it to true"
@@ -85,21 +82,24 @@ def plan_aggregate(
     keys, windows = _keys(analyzed, columns, output_schema.fields[:leading], event_time)
     ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
-    collected = PartialColumns(ansi, None if event_time is None else _row_order(template, event_time))
-    planned = [
-        plan_function(expression, field.name, collected)
-        for expression, field in zip(aggregates[leading:], output_schema.fields[leading:], strict=True)
-    ]
+    spark = frame.sparkSession
+    collected = PartialColumns(ansi, None if event_time is None else _row_order(template, event_time), spark._jvm)
+    planned = plan_results(spark, analyzed, output_schema, leading, collected)
     names = [f"__b{i}" for i in range(len(collected.sql))]
     buffer_fields = _partial_fields(template, columns, names, collected.sql)
-    result_types = [_arrow(field) for field in output_schema.fields[leading:]]
+    results = [
+        item.typed(_arrow(StructField(item.name, data_type)), ansi)
+        for item, data_type in zip(planned.results, planned.types, strict=True)
+    ]
     partials = Partials(
         columns=dict(zip(names, collected.sql, strict=True)),
         types=tuple(_arrow(field) for field in buffer_fields),
         buffers=collected.buffers,
-        results=tuple(item.typed(data_type, ansi) for item, data_type in zip(planned, result_types, strict=True)),
+        results=tuple(results),
     )
     _check_types(buffer_fields, partials)
+    for field in output_schema.fields:
+        _arrow(field)
     group_fields = _group_fields(template, columns)
     key_types = _key_types(keys, group_fields)
     mode = _output_mode(output_mode, keys, event_time, bounded)
@@ -113,6 +113,7 @@ def plan_aggregate(
         key_outputs=tuple(range(leading)),
         output_mode=mode,
         event_time=event_time,
+        projection=planned.projection,
     )
 
 
@@ -149,9 +150,9 @@ def _analyze(
         raise PlanError(f"agg: {_first_line(error)}") from error
     execution = cast(Any, result)._jdf.queryExecution()
     analyzed = execution.analyzed()
-    if _class(analyzed) != "Aggregate":
+    if class_name(analyzed) != "Aggregate":
         raise PlanError(
-            f"agg: Spark plans this as {_class(analyzed)}, not as one aggregation; window functions, generators and"
+            f"agg: Spark plans this as {class_name(analyzed)}, not as one aggregation; window functions, generators and"
             " subqueries are not supported here"
         )
     return analyzed, execution.logical(), schema
@@ -162,11 +163,11 @@ def _keys(
 ) -> tuple[tuple[GroupKey, ...], tuple[int, ...]]:
     """The grouping expressions, and which of them are windows."""
     keys: list[GroupKey] = []
-    expressions = list(_items(analyzed.groupingExpressions()))
+    expressions = list(items(analyzed.groupingExpressions()))
     if len(expressions) != len(columns):
         raise PlanError("groupBy with grouping sets, cube or rollup is not supported; group by plain columns")
     for place, expression in enumerate(expressions):
-        is_attribute = _class(expression) == "AttributeReference"
+        is_attribute = class_name(expression) == "AttributeReference"
         metadata = str(expression.metadata().json()) if is_attribute else ""
         kind: KeyKind = next((kind for mark, kind in _KINDS.items() if f'"{mark}"' in metadata), "plain")
         name = outputs[place].name
@@ -182,7 +183,7 @@ def _keys(
             f"groupBy: {' and '.join(key.name for key in keys if key.event_time)} are all made of the watermark's"
             f" column {event_time}; keep one of them"
         )
-    if all(key.kind == "session" for key in keys):
+    if keys and all(key.kind == "session" for key in keys):
         raise PlanError("groupBy with a session window needs another column to group by; add a key, or F.lit(0)")
     return tuple(keys), tuple(place for place, key in enumerate(keys) if key.kind == "window")
 
@@ -199,12 +200,12 @@ def _sliding(
     """Place, time and slide of a window that overlaps with its neighbours."""
     for place in windows:
         call = logical.groupingExpressions().apply(place)
-        while _class(call) == "Alias":
+        while class_name(call) == "Alias":
             call = call.child()
-        if _class(call) != "UnresolvedFunction":
+        if class_name(call) != "UnresolvedFunction":
             continue  # a column of an earlier window: nothing is expanded here
-        arguments = list(_items(call.arguments()))
-        if len(arguments) < 3 or any(_class(argument) != "Literal" for argument in arguments[1:3]):
+        arguments = list(items(call.arguments()))
+        if len(arguments) < 3 or any(class_name(argument) != "Literal" for argument in arguments[1:3]):
             continue
         length_us, slide_us = (_interval_us(template, str(argument.value())) for argument in arguments[1:3])
         if slide_us < length_us:
@@ -344,11 +345,3 @@ def _collation(data_type: DataType) -> str | None:
 def _first_line(error: PySparkException) -> str:
     """Spark's message without the plan that it prints below."""
     return str(error).strip().split("\n", 1)[0].strip()
-
-
-def _class(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.size())]

@@ -7,146 +7,85 @@ input's columns, which Spark computes per epoch, and a buffer that merges them a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from ..errors import PlanError
 from ..runtime.operators.aggregate_buffers import (
     ArrivalBuffer,
     ArrivalNotNullBuffer,
+    BitsBuffer,
     Buffer,
     CountBuffer,
     DecimalSumBuffer,
     ExtremeBuffer,
     ExtremeByBuffer,
     ListBuffer,
-    MomentsBuffer,
     SetBuffer,
     SumBuffer,
+    TextBuffer,
 )
-from ..runtime.operators.aggregate_results import Result
+from .aggregates_partials import Call, PartialColumns, Plan, PlannedResult
+from .aggregates_statistics import STATISTICS
+from .expressions import class_name, items, tree
 
 SUPPORTED = (
-    "count, count_if, count_distinct, sum, avg, mean, min, max, first, first_value, last, last_value, any_value,"
-    " min_by, max_by, bool_and, bool_or, every, some, any, stddev, stddev_samp, stddev_pop, variance, var_samp,"
-    " var_pop, collect_list, collect_set"
+    "count, count_if, count_distinct, approx_count_distinct, sum, sum_distinct, avg, mean, min, max, first,"
+    " first_value, last, last_value, any_value, min_by, max_by, bool_and, bool_or, every, some, any, bit_and, bit_or,"
+    " bit_xor, stddev, stddev_samp, stddev_pop, variance, var_samp, var_pop, skewness, kurtosis, covar_pop, covar_samp,"
+    " corr, median, percentile, percentile_cont, mode, collect_list, array_agg, collect_set, listagg, string_agg,"
+    " regr_count, regr_avgx, regr_avgy"
 )
-#: Functions that Spark itself replaces by another one.
-_REPLACED = {"CountIf", "BoolAnd", "BoolOr", "AnyValue"}
-#: Spread functions by class name.
-_SPREADS = {
-    "StddevSamp": "stddev_samp",
-    "StddevPop": "stddev_pop",
-    "VarianceSamp": "var_samp",
-    "VariancePop": "var_pop",
-}
 #: DISTINCT makes no difference to these.
-_INDIFFERENT_TO_DISTINCT = {"Min", "Max", "CollectSet"}
+_INDIFFERENT_TO_DISTINCT = {"Min", "Max", "CollectSet", "BitAndAgg", "BitOrAgg", "HyperLogLogPlusPlus"}
 _UDF = re.compile(r"UDF|UDAF")
 
 
-@dataclass
-class PartialColumns:
-    """Collects partial columns and buffers; equal ones are shared."""
-
-    ansi: bool
-    #: SQL of the event time, never null; None: no watermark was declared.
-    event_time: str | None
-    sql: list[str] = field(default_factory=list)
-    #: Buffer without its columns' places -> places.
-    _buffers: dict[Any, Buffer] = field(default_factory=dict)
-
-    @property
-    def buffers(self) -> tuple[Buffer, ...]:
-        return tuple(self._buffers.values())
-
-    def add(self, make: Callable[[tuple[int, ...]], Buffer], *sql: str) -> tuple[int, ...]:
-        """Places of a buffer's columns."""
-        identity = (repr(make((-1,))), sql)
-        if identity not in self._buffers:
-            places = tuple(range(len(self.sql), len(self.sql) + len(sql)))
-            self.sql += sql
-            self._buffers[identity] = make(places)
-        return self._buffers[identity].columns
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of an aggregate function, in SQL."""
-
-    function: Any
-    name: str
-    arguments: tuple[str, ...]
-    #: `` FILTER (WHERE ...)`` or nothing.
-    filter: str
-    filter_condition: str | None
-    type: str
-
-    def partial(self, function: str, *arguments: str) -> str:
-        """SQL of a partial aggregate under the call's filter."""
-        return f"{function}({', '.join(arguments)}){self.filter}"
-
-
-@dataclass(frozen=True)
-class PlannedResult:
-    """A result whose type is not known in Arrow's terms yet."""
-
-    name: str
-    kind: str
-    columns: tuple[int, ...]
-
-    def typed(self, data_type: pa.DataType, ansi: bool) -> Result:
-        return Result(self.name, self.kind, self.columns, data_type, ansi)
-
-
 def plan_function(expression: Any, name: str, partials: PartialColumns) -> PlannedResult:
-    """Plan one output column; ``expression`` is Spark's analyzed one.
+    """Plan one call; ``expression`` is Spark's analyzed AggregateExpression.
 
     Raises:
-        PlanError: it is not a plain call of a supported function.
+        PlanError: the function is not supported.
     """
-    while _class(expression) == "Alias":
-        expression = expression.child()
-    if _class(expression) != "AggregateExpression":
-        inner = next((node for node in _tree(expression) if _class(node) == "AggregateExpression"), None)
-        what = "is not an aggregate" if inner is None else "computes with the result of an aggregate"
-        raise PlanError(
-            f"agg: {expression.sql()} {what}; only plain aggregate functions are supported here: give each function its"
-            " own column, such as F.sum('x').alias('total'), and compute with them in whatever reads the output"
-        )
-    for node in _tree(expression):
-        if _UDF.search(_class(node)):
+    for node in tree(expression):
+        if _UDF.search(class_name(node)):
             raise PlanError(
                 f"agg: {expression.sql()} calls a user-defined function; compute it with withColumn before groupBy and"
                 " aggregate the column"
             )
     function = expression.aggregateFunction()
     shown = str(function.prettyName())
-    while _class(function) in _REPLACED:
-        function = function.replacement()
-    kind = _class(function)
+    while (replacement := _replacement(function)) is not None:
+        function = replacement
+    kind = class_name(function)
     distinct = bool(expression.isDistinct()) and kind not in _INDIFFERENT_TO_DISTINCT
     condition = str(expression.filter().get().sql()) if expression.filter().isDefined() else None
     call = Call(
         function=function,
         name=name,
-        arguments=tuple(str(child.sql()) for child in _items(function.children())),
+        arguments=tuple(str(child.sql()) for child in items(function.children())),
         filter="" if condition is None else f" FILTER (WHERE {condition})",
-        filter_condition=condition,
         type=str(function.dataType().simpleString()),
     )
-    key = f"{kind} DISTINCT" if distinct else kind
-    plan = _PLANS.get(key)
+    # Such as try_sum, which is Sum in another mode of evaluation.
+    tried = str(function.prettyName()).startswith("try_")
+    plan = None if tried else _PLANS.get(f"{kind} DISTINCT" if distinct else kind)
     if plan is None:
         raise PlanError(
             f"agg: function {shown}{' with DISTINCT' if distinct else ''} is not supported (in {expression.sql()});"
             f" supported are {SUPPORTED}"
         )
     return plan(call, partials)
+
+
+def _replacement(function: Any) -> Any:
+    """The function that Spark itself replaces this one by; None: it stands for itself."""
+    try:
+        return function.replacement()
+    except Py4JError:
+        return None
 
 
 def _count(call: Call, partials: PartialColumns) -> PlannedResult:
@@ -168,7 +107,7 @@ def _sum(call: Call, partials: PartialColumns) -> PlannedResult:
 
 def _sum_columns(call: Call, partials: PartialColumns, argument: str) -> tuple[int, ...]:
     sql = call.partial("sum", argument)
-    if str(call.function.children().apply(0).dataType().simpleString()).startswith("decimal"):
+    if call.argument_type().startswith("decimal"):
         return partials.add(
             lambda places: DecimalSumBuffer(places, partials.ansi, sql), sql, call.partial("count", argument)
         )
@@ -185,7 +124,7 @@ def _average(call: Call, partials: PartialColumns) -> PlannedResult:
     return PlannedResult(call.name, "mean", (*total, *partials.add(CountBuffer, call.partial("count", argument))))
 
 
-def _extreme(which: Any) -> Callable[[Call, PartialColumns], PlannedResult]:
+def _extreme(which: Any) -> Plan:
     def plan(call: Call, partials: PartialColumns) -> PlannedResult:
         sql = call.partial(which, call.arguments[0])
         return PlannedResult(call.name, "value", partials.add(lambda places: ExtremeBuffer(places, which), sql))
@@ -193,7 +132,7 @@ def _extreme(which: Any) -> Callable[[Call, PartialColumns], PlannedResult]:
     return plan
 
 
-def _extreme_by(which: Any) -> Callable[[Call, PartialColumns], PlannedResult]:
+def _extreme_by(which: Any) -> Plan:
     def plan(call: Call, partials: PartialColumns) -> PlannedResult:
         value, order = call.arguments
         return _by(call, partials, which, value, order, ties=False)
@@ -210,7 +149,7 @@ def _by(call: Call, partials: PartialColumns, which: Any, value: str, order: str
     return PlannedResult(call.name, "value", places[:1])
 
 
-def _by_position(which: Any) -> Callable[[Call, PartialColumns], PlannedResult]:
+def _by_position(which: Any) -> Plan:
     """first and last: by event time if there is one (then the cut into epochs makes no difference), else by arrival."""
 
     def plan(call: Call, partials: PartialColumns) -> PlannedResult:
@@ -233,21 +172,43 @@ def _by_position(which: Any) -> Callable[[Call, PartialColumns], PlannedResult]:
     return plan
 
 
-def _spread(kind: str) -> Callable[[Call, PartialColumns], PlannedResult]:
+def _sum_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
+    return PlannedResult(call.name, "sum_distinct", _set(call, partials))
+
+
+def _average_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
+    if call.type != "double" and not call.type.startswith("decimal"):
+        raise PlanError(f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number")
+    return PlannedResult(call.name, "mean_distinct", _set(call, partials))
+
+
+def _set(call: Call, partials: PartialColumns) -> tuple[int, ...]:
+    return partials.add(SetBuffer, call.partial("collect_set", call.arguments[0]))
+
+
+def _bits(which: Any) -> Plan:
     def plan(call: Call, partials: PartialColumns) -> PlannedResult:
-        value = call.arguments[0]
-        squares = f"{call.partial('var_pop', value)} * {call.partial('count', value)}"
-        places = partials.add(
-            MomentsBuffer, call.partial("count", value), call.partial("avg", f"CAST({value} AS DOUBLE)"), squares
-        )
-        return PlannedResult(call.name, kind, places)
+        sql = call.partial(f"bit_{which}", call.arguments[0])
+        return PlannedResult(call.name, "value", partials.add(lambda places: BitsBuffer(places, which), sql))
 
     return plan
 
 
-def _collect(
-    function: str, buffer: Callable[[tuple[int, ...]], Buffer]
-) -> Callable[[Call, PartialColumns], PlannedResult]:
+def _listagg(call: Call, partials: PartialColumns) -> PlannedResult:
+    """In order of arrival, as collect_list."""
+    if call.function.orderExpressions().size():
+        raise PlanError(
+            f"agg: {call.name}: WITHIN GROUP (ORDER BY ...) is not supported for {call.function.prettyName()}; use"
+            " array_join(array_sort(collect_list(...)), ...)"
+        )
+    value, delimiter = call.arguments[:2]
+    separator = call.function.delimiter().eval(None)
+    raw = b"" if separator is None else bytes(separator) if isinstance(separator, bytes) else str(separator).encode()
+    sql = call.partial("listagg", value, delimiter)
+    return PlannedResult(call.name, "value", partials.add(lambda places: TextBuffer(places, raw), sql))
+
+
+def _collect(function: str, buffer: Callable[[tuple[int, ...]], Buffer]) -> Plan:
     def plan(call: Call, partials: PartialColumns) -> PlannedResult:
         if not _ignores_nulls(call.function):
             raise PlanError(f"agg: {function} with RESPECT NULLS is not supported (column {call.name})")
@@ -264,33 +225,24 @@ def _ignores_nulls(function: Any) -> bool:
         return True
 
 
-_PLANS: dict[str, Callable[[Call, PartialColumns], PlannedResult]] = {
+_PLANS: dict[str, Plan] = {
     "Count": _count,
     "Count DISTINCT": _count_distinct,
     "Sum": _sum,
+    "Sum DISTINCT": _sum_distinct,
     "Average": _average,
+    "Average DISTINCT": _average_distinct,
     "Min": _extreme("min"),
     "Max": _extreme("max"),
     "MinBy": _extreme_by("min"),
     "MaxBy": _extreme_by("max"),
     "First": _by_position("first"),
     "Last": _by_position("last"),
+    "BitAndAgg": _bits("and"),
+    "BitOrAgg": _bits("or"),
+    "BitXorAgg": _bits("xor"),
     "CollectList": _collect("collect_list", ListBuffer),
     "CollectSet": _collect("collect_set", SetBuffer),
-    **{name: _spread(kind) for name, kind in _SPREADS.items()},
+    "ListAgg": _listagg,
+    **STATISTICS,
 }
-
-
-def _class(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
-def _items(sequence: Any) -> Iterator[Any]:
-    for index in range(sequence.size()):
-        yield sequence.apply(index)
-
-
-def _tree(node: Any) -> Iterator[Any]:
-    yield node
-    for child in _items(node.children()):
-        yield from _tree(child)

@@ -16,6 +16,7 @@ from ..errors import MisplacedRowsError, MixedModeError
 from ..state.lineage import ShardLineage
 from .column_names import quoted
 from .operators.keyed_rows import KEY_GROUP_COLUMN
+from .publish_task import ArrowFunction, PublishTask, projected
 from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
 from .shuffle import HashExchange, exchanged_by_shard, with_key_group
 from .spec import EpochSpec, KeyedOperator, Settings
@@ -97,7 +98,7 @@ class EpochExecutor:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
             rows = self.spark.range(0, len(visited), 1, len(visited))
-            reports = rows.mapInArrow(_without_rows(task), REPORT_SCHEMA).collect()
+            reports = self._mapped(rows, task, _without_rows(task)).collect()
         decoded = sorted((ShardReport.from_bytes(bytes(row[0])) for row in reports), key=lambda report: report.shard)
         if [report.shard for report in decoded] != sorted(visited):
             raise MixedModeError(
@@ -139,7 +140,14 @@ class EpochExecutor:
             # mapInArrow looks columns up by name and takes dots and backticks for syntax.
             task = replace(task, columns=tuple(rows.columns))
             rows = rows.toDF(*[f"c{place}" for place in range(len(rows.columns))])
-        return rows.mapInArrow(task, REPORT_SCHEMA)
+        return self._mapped(rows, task, task)
+
+    def _mapped(self, rows: DataFrame, task: ShardTask, function: ArrowFunction) -> DataFrame:
+        """The reports of ``function``, which runs the task."""
+        projection = self.operator.projection
+        if projection is None:
+            return rows.mapInArrow(function, REPORT_SCHEMA)
+        return projected(rows, function, projection, PublishTask(task, self.operator.output_schema))
 
     def _sort_plan(self) -> SortPlan:
         return SortPlan(

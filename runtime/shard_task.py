@@ -37,11 +37,11 @@ from .failpoints import failpoint
 from .filesystem import write_atomically
 from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .progress import TaskProgress
+from .projection import REPORT_COLUMN, RowSpool
 from .rows import arrow_schema
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from .staging import StagedFile, StagedOutput
 
-REPORT_COLUMN = "report"
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"
 REPORT_SCHEMA = f"{REPORT_COLUMN} binary"
@@ -122,26 +122,40 @@ class ShardTask:
         context = TaskContext.get()
         assert context is not None, "a shard task runs only inside a Spark task"
         shard = self.shards[context.partitionId()]
-        for done, stored in self.finished:
-            if done == shard:
-                for _ in batches:
-                    pass
-                yield _row(stored)
-                return
+        stored = self.stored_report(shard)
+        if stored is not None:
+            for _ in batches:
+                pass
+            projection = _operator(self.operator).projection
+            yield report_batch(stored) if projection is None else projection.report_row(stored)
+            return
         if self.columns is not None:
             names = list(self.columns)
             batches = (batch.rename_columns(names) for batch in batches)
         batches = _checked(batches, shard, self.lineages[shard].key_groups)
-        report = _Attempt(self, shard, context.taskAttemptId()).run(batches)
+        attempt = _Attempt(self, shard, context.taskAttemptId())
+        report = attempt.run(batches)
+        if attempt.spool is not None:
+            yield from attempt.spool.hand_on(report.to_bytes())
+        else:
+            yield report_batch(self.published(report).to_bytes())
+
+    def stored_report(self, shard: int) -> bytes | None:
+        """The report of a shard that an earlier run has finished."""
+        return next((stored for done, stored in self.finished if done == shard), None)
+
+    def published(self, report: ShardReport) -> ShardReport:
+        """The last step of an attempt, when all of its files are there; returns the report."""
         failpoint("task-before-report")
         if self.report_folder is not None:
             path = f"{self.report_folder}/{report.attempt}{REPORT_SUFFIX}"
             write_atomically(self.state_filesystem, path, report.to_bytes())
             failpoint("task-after-report-file")
-        yield _row(report.to_bytes())
+        return report
 
 
-def _row(report: bytes) -> pa.RecordBatch:
+def report_batch(report: bytes) -> pa.RecordBatch:
+    """A report as the one row of a task's result."""
     return pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([report], pa.binary())})
 
 
@@ -164,6 +178,8 @@ class _Attempt:
     shard: int
     task_attempt_id: int
     durations_ms: dict[str, int] = field(default_factory=dict)
+    #: The rows, if Spark is to compute the output columns of them.
+    spool: RowSpool | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
         task = self.task
@@ -182,13 +198,7 @@ class _Attempt:
         self._lap("restore", started)
         writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
         writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
-        output = StagedOutput(
-            task.output_filesystem,
-            task.output_folder,
-            name,
-            arrow_schema(operator.output_schema),
-            operator.output_schema.json(),
-        )
+        output = self._output(operator, name, local_dir)
         counters = ShardCounters()
         shard_context = ShardContext(self.shard, lineage.key_groups, task.epoch, base, writer, output, counters)
         started = time.monotonic()
@@ -205,6 +215,14 @@ class _Attempt:
             output.abort()
             raise
         return ShardReport(self.shard, name, files, staged, counters, self.durations_ms, spilled)
+
+    def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> StagedOutput | RowSpool:
+        if operator.projection is not None:
+            self.spool = RowSpool(local_dir, operator.projection)
+            return self.spool
+        schema = operator.output_schema
+        folder = self.task.output_folder
+        return StagedOutput(self.task.output_filesystem, folder, name, arrow_schema(schema), schema.json())
 
     def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..state.sst import StateWriter
     from .late_rows import LateRows
     from .live_inputs import LiveInput
+    from .projection import Projection
 
 #: Watermarks and timers are milliseconds since the epoch, as in PySpark's ``TimerValues``.
 MIN_WATERMARK = -(2**63)
@@ -177,6 +178,8 @@ class KeyedOperator(ABC):
     #: Columns of prepare()'s frame that order the rows of one key, after the key (event time).
     sort_columns: tuple[str, ...] = ()
     output_schema: StructType
+    #: How Spark makes output rows of the rows that :meth:`run` writes; None: they are the output rows.
+    projection: Projection | None = None
     registry: StateRegistry
     #: True if windows or event-time timers can be pending: asks for a firing pass and for the observed watermark.
     uses_event_time: bool

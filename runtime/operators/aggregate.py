@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -160,8 +160,7 @@ class AggregateOperator(KeyedOperator):
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but Spark's column objects."""
-        projection = None if self.projection is None else replace(self.projection, columns=())
-        return {**self.__dict__, "_group_columns": None, "projection": projection}
+        return {**self.__dict__, "_group_columns": None}
 
     def fingerprint(self) -> str | None:
         """Keys, aggregates and output; the expressions themselves are in the plan of the prepared frame."""

@@ -35,6 +35,10 @@ class Buffer(ABC):
     #: Places of the buffer's columns among all buffer columns.
     columns: tuple[int, ...]
 
+    def arrive(self, new: list[pa.Array]) -> list[pa.Array]:
+        """Partial columns as Spark gives them, in the form in which they are kept."""
+        return new
+
     @abstractmethod
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
         """Merge row by row."""
@@ -142,22 +146,26 @@ class ArrivalNotNullBuffer(Buffer):
 
 
 @dataclass(frozen=True)
-class MomentsBuffer(Buffer):
-    """Count, mean and sum of squared differences from the mean; merged by Chan's formula, as Spark does."""
+class BitsBuffer(Buffer):
+    """Integers combined bit by bit."""
+
+    which: Literal["and", "or", "xor"]
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
-        count_a, mean_a, squares_a = (_floats(column) for column in old)
-        count_b, mean_b, squares_b = (_floats(column) for column in new)
-        count = count_a + count_b
-        with np.errstate(all="ignore"):
-            delta = mean_b - mean_a
-            share = np.where(count == 0, 0.0, delta / np.where(count == 0, 1.0, count))
-            mean = mean_a + share * count_b
-            squares = squares_a + squares_b + delta * share * count_a * count_b
-        # An empty side must not turn infinite or NaN means of the other into NaN by way of 0 * inf.
-        mean = np.where(count_a == 0, mean_b, np.where(count_b == 0, mean_a, mean))
-        squares = np.where(count_a == 0, squares_b, np.where(count_b == 0, squares_a, squares))
-        return [pa.array(count.astype(np.int64)), pa.array(mean), pa.array(squares)]
+        combine = {"and": pc.bit_wise_and, "or": pc.bit_wise_or, "xor": pc.bit_wise_xor}[self.which]
+        return [pc.coalesce(combine(old[0], new[0]), old[0], new[0])]
+
+
+@dataclass(frozen=True)
+class TextBuffer(Buffer):
+    """Strings or binaries end to end, in order of arrival, with a delimiter between them."""
+
+    delimiter: bytes
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        raw = [side[0].cast(pa.binary()) for side in (old, new)]
+        joined = pc.binary_join_element_wise(*raw, pa.scalar(self.delimiter, pa.binary()))
+        return [pc.coalesce(joined, *raw).cast(new[0].type)]
 
 
 @dataclass(frozen=True)
@@ -224,10 +232,6 @@ def _lost(total: pa.Array, count: pa.Array) -> pa.Array:
 
 def _as_number(array: pa.Array) -> pa.Array:
     return array.cast(pa.int64()) if pa.types.is_duration(array.type) else array
-
-
-def _floats(array: pa.Array) -> np.ndarray:
-    return pc.fill_null(array, 0).cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def _overflow(sql: str, data_type: pa.DataType) -> AggregateOverflowError:

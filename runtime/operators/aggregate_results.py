@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .aggregate_buffers import AggregateOverflowError
+from .aggregate_distinct import distinct_mean, distinct_sum
 from .aggregate_lists import list_from_lengths, list_lengths
+from .aggregate_moments import floats
+from .aggregate_ranks import modes, percentiles
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,9 @@ class Result:
     """One output column of an aggregate.
 
     ``kind`` is one of: ``value`` (the first buffer column as it is), ``count``, ``mean``, ``decimal_mean``, ``list``,
-    ``size`` (number of elements of a list), ``stddev_samp``, ``stddev_pop``, ``var_samp``, ``var_pop``.
+    ``size`` (number of elements of a list), ``sum_distinct``, ``mean_distinct``, ``stddev_samp``, ``stddev_pop``,
+    ``var_samp``, ``var_pop``, ``skewness``, ``kurtosis``, ``covar_samp``, ``covar_pop``, ``corr``, ``mode``,
+    ``percentile`` (argument: the shares), ``registers`` (argument: an Estimator).
     """
 
     name: str
@@ -27,6 +33,8 @@ class Result:
     columns: tuple[int, ...]
     type: pa.DataType
     ansi: bool = True
+    #: What else the kind needs to know.
+    argument: Any = None
 
     def compute(self, buffers: list[pa.Array]) -> pa.Array:
         """The column of results."""
@@ -104,6 +112,64 @@ def _spread(*, sample: bool, root: bool) -> Callable[[Result, list[pa.Array]], p
     return compute
 
 
+def _sum_distinct(result: Result, columns: list[pa.Array]) -> pa.Array:
+    return distinct_sum(columns[0], result.name, result.ansi, result.type)[0]
+
+
+def _mean_distinct(result: Result, columns: list[pa.Array]) -> pa.Array:
+    if pa.types.is_decimal(result.type):
+        return _decimal_mean(result, distinct_sum(columns[0], result.name, result.ansi))
+    return distinct_mean(columns[0], result.name, result.ansi)
+
+
+def _shape(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """Skewness or kurtosis; null without spread, as in Spark."""
+    count, _, squares, cubes, fourths = (floats(column) for column in columns)
+    with np.errstate(all="ignore"):
+        if result.kind == "skewness":
+            values = np.sqrt(count) * cubes / np.sqrt(squares * squares * squares)
+        else:
+            values = count * fourths / (squares * squares) - 3.0
+    return pa.array(values, mask=squares == 0)
+
+
+def _covariance(result: Result, columns: list[pa.Array]) -> pa.Array:
+    count, products = floats(columns[0]), floats(columns[3])
+    divisor = count - 1 if result.kind == "covar_samp" else count
+    nothing = divisor <= 0
+    with np.errstate(all="ignore"):
+        return pa.array(products / np.where(nothing, 1.0, divisor), mask=nothing)
+
+
+def _correlation(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """Null without spread on either side, as in Spark."""
+    products, squares_x, squares_y = (floats(column) for column in columns[3:])
+    with np.errstate(all="ignore"):
+        divisor = np.sqrt(squares_x * squares_y)
+        return pa.array(products / divisor, mask=divisor == 0)
+
+
+def _mode(result: Result, columns: list[pa.Array]) -> pa.Array:
+    return modes(columns[0])
+
+
+def _percentile(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """One value, or one list of them if the user gave an array of shares."""
+    shares = result.argument
+    nothing = list_lengths(columns[0]) == 0
+    found = percentiles(columns[0], shares)
+    if not pa.types.is_list(result.type):
+        return pa.array(found[0], mask=nothing)
+    rows, each = len(nothing), len(shares)
+    values = np.stack(found, axis=1).reshape(-1) if each else np.zeros(0)
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * each)
+    return pa.ListArray.from_arrays(offsets, pa.array(values), type=result.type, mask=pa.array(nothing | (each == 0)))
+
+
+def _registers(result: Result, columns: list[pa.Array]) -> pa.Array:
+    return pa.array(result.argument.counts(columns[0]))
+
+
 _KINDS: dict[str, Callable[[Result, list[pa.Array]], pa.Array]] = {
     "value": _value,
     "count": _count,
@@ -115,4 +181,14 @@ _KINDS: dict[str, Callable[[Result, list[pa.Array]], pa.Array]] = {
     "stddev_pop": _spread(sample=False, root=True),
     "var_samp": _spread(sample=True, root=False),
     "var_pop": _spread(sample=False, root=False),
+    "sum_distinct": _sum_distinct,
+    "mean_distinct": _mean_distinct,
+    "skewness": _shape,
+    "kurtosis": _shape,
+    "covar_samp": _covariance,
+    "covar_pop": _covariance,
+    "corr": _correlation,
+    "mode": _mode,
+    "percentile": _percentile,
+    "registers": _registers,
 }

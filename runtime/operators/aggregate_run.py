@@ -86,11 +86,16 @@ class AggregateRun(ABC):
             self.counters.max_event_time_ms = latest // 1000 if known is None else max(known, latest // 1000)
 
     def buffer_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """The partial columns in the types of the buffers."""
-        return [
+        """The partial columns in the types and forms of the buffers."""
+        columns = [
             _typed(batch.column(name), data_type)
             for name, data_type in zip(self.partials.columns, self.partials.types, strict=True)
         ]
+        for buffer in self.partials.buffers:
+            arrived = buffer.arrive([columns[i] for i in buffer.columns])
+            for place, column in zip(buffer.columns, arrived, strict=True):
+                columns[place] = column
+        return columns
 
 
 class KeyedRun(AggregateRun):

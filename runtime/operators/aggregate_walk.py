@@ -83,7 +83,10 @@ def _first(rows: KeyRows, stop: int) -> KeyRows:
 
 def _key_rows(batch: pa.RecordBatch, key_columns: tuple[str, ...], codec: KeyCodec) -> KeyRows:
     groups = batch.column(KEY_GROUP_COLUMN).to_numpy(zero_copy_only=False)
-    keys = codec.encode_columns([batch.column(name) for name in key_columns])
+    if key_columns:
+        keys = codec.encode_columns([batch.column(name) for name in key_columns])
+    else:
+        keys = pa.array([b""] * batch.num_rows, pa.binary())
     changed = np.ones(batch.num_rows, dtype=bool)
     changed[1:] = groups[1:] != groups[:-1]
     changed[1:] |= pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)

@@ -20,13 +20,13 @@ from mixedmode.runtime.operators.aggregate_buffers import (
     ExtremeBuffer,
     ExtremeByBuffer,
     ListBuffer,
-    MomentsBuffer,
     SetBuffer,
     SumBuffer,
     merge_buffers,
     reduce_segments,
 )
 from mixedmode.runtime.operators.aggregate_codec import RecordCodec, RecordListCodec
+from mixedmode.runtime.operators.aggregate_moments import MomentsBuffer
 from mixedmode.runtime.operators.aggregate_results import Result
 
 FIELDS = [

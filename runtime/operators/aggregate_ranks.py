@@ -1,0 +1,54 @@
+"""What is found by putting all values of a key in order: exact percentiles, and the most frequent value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .aggregate_codec import RecordCodec
+from .aggregate_lists import list_lengths
+
+
+def percentiles(lists: pa.Array, shares: tuple[float, ...]) -> list[np.ndarray]:
+    """For each share one value per list, in the arithmetic of Spark's ``percentile``; undefined for an empty list."""
+    lengths = list_lengths(lists)
+    values = lists.flatten().to_numpy(zero_copy_only=False)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    # NaN comes last, as in Spark.
+    values = values[np.lexsort((values, owners))] if len(values) else np.zeros(1)
+    starts = np.cumsum(lengths) - lengths
+    last = np.maximum(lengths - 1, 0)
+    found = []
+    for share in shares:
+        position = last * share
+        low, high = np.floor(position), np.ceil(position)
+        # Empty lists at the end begin behind the last value.
+        left, right = (values[np.minimum(starts + at.astype(np.int64), len(values) - 1)] for at in (low, high))
+        with np.errstate(invalid="ignore"):
+            between = (high - position) * left + (position - low) * right
+        found.append(np.where((low == high) | (left == right), left, between))
+    return found
+
+
+def modes(lists: pa.Array) -> pa.Array:
+    """The most frequent value of each list, of several the least; null for an empty list."""
+    lengths, values = list_lengths(lists), lists.flatten()
+    if not len(values):
+        return pa.nulls(len(lengths), values.type)
+    # Equal bytes: Spark tells 0.0 and -0.0 apart here.
+    codes = RecordCodec([pa.field("value", values.type)]).encode([values]).dictionary_encode()
+    index = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    _, first = np.unique(index, return_index=True)
+    size = len(first)
+    rank = np.empty(size, dtype=np.int64)
+    rank[pc.sort_indices(values.take(pa.array(first))).to_numpy()] = np.arange(size)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    pairs, places, counts = np.unique(owners * size + rank[index], return_index=True, return_counts=True)
+    # Within a list by frequency, then downwards by value: the last one is it.
+    order = np.lexsort((-pairs, counts, pairs // size))
+    owner = (pairs // size)[order]
+    chosen = order[np.append(owner[1:] != owner[:-1], True)]
+    result = np.zeros(len(lengths), dtype=np.int64)
+    result[pairs[chosen] // size] = places[chosen]
+    return values.take(pa.array(result, mask=lengths == 0))

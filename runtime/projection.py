@@ -1,0 +1,96 @@
+"""Output columns that Spark computes over the rows that an operator writes, inside the epoch's own tasks.
+
+An operator whose output needs Spark's expressions has a :class:`Projection`.  Its rows do not go to the staged file:
+they leave the Python worker, Spark computes the expressions, and a second Python function of the same task stages the
+result (:mod:`.publish_task`).  It stays one task per shard, so an attempt is as private as ever.
+
+Invariant: the first row that a task hands on carries its report and nothing else; all others carry no report.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from .rows import arrow_schema
+from .staging import StagedFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+#: Column of a task's report.
+REPORT_COLUMN = "report"
+
+
+@dataclass(frozen=True)
+class Projection:
+    """How output rows are made of an operator's rows."""
+
+    #: Schema of the rows that the operator writes; names that are plain and distinct.
+    row_schema: StructType
+    #: The output's columns over them, in the output schema's order; they cannot leave the driver.
+    columns: tuple[Column, ...]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"row_schema": self.row_schema, "columns": ()}
+
+    def report_row(self, report: bytes) -> pa.RecordBatch:
+        """A row that carries a report and no values."""
+        schema = arrow_schema(self.row_schema)
+        columns = [pa.array([report], pa.binary()), *[pa.nulls(1, field.type) for field in schema]]
+        return pa.RecordBatch.from_arrays(columns, schema=_with_report(schema))
+
+
+class RowSpool:
+    """Keeps an operator's rows on the local disk until its attempt has succeeded; has the shape of a StagedOutput.
+
+    The file has no name, so it goes with the process, however that ends.
+    """
+
+    def __init__(self, folder: str, projection: Projection) -> None:
+        self._folder = folder
+        self._projection = projection
+        self._schema = arrow_schema(projection.row_schema)
+        self._file: IO[bytes] | None = None
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Add rows (columns by position)."""
+        if rows.num_rows == 0:
+            return
+        if self._writer is None:
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  it outlives this call
+            self._writer = pa.ipc.new_stream(self._file, self._schema)
+        self._writer.write_batch(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema))
+
+    def finish(self) -> list[StagedFile]:
+        """Nothing is staged yet."""
+        if self._writer is not None:
+            self._writer.close()
+        return []
+
+    def abort(self) -> None:
+        """Forget the rows."""
+        if self._file is not None:
+            self._file.close()
+
+    def hand_on(self, report: bytes) -> Iterator[pa.RecordBatch]:
+        """The report's row, then all rows, after :meth:`finish`."""
+        yield self._projection.report_row(report)
+        if self._file is None:
+            return
+        schema = _with_report(self._schema)
+        self._file.seek(0)
+        with self._file, pa.ipc.open_stream(self._file) as reader:
+            for batch in reader:
+                columns = [pa.nulls(batch.num_rows, pa.binary()), *batch.columns]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_report(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(REPORT_COLUMN, pa.binary()), *schema])
