@@ -160,17 +160,23 @@ class JobState:
         return CheckpointMetadata(
             checkpoint_id=checkpoint_id,
             kind="completion" if self.finished else "checkpoint",
+            trigger=trigger,
             job_id=self.job_id,
             timestamp_ms=round(time.time() * 1000),
             epoch=self.epoch,
             watermark_ms=self.watermark.current_ms,
             max_event_time_ms=self.watermark.max_event_time_ms,
-            trigger=trigger,
             sources=self.sources,
             spark=self.spark,
             operators=(
                 OperatorState(
                     uid=operator.uid,
+                    layout=StateLayout(
+                        operator=operator.describe().get("operator", "unknown"),
+                        key_labels=operator.key_labels,
+                        key_schema=schema_to_json(operator.key_schema),
+                        values=operator.state_values,
+                    ),
                     finished=self.finished,
                     max_parallelism=self.max_parallelism,
                     registry=operator.registry.to_json(),
@@ -181,12 +187,6 @@ class JobState:
             rows_late_total=self.rows_late_total,
         )
 
-                    layout=StateLayout(
-                        operator=operator.describe().get("operator", "unknown"),
-                        key_labels=operator.key_labels,
-                        key_schema=schema_to_json(operator.key_schema),
-                        values=operator.state_values,
-                    ),
 
 def stored_registry(metadata: CheckpointMetadata, uid: str) -> StateRegistry | None:
     """The registry under which an operator's state was written."""

@@ -54,8 +54,6 @@ class ShardState(_Frozen):
         return ShardLineage.from_json(self.lineage)
 
 
-class OperatorState(_Frozen):
-    """One keyed stage."""
 class StateLayout(_Frozen):
     """What a reader must know of an operator's state besides the registry; it does not have the operator."""
 
@@ -68,12 +66,14 @@ class StateLayout(_Frozen):
     values: Literal["rows", "record", "sessions"] = "rows"
 
 
+class OperatorState(_Frozen):
+    """One keyed stage."""
 
     uid: str
-    #: True if the operator has finished: it is not opened or run again after recovery.
-    finished: bool = False
     #: None: written before this was recorded.
     layout: StateLayout | None = None
+    #: True if the operator has finished: it is not opened or run again after recovery.
+    finished: bool = False
     max_parallelism: int
     registry: Any
     shards: tuple[ShardState, ...] = ()
@@ -107,10 +107,10 @@ class CheckpointMetadata(_Frozen):
     checkpoint_id: int
     #: "checkpoint": state to go on from; "completion": the job has ended, only the transaction matters.
     kind: Literal["checkpoint", "completion"] = "checkpoint"
-    job_id: str
-    timestamp_ms: int
     #: Why it was taken ("interval", "switch", ...); None: written before this was recorded.
     trigger: str | None = None
+    job_id: str
+    timestamp_ms: int
     epoch: int
     watermark_ms: int
     max_event_time_ms: int | None = None
