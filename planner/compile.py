@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import OptionError, PlanError
 from ..runtime.filesystem import resolve
+from ..runtime.late_rows import LateRows
 from ..runtime.sinks import FORMATS, Sink, make_sink
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
 from .analysis import duration_ms, spark_plan
@@ -24,6 +25,8 @@ from .schemas import columns_ddl
 _PASSING_FORMATS = ("memory", "console", "noop")
 #: Formats that can only add rows.
 _FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "delta")
+#: Option with the folder of late rows.
+_LATE_PATH = "pipeline.late-data.path"
 _DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
 
 
@@ -51,7 +54,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     output_mode = _output_mode(stage, request, format)
     location = _checkpoint_location(spark, request, format, _take(sink_options, "checkpointLocation"))
     path = _take(sink_options, "path")
-    _check_apart(path, location)
+    _check_apart(path=path, checkpointLocation=location, **{_LATE_PATH: settings.late_data_path})
     sink = make_sink(
         format,
         path,
@@ -92,11 +95,12 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
 
 
 def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: Sink) -> JobSpec:
+    inputs, watermark, late_path = stage.inputs.numbered(), stage.watermark, plan.settings.late_data_path
     return JobSpec(
-        spark=stage.inputs.spark,
+        spark=inputs.spark,
         name=plan.name,
-        history=stage.inputs.history,
-        live=stage.inputs.live,
+        history=inputs.history,
+        live=inputs.live,
         event_time=plan.event_time,
         watermark_delay_ms=plan.watermark_delay_ms,
         operator=operator,
@@ -104,18 +108,22 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
         settings=plan.settings,
         phases=plan.phases,
         checkpoint_location=plan.checkpoint_location,
+        live_inputs=inputs.live_inputs(lambda name: 0 if watermark is None else watermark.delay_of(name)),
+        late_rows=None if late_path is None else LateRows(late_path, stage.input_schema),
         trigger=dict(plan.trigger),
         explain=plan.explain,
     )
 
 
-def _check_apart(path: str | None, location: str | None) -> None:
+def _check_apart(**folders: str | None) -> None:
     """Output and checkpoints in one folder would be taken for each other by readers and by clean-ups."""
-    if path is None or location is None:
-        return
-    (_, output), (_, checkpoints) = resolve(path), resolve(location)
-    if output == checkpoints:
-        raise OptionError(f"path and checkpointLocation are the same folder, {path!r}; give each a folder of its own")
+    taken: dict[str, str] = {}
+    for name, folder in folders.items():
+        if folder is None:
+            continue
+        other = taken.setdefault(resolve(folder)[1], name)
+        if other != name:
+            raise OptionError(f"{other} and {name} are the same folder, {folder!r}; give each a folder of its own")
 
 
 def _take(options: dict[str, str], name: str) -> str | None:
@@ -190,7 +198,7 @@ def _checkpoint_location(spark: SparkSession, request: SinkRequest, format: str,
 
 
 def _sources(stage: KeyedStage) -> tuple[SourcePlan, ...]:
-    columns = columns_ddl(stage.input_schema.fields)
+    columns, watermark = columns_ddl(stage.input_schema.fields), stage.watermark
     sources = []
     if stage.inputs.history is not None:
         sources.append(
@@ -198,11 +206,17 @@ def _sources(stage: KeyedStage) -> tuple[SourcePlan, ...]:
                 name="history", boundedness="bounded", columns=columns, spark_plan=spark_plan(stage.inputs.history)
             )
         )
-    if stage.inputs.live is not None:
-        sources.append(
-            SourcePlan(name="live", boundedness="unbounded", columns=columns, spark_plan=spark_plan(stage.inputs.live))
+    sources += [
+        SourcePlan(
+            name=live.name,
+            boundedness="unbounded",
+            columns=columns,
+            spark_plan=spark_plan(live.frame),
+            watermark_delay_ms=None if watermark is None else watermark.delay_of(live.name),
         )
     return tuple(sources)
+        for live in stage.inputs.lives
+    ]
 
 
 def _sink_plan(sink: Sink) -> SinkPlan:

@@ -40,7 +40,10 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     if plan.event_time is None:
         yield "watermark", "none"
     else:
-        yield "watermark", f"{plan.event_time} - {format_duration_ms(plan.watermark_delay_ms)}"
+        yield "watermark", f"{plan.event_time} - {format_duration_ms(plan.watermark_delay_ms)}{_per_input(plan)}"
+    late = plan.settings.late_data_path
+    if late is not None:
+        yield "late rows", f"parquet files in {late}: exactly-once, visible when a checkpoint completes"
     yield "keyed stage", ", ".join(f"{name}: {_text(value)}" for name, value in plan.operator.items())
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
@@ -56,6 +59,17 @@ def _phase(number: int, total: int, phase: Phase) -> Iterator[str]:
         heading += f" ({' + '.join(phase.sources)})"
     yield heading
     yield from _table([("why", phase.reason), *phase.details.items()])
+
+def _per_input(plan: ExecutionPlan) -> str:
+    """What several live inputs do to the watermark."""
+    delays_ms = {s.name: s.watermark_delay_ms for s in plan.sources if s.watermark_delay_ms is not None}
+    if len(delays_ms) < 2:
+        return ""
+    each = ", ".join(f"{name} - {format_duration_ms(delay_ms)}" for name, delay_ms in delays_ms.items())
+    timeout_ms = plan.settings.watermark_idle_timeout_ms
+    idle = "no timeout for idle ones" if timeout_ms is None else f"idle after {format_duration_ms(timeout_ms)}"
+    return f"; the least of the live inputs' own ({each}; {idle})"
+
 
 
 def _extended(plan: ExecutionPlan) -> Iterator[str]:

@@ -6,16 +6,17 @@ inputs, lazily, as Spark applies it; nothing runs before ``start()``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from ..errors import PlanError
 from .analysis import check_stateless, duration_ms
-from .inputs import Inputs, check_inputs
+from .inputs import Inputs, check_inputs, checked
 from .schemas import check_reserved_columns, find_column, missing_column, quoted
 
 if TYPE_CHECKING:
@@ -30,22 +31,32 @@ class Watermark:
 
     event_time: str
     delay_ms: int
+    #: Delays of live inputs that were given their own before a union, by name.
+    delays_ms: tuple[tuple[str, int], ...] = ()
+
+    def delay_of(self, live: str) -> int:
+        """How much later rows of a live input may come."""
+        return dict(self.delays_ms).get(live, self.delay_ms)
 
 
-def read(history: DataFrame | None = None, live: DataFrame | None = None) -> MixedFrame:
+def read(
+    history: DataFrame | None = None,
+    live: DataFrame | Sequence[DataFrame] | Mapping[str, DataFrame] | None = None,
+) -> MixedFrame:
     """Describe a job over a bounded history, an unbounded live source, or first one and then the other.
 
     Args:
         history: a batch DataFrame (``spark.read…``).
-        live: a streaming DataFrame (``spark.readStream…``) with the same columns.
+        live: a streaming DataFrame (``spark.readStream…``) with the same columns; or several, which are read side by
+            side, each with a watermark of its own.  A list calls them ``live-1``, ``live-2``…, a dict gives names.
 
     Raises:
         PlanError: none is given, one is of the wrong kind, or their columns differ.
         SetupError: the session or its workers' Python cannot run the job.
     """
     inputs = check_inputs(history, live)
-    if inputs.live is not None:
-        check_stateless("live", inputs.live)
+    for part in inputs.lives:
+        check_stateless(part.name, part.frame)
     return MixedFrame(inputs)
 
 
@@ -73,7 +84,7 @@ class MixedFrame:
     @property
     def isStreaming(self) -> bool:
         """True if there is a live source, that is, if the job has no end of its own."""
-        return self._inputs.live is not None
+        return bool(self._inputs.lives)
 
     def printSchema(self, level: int | None = None) -> None:
         """Print the schema as a tree."""
@@ -148,8 +159,61 @@ class MixedFrame:
         It is called once for history and once for live, must give both the same columns, and must not keep state.
         """
         inputs = self._inputs.map("transform", lambda frame: _transformed(frame, func, args, kwargs))
-        checked = check_inputs(inputs.history, inputs.live)
-        return MixedFrame(checked, self._watermark)
+        return MixedFrame(checked(inputs.parts), self._watermark)
+
+    def union(self, other: MixedFrame) -> MixedFrame:
+        """The rows of both, columns by position; each live input keeps a watermark of its own.
+
+        Histories become one history, live inputs are read side by side.  A history counts for the watermark of the
+        live inputs that it was read with.
+
+        Raises:
+            PlanError: the columns differ, or the watermarks are not of one column.
+        """
+        _check_mixed("union", other)
+        if len(self.columns) != len(other.columns):
+            raise PlanError(f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}")
+        renamed = {there: here for there, here in zip(other.columns, self.columns, strict=True) if there != here}
+        aligned = other._inputs.map("union", lambda frame: frame.toDF(*self.columns))
+        watermark = other._watermark
+        if watermark is not None:
+            watermark = replace(watermark, event_time=renamed.get(watermark.event_time, watermark.event_time))
+        return self._united("union", MixedFrame(aligned, watermark))
+
+    def unionAll(self, other: MixedFrame) -> MixedFrame:
+        """The same as :meth:`union`."""
+        return self.union(other)
+
+    def unionByName(self, other: MixedFrame, allowMissingColumns: bool = False) -> MixedFrame:
+        """As :meth:`union`, columns by name; ``allowMissingColumns`` fills what one side lacks with nulls."""
+        _check_mixed("unionByName", other)
+        if not allowMissingColumns:
+            return self._united("unionByName", other)
+        return self._with_columns_of(other)._united("unionByName", other._with_columns_of(self))
+
+    def _with_columns_of(self, other: MixedFrame) -> MixedFrame:
+        missing = {
+            field.name: F.lit(None).cast(field.dataType)
+            for field in other.schema.fields
+            if self._find(field.name) is None
+        }
+        return self.withColumns(missing) if missing else self
+
+    def _united(self, what: str, other: MixedFrame) -> MixedFrame:
+        inputs = self._inputs.union(other._inputs)
+        mine, theirs = self._watermark, other._watermark
+        if mine is None and theirs is None:
+            return MixedFrame(inputs)
+        if mine is None or theirs is None or mine.event_time != theirs.event_time:
+            sides = " and ".join("none" if side is None else side.event_time for side in (mine, theirs))
+            raise PlanError(
+                f"{what}: the watermarks of the two sides are of the columns {sides}; give both the same column, or"
+                " call withWatermark after the union"
+            )
+        given = [mine.delay_of(part.name) for part in self._inputs.lives]
+        given += [theirs.delay_of(part.name) for part in other._inputs.lives]
+        delays = tuple((part.name, delay) for part, delay in zip(inputs.lives, given, strict=True))
+        return MixedFrame(inputs, Watermark(mine.event_time, max(mine.delay_ms, theirs.delay_ms), delays))
 
     # -- event time and keys -------------------------------------------------------------------------------------------
 
@@ -182,8 +246,8 @@ class MixedFrame:
         from .keys import resolve_keys
 
         given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
-        if self._inputs.live is not None:
-            check_stateless("live (after the operations before groupBy)", self._inputs.live)
+        for part in self._inputs.lives:
+            check_stateless(f"{part.name} (after the operations before groupBy)", part.frame)
         if self._watermark is not None and self._find(self._watermark.event_time) is None:
             raise PlanError(
                 f"the watermarked column {self._watermark.event_time} is no longer there at groupBy; keep it, or call"
@@ -226,6 +290,14 @@ def check_event_time(column: str, data_type: DataType) -> None:
         raise PlanError(
             f"event-time column {column} is of type {data_type.simpleString()}; it must be timestamp or timestamp_ntz"
             " (convert it, for example with F.to_timestamp)"
+        )
+
+
+def _check_mixed(what: str, other: Any) -> None:
+    if not isinstance(other, MixedFrame):
+        raise PlanError(
+            f"{what} takes what mixedmode.read() returns, got {type(other).__name__}; to add rows of a static frame to"
+            " an input, do it before read()"
         )
 
 

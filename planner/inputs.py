@@ -1,95 +1,202 @@
-"""The two inputs of a job as one: whatever is done to a job's rows is done to both."""
+"""The inputs of a job as one: whatever is done to a job's rows is done to each of them.
+
+A job has histories and live inputs, in *branches*: a branch is what one ``read()`` was given, a history and the live
+inputs that go on from it.  ``read()`` makes one branch, ``union`` puts branches side by side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
+from ..runtime.live_inputs import INPUT_COLUMN, LiveInput
 from .analysis import error_text
 from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
 
+HISTORY = "history"
+LIVE = "live"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One DataFrame of the job's input."""
+
+    name: str
+    frame: DataFrame
+    is_live: bool
+    branch: int = 0
+    #: True if the user gave the name.
+    is_named: bool = False
+
 
 @dataclass(frozen=True)
 class Inputs:
-    """History and live; at least one, of one session, with the same columns in the same order."""
+    """History and live; at least one part, of one session, all with the same columns in the same order."""
 
-    history: DataFrame | None
-    live: DataFrame | None
+    parts: tuple[Part, ...]
+
+    @property
+    def histories(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.parts if not part.is_live)
+
+    @property
+    def lives(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.parts if part.is_live)
+
+    @property
+    def history(self) -> DataFrame | None:
+        """All histories together."""
+        return _union([part.frame for part in self.histories])
+
+    @property
+    def live(self) -> DataFrame | None:
+        """All live inputs together: one stream."""
+        return _union([part.frame for part in self.lives])
+
+    def numbered(self) -> Inputs:
+        """With the number of its part in each row, if there are several live inputs to tell apart."""
+        if len(self.lives) < 2:
+            return self
+        return Inputs(
+            tuple(
+                replace(part, frame=part.frame.withColumn(INPUT_COLUMN, F.lit(number)))
+                for number, part in enumerate(self.parts)
+            )
+        )
+
+    def live_inputs(self, delay_ms: Callable[[str], int]) -> tuple[LiveInput, ...]:
+        """The live inputs as the runtime knows them."""
+        return tuple(
+            LiveInput(
+                live.name,
+                delay_ms(live.name),
+                tuple(
+                    number
+                    for number, part in enumerate(self.parts)
+                    if part is live or (not part.is_live and part.branch == live.branch)
+                ),
+            )
+            for live in self.lives
+        )
 
     @property
     def template(self) -> DataFrame:
-        """Either of them, for questions about columns."""
-        frame = self.history if self.history is not None else self.live
-        assert frame is not None, "an Inputs has at least one frame"
-        return frame
+        """One of them, for questions about columns."""
+        return self.parts[0].frame
 
     @property
     def spark(self) -> SparkSession:
-        frame = self.live if self.live is not None else self.history
-        assert frame is not None, "an Inputs has at least one frame"
-        return frame.sparkSession
+        return self.parts[-1].frame.sparkSession
 
     @property
     def schema(self) -> StructType:
-        if self.history is None or self.live is None:
-            return self.template.schema
-        return merge_nullability(self.history.schema, self.live.schema)
+        return reduce(merge_nullability, [part.frame.schema for part in self.parts])
 
     @property
     def case_sensitive(self) -> bool:
         return str(self.spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
     def map(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
-        """Both inputs through a function.
+        """Every part through a function.
 
         Raises:
-            AnalysisException: Spark's own, if the first input does not take it.
-            PlanError: only the second input does not take it.
+            AnalysisException: Spark's own, if the first part does not take it.
+            PlanError: a later part does not take it.
         """
-        history = None if self.history is None else function(self.history)
-        if self.live is None:
-            return Inputs(history, None)
-        try:
-            live = function(self.live)
-        except AnalysisException as error:
-            if history is None:
-                raise
-            raise PlanError(
-                f"{what} works on history but not on live: {error_text(error)}; a column that was taken from a frame"
-                " (frame['x'], frame.x) belongs to that frame alone, use its name or F.col('x')"
-            ) from error
-        return Inputs(history, live)
+        first, *others = self.parts
+        mapped = [replace(first, frame=function(first.frame))]
+        for part in others:
+            try:
+                mapped.append(replace(part, frame=function(part.frame)))
+            except AnalysisException as error:
+                raise PlanError(
+                    f"{what} works on {first.name} but not on {part.name}: {error_text(error)}; a column that was taken"
+                    " from a frame (frame['x'], frame.x) belongs to that frame alone, use its name or F.col('x')"
+                ) from error
+        return Inputs(tuple(mapped))
+
+    def union(self, other: Inputs) -> Inputs:
+        """Both side by side; live inputs that nobody has named are numbered.
+
+        Raises:
+            PlanError: two live inputs have one name, or the columns differ.
+        """
+        shift = 1 + max(part.branch for part in self.parts)
+        moved = [replace(part, branch=part.branch + shift) for part in other.parts]
+        return checked(_numbered_names([*self.parts, *moved]))
 
 
 def check_inputs(history: Any, live: Any) -> Inputs:
-    """The inputs of ``read()``, checked; live's columns are put into history's order.
+    """The inputs of ``read()``, checked; columns are put into the order of the first input.
 
     Raises:
         PlanError: none is given, one is of the wrong kind, or their columns differ.
         SetupError: the session is a Spark Connect one, or its workers run another Python.
     """
-    if history is None and live is None:
+    parts = [] if history is None else [Part(HISTORY, history, is_live=False)]
+    if isinstance(live, Mapping):
+        parts += [Part(_checked_name(name), frame, is_live=True, is_named=True) for name, frame in live.items()]
+    elif isinstance(live, (list, tuple)):
+        parts += [Part(LIVE, frame, is_live=True) for frame in live]
+    elif live is not None:
+        parts.append(Part(LIVE, live, is_live=True))
+    if not parts:
         raise PlanError("read() got neither history nor live; give it at least one of them")
-    for name, frame, streaming in (("history", history, False), ("live", live, True)):
-        if frame is not None:
-            _check_frame(name, frame, streaming)
-    inputs = Inputs(history, live)
+    return checked(_numbered_names(parts))
+
+
+def checked(parts: Sequence[Part]) -> Inputs:
+    """The parts as inputs, if they fit together."""
+    for part in parts:
+        _check_frame(part.name, part.frame, part.is_live)
+    inputs = Inputs(tuple(parts))
     check_session(inputs.spark)
-    if history is None or live is None:
-        return inputs
-    if history.sparkSession.sparkContext is not live.sparkSession.sparkContext:
-        raise PlanError("history and live belong to different Spark contexts; make both with one session")
-    check_same_columns(history.schema, live.schema)
-    if history.columns != live.columns:
-        live = live.select(*quoted(history.columns))
-    return Inputs(history, live)
+    first, *others = parts
+    aligned = [first]
+    for part in others:
+        if part.frame.sparkSession.sparkContext is not first.frame.sparkSession.sparkContext:
+            raise PlanError(
+                f"{first.name} and {part.name} belong to different Spark contexts; make both with one session"
+            )
+        check_same_columns(first.frame.schema, part.frame.schema, (first.name, part.name))
+        in_order = part.frame.columns == first.frame.columns
+        aligned.append(part if in_order else replace(part, frame=part.frame.select(*quoted(first.frame.columns))))
+    return Inputs(tuple(aligned))
+
+
+def _numbered_names(parts: Sequence[Part]) -> list[Part]:
+    """The parts with distinct names: of several live inputs without one, the n-th is called ``live-n``."""
+    several = sum(part.is_live for part in parts) > 1
+    named: list[Part] = []
+    for part in parts:
+        if part.is_live and not part.is_named:
+            number = 1 + sum(other.is_live for other in named)
+            part = replace(part, name=f"{LIVE}-{number}" if several else LIVE)
+        if part.is_live and part.name in {other.name for other in named}:
+            raise PlanError(
+                f"two live inputs are called {part.name!r}; give each a name of its own: live={{'<name>': frame, …}}"
+            )
+        named.append(part)
+    return named
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or not name.strip() or name == HISTORY:
+        raise PlanError(f"live has an input called {name!r}; its name must be a text other than {HISTORY!r}")
+    return name
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame | None:
+    return reduce(DataFrame.unionByName, frames) if frames else None
 
 
 def _check_frame(name: str, frame: Any, streaming: bool) -> None:
@@ -98,8 +205,8 @@ def _check_frame(name: str, frame: Any, streaming: bool) -> None:
         raise PlanError(f"{name} must be a DataFrame, got {type(frame).__name__}")
     if frame.isStreaming and not streaming:
         raise PlanError(
-            "history is a streaming DataFrame; history must end: read it with spark.read, or pass it as live"
+            f"{name} is a streaming DataFrame; history must end: read it with spark.read, or pass it as live"
         )
     if streaming and not frame.isStreaming:
-        raise PlanError("live is a batch DataFrame; read it with spark.readStream, or pass it as history")
+        raise PlanError(f"{name} is a batch DataFrame; read it with spark.readStream, or pass it as history")
     check_distinct_columns(name, frame.schema)

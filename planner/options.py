@@ -170,6 +170,27 @@ OPTIONS: tuple[Option, ...] = (
         "where working copies of the state live; unset: the temporary folder",
     ),
     Option(
+        "pipeline.auto-watermark-interval",
+        "watermark_interval_ms",
+        parse_duration_ms,
+        f"{_DURATION}, or 0 (with every epoch)",
+        "least time between two steps of the watermark; 0: it moves with every epoch",
+    ),
+    Option(
+        "pipeline.watermark.idle-timeout",
+        "watermark_idle_timeout_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "a live input without rows for this long does not hold the watermark of the others back; unset: it does",
+    ),
+    Option(
+        "pipeline.late-data.path",
+        "late_data_path",
+        parse_path,
+        "a folder",
+        "where rows that came too late are written as Parquet; unset: they are dropped and only counted",
+    ),
+    Option(
         "state.cache-size",
         "state_cache_bytes",
         parse_size_bytes,

@@ -17,13 +17,15 @@ class SourcePlan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Literal["history", "live"]
+    name: str
     #: ``bounded`` ends, ``unbounded`` does not.
     boundedness: Literal["bounded", "unbounded"]
     #: The input's columns, as DDL.
     columns: str
     #: Spark's plan of the input, for the extended explain.
     spark_plan: str
+    #: How far the watermark of a live input stays behind its own greatest event time; None: no watermark, or no stream.
+    watermark_delay_ms: int | None = None
 
 
 class SinkPlan(BaseModel):

@@ -47,21 +47,21 @@ _BINARY_COLLATION = "UTF8_BINARY"
 _NOT_THE_TYPE = ("nullable", "containsNull", "valueContainsNull", "metadata")
 
 
-def check_same_columns(history: StructType, live: StructType) -> None:
+def check_same_columns(one: StructType, other: StructType, names: tuple[str, str] = ("history", "live")) -> None:
     """Raise unless both schemas have the same column names and types; order and nullability do not matter."""
     problems = []
-    for name, there, other in (("history", history, live), ("live", live, history)):
-        missing = [field.name for field in there.fields if field.name not in other.fieldNames()]
+    for name, there, opposite in ((names[0], one, other), (names[1], other, one)):
+        missing = [field.name for field in there.fields if field.name not in opposite.fieldNames()]
         if missing:
             problems.append(f"only {name} has {', '.join(missing)}")
-    for field in history.fields:
-        if field.name in live.fieldNames() and not same_type(field.dataType, live[field.name].dataType):
-            types = f"{field.dataType.simpleString()} in history and {live[field.name].dataType.simpleString()} in live"
-            problems.append(f"{field.name} is {types}")
+    for field in one.fields:
+        if field.name in other.fieldNames() and not same_type(field.dataType, other[field.name].dataType):
+            types = f"{field.dataType.simpleString()} in {names[0]}"
+            problems.append(f"{field.name} is {types} and {other[field.name].dataType.simpleString()} in {names[1]}")
     if problems:
         raise PlanError(
-            f"history and live have different columns: {'; '.join(problems)}; select and cast them to one schema before"
-            " read()"
+            f"{names[0]} and {names[1]} have different columns: {'; '.join(problems)}; select and cast them to one"
+            " schema before read()"
         )
 
 

@@ -92,13 +92,15 @@ class Checkpointer:
             return None
         self._failures = 0
         self.state.checkpoint_id = metadata.checkpoint_id
-        self.state.pending = []
+        self.state.pending, self.state.pending_late = [], []
         failpoint("checkpoint-after-metadata")
         PinnedBacklog(self.store, "").discard()  # the backlog is in the checkpoint now
         commit_transaction(self.job, self.store, metadata)
         self.store.subsume(self.job.settings.retained_checkpoints)
         failpoint("checkpoint-before-gc")
         self.job.sink.sweep(self.state.epoch)
+        if self.job.late_rows is not None:
+            self.job.late_rows.sweep(self.state.epoch)
         self.store.collect_garbage(self.job.operator.uid, self.state.lineages, up_to_epoch=self.state.epoch)
         self.scheduler.ended_checkpoint(now_ms)
         files = {file.name: file for lineage in self.state.lineages for file in lineage.files}

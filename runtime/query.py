@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
 from .live import Stopped
@@ -15,6 +15,9 @@ from .recorder import LifecycleEvent, Recorder
 from .runner import JobRunner
 from .spec import JobSpec
 from .worker_errors import explain_corruption, translate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def start_query(job: JobSpec) -> MixedQuery:
@@ -114,6 +117,17 @@ class MixedQuery:
     def checkpoints(self) -> list[dict[str, Any]]:
         """The last 100 checkpoints that this run has completed, oldest first."""
         return [report.to_json() for report in self._recorder.checkpoints]
+
+    @property
+    def lateRows(self) -> DataFrame:
+        """Rows that came too late, with the watermark they were behind, up to the last complete checkpoint.
+
+        Raises:
+            QueryError: the query drops late rows, since ``pipeline.late-data.path`` is unset.
+        """
+        if self._job.late_rows is None:
+            raise QueryError("late rows of this query are dropped; set pipeline.late-data.path to keep them")
+        return self._job.late_rows.committed(self._job.spark)
 
     @property
     def lifecycle(self) -> list[LifecycleEvent]:

@@ -63,8 +63,15 @@ def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
 
 def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Recovered:
     """Bring everything to the last complete checkpoint, or to the beginning; the sink must be open."""
-    sources = [name for name, frame in (("history", job.history), ("live", job.live)) if frame is not None]
-    watermark = WatermarkTracker(job.watermark_delay_ms, job.settings.watermark_lag_threshold_ms)
+    live = [one.name for one in job.live_inputs]
+    sources = live if job.history is None else ["history", *live]
+    watermark = WatermarkTracker(
+        job.watermark_delay_ms,
+        job.settings.watermark_lag_threshold_ms,
+        {one.name: one.delay_ms for one in job.live_inputs} or None,
+        job.settings.watermark_interval_ms,
+        job.settings.watermark_idle_timeout_ms,
+    )
     log = store.spark_log
     metadata = store.latest()
     if metadata is None:
@@ -88,6 +95,14 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         failpoint("recovery-after-commit")
         if metadata.spark is None:
             log.clear()
+        stored_live = [name for name in state.sources if name != "history"]
+        if live and stored_live != live:
+            raise CheckpointMismatchError(
+                f"the job's live inputs are {', '.join(live)}, those of checkpoint {metadata.checkpoint_id} in "
+                f"{store.location!r} are {', '.join(stored_live)}: Spark's log knows them by their order, so their "
+                "names, number and order are fixed for the life of the state"
+            )
+        _check_staged_output(job, store, metadata)
         else:
             log.rewind(metadata.spark)
         job.sink.sweep()
@@ -95,6 +110,8 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     return Recovered(state, metadata)
 
 
+        if job.late_rows is not None:
+            job.late_rows.sweep()
 def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:
     """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else."""
     fingerprint = None
@@ -112,6 +129,8 @@ def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> P
     state_files = [file.name for report in reports for file in report.files]
     store.collect_garbage(job.operator.uid, state.lineages, keep=state_files)
     return None if fingerprint is None else pin
+    if job.late_rows is not None:
+        job.late_rows.sweep()
 
 
 def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
@@ -131,3 +150,10 @@ def _differences(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
         for name in sorted((stored.keys() | now.keys()) - ignored)
         if stored.get(name) != now.get(name)
     ]
+    if job.late_rows is not None:
+        job.late_rows.commit(metadata.late_rows)
+    elif metadata.late_rows is not None:
+        raise OptionError(
+            f"checkpoint {metadata.checkpoint_id} in {store.location!r} has late rows that are not visible yet, and"
+            " pipeline.late-data.path is unset; set it as it was, at least until the next checkpoint"
+        )

@@ -86,6 +86,8 @@ class JobRunner:
         self.job.sink.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
         self._recovered = recover(self.job, self.store, identity)
         self.stepper = self._build_stepper(self._recovered)
+        if self.job.late_rows is not None:
+            self.job.late_rows.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
         state, checkpoint = self._recovered.state, self._recovered.checkpoint
         if checkpoint is not None:
             self.recorder.event("restored", f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}")
@@ -244,7 +246,7 @@ class JobRunner:
 
     def _run_catch_up(self, phase: Phase, step: Stepper) -> None:
         """Streaming mode: what the live source holds at the start, with isBacklog still true."""
-        if self.live is None or not step.state.sources["live"].is_backlog:
+        if self.live is None or not any(step.state.sources[one.name].is_backlog for one in self.job.live_inputs):
             return
 
         def on_batch(batch: DataFrame, batch_id: int) -> None:
@@ -274,6 +276,7 @@ class JobRunner:
         assert live is not None
         query = live.start(self._on_live_batch(phase, step), self.job.trigger or {"processingTime": "0 seconds"})
         try:
+        step.state.watermark.watch(now_ms())
             while query.isActive and not self.stopping.is_set():
                 self._wake.wait(self._nap_s(step))
                 self._wake.clear()
@@ -294,7 +297,9 @@ class JobRunner:
             if batch_id <= step.state.batch_id:
                 return
             step.note_lag()
-            if step.state.is_backlog and self._has_phase("backlog"):
+            # An operator of which only some inputs are in backlog runs as if none were.
+            lagging = all(step.state.sources[one.name].is_backlog for one in self.job.live_inputs)
+            if lagging and self._has_phase("backlog"):
                 step.sorted_pass(phase, batch, OBSERVED, drop_late=True)
                 step.deliver()
             else:
@@ -375,7 +380,7 @@ class JobRunner:
             next_checkpoint_ms = step.scheduler.next_trigger_ms()
             if next_checkpoint_ms is not None:
                 naps.append((next_checkpoint_ms - clock_ms()) / 1000)
-            timer_ms = step.state.next_processing_timer_ms()
-            if timer_ms is not None:
-                naps.append((timer_ms - now_ms()) / 1000)
+            for moment_ms in (step.state.next_processing_timer_ms(), step.state.watermark.next_step_ms(now_ms())):
+                if moment_ms is not None:
+                    naps.append((moment_ms - now_ms()) / 1000)
         return max(0.01, min(naps))

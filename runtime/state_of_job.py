@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ..errors import CheckpointMismatchError
 from ..state.keygroups import shard_ranges
@@ -57,6 +57,8 @@ class JobState:
     batch_id: int = -1
     #: Output of the epochs since the last checkpoint, for exactly-once sinks.
     pending: list[StagedFile] = field(default_factory=list)
+    #: The same for late rows.
+    pending_late: list[StagedFile] = field(default_factory=list)
     rows_late_total: int = 0
     finished: bool = False
 
@@ -90,7 +92,10 @@ class JobState:
         if shards and parallelism is not None and parallelism != len(shards):
             shards = _redealt(shards, parallelism, stored.max_parallelism)
         watermark.current_ms = metadata.watermark_ms
-        watermark.max_event_time_ms = metadata.max_event_time_ms
+        several = len(watermark.inputs) > 1
+        for name, one in watermark.inputs.items():
+            known = metadata.sources.get(name) if several else metadata
+            one.see(None if known is None else known.max_event_time_ms)
         return cls(
             job_id=metadata.job_id,
             max_parallelism=stored.max_parallelism,
@@ -119,7 +124,7 @@ class JobState:
         self.sources[name] = self.sources[name].model_copy(update=changes)
 
     def apply(self, epoch: int, reports: Sequence[ShardReport]) -> None:
-        """Take over a finished epoch: the winners' files, output, timers and the watermark."""
+        """Take over a finished epoch: the winners' files, output and timers."""
         for report in reports:
             shard = self.shards[report.shard]
             shard.lineage = shard.lineage.append(report.files)
@@ -127,7 +132,6 @@ class JobState:
             shard.next_processing_timer_ms = report.counters.next_processing_timer_ms
             self.pending.extend(report.output)
             self.rows_late_total += report.counters.rows_late
-            self.watermark.observe(report.counters.max_event_time_ms)
         self.epoch = epoch
 
     def shards_due(self, watermark_ms: int, processing_time_ms: int) -> list[int]:
@@ -156,7 +160,7 @@ class JobState:
             )
             for shard in self.shards
         )
-        files = tuple(TransactionFile(name=f.name, rows=f.rows, size_bytes=f.size_bytes) for f in self.pending)
+        inputs = self.watermark.inputs if len(self.watermark.inputs) > 1 else {}
         return CheckpointMetadata(
             checkpoint_id=checkpoint_id,
             kind="completion" if self.finished else "checkpoint",
@@ -166,7 +170,12 @@ class JobState:
             epoch=self.epoch,
             watermark_ms=self.watermark.current_ms,
             max_event_time_ms=self.watermark.max_event_time_ms,
-            sources=self.sources,
+            sources={
+                name: source.model_copy(update={"max_event_time_ms": inputs[name].max_event_time_ms})
+                if name in inputs
+                else source
+                for name, source in self.sources.items()
+            },
             spark=self.spark,
             operators=(
                 OperatorState(
@@ -183,7 +192,8 @@ class JobState:
                     shards=shards if with_state else (),
                 ),
             ),
-            transaction=SinkTransaction(id=checkpoint_id, files=files),
+            transaction=_transaction(checkpoint_id, self.pending),
+            late_rows=_transaction(checkpoint_id, self.pending_late) if self.pending_late else None,
             rows_late_total=self.rows_late_total,
         )
 
@@ -194,6 +204,11 @@ def stored_registry(metadata: CheckpointMetadata, uid: str) -> StateRegistry | N
         if operator.uid == uid:
             return StateRegistry.from_json(operator.registry)
     return None
+
+
+def _transaction(number: int, staged: Sequence[StagedFile]) -> SinkTransaction:
+    files = tuple(TransactionFile(**asdict(file)) for file in staged)
+    return SinkTransaction(id=number, files=files)
 
 
 def _due(timer_ms: int | None, time_ms: int) -> bool:

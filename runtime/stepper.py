@@ -14,19 +14,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from .checkpointer import Checkpointer, CheckpointReport
 from .checkpoints.scheduler import CheckpointScheduler
 from .epochs import EpochExecutor
 from .failpoints import failpoint
-from .history import event_time_us
 from .live import Stopped
+from .live_inputs import Reach, look_at
 from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
+from .staging import StagedFile
 from .state_of_job import JobState
 
 if TYPE_CHECKING:
@@ -98,37 +97,36 @@ class Stepper:
         """
         with self.turn:
             self.check_stopped()
-            spec, total_rows = (None if pin is None else pin.load(live_position)), None
+            spec, reach = (None if pin is None else pin.load(live_position)), None
             finished: dict[int, ShardReport] = {}
             if spec is None:
-                spec, total_rows = self._sorted_spec(frame, final_ms, drop_late)
+                if final_ms == OBSERVED and self.job.operator.uses_event_time:
+                    reach = self._look_ahead(frame)
+                spec = self._sorted_spec(reach, final_ms, drop_late)
                 if pin is not None:
                     pin.save(spec, live_position)
             elif pin is not None:
                 finished = pin.finished(self.job.operator.uid, self.job.sink.staging)
                 self.recorder.event("reused", f"{len(finished)} of {len(self.state.shards)} shards were finished")
-            self.backlog.begin(total_rows, len(self.state.shards))
+            self.backlog.begin(None if reach is None else reach.rows, len(self.state.shards))
             try:
                 folder = None if pin is None else pin.reports
-                self._execute(phase, frame, spec, finished=finished, report_folder=folder)
+                self._execute(phase, frame, spec, reach=reach, finished=finished, report_folder=folder)
             finally:
                 self.backlog.end()
             failpoint("backlog-epoch-applied")
 
-    def _sorted_spec(
-        self, frame: DataFrame | None, final_ms: int | None, drop_late: bool
-    ) -> tuple[EpochSpec, int | None]:
-        """What the tasks of a sorted pass must know, and the number of its rows where that is known."""
+    def _sorted_spec(self, reach: Reach | None, final_ms: int | None, drop_late: bool) -> EpochSpec:
+        """What the tasks of a sorted pass must know."""
         watermark = self.state.watermark
-        reach_ms, total_rows = None, None
-        if frame is not None and final_ms == OBSERVED and self.job.operator.uses_event_time:
-            reach_ms, total_rows = self._look_ahead(frame)
         if final_ms is None:
             firing_ms = MIN_WATERMARK
+        elif final_ms == OBSERVED:
+            firing_ms = watermark.would_reach({} if reach is None else reach.seen)
         else:
-            firing_ms = watermark.would_reach(reach_ms) if final_ms == OBSERVED else final_ms
+            firing_ms = final_ms
         keeps_state = self.job.keeps_state
-        spec = EpochSpec(
+        return EpochSpec(
             epoch=self.state.epoch + 1,
             style="sorted",
             watermark_ms=MIN_WATERMARK,
@@ -140,13 +138,14 @@ class Stepper:
             ignore_new_timers=firing_ms == MAX_WATERMARK,
             first=self.state.epoch == 0,
         )
-        return spec, total_rows
 
     def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: list[int] | None = None) -> None:
         """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once."""
         with self.turn:
             self.check_stopped()
-            watermark_ms, time_ms = self.state.watermark.current_ms, now_ms()
+            time_ms = now_ms()
+            self.state.watermark.advance(time_ms)
+            watermark_ms = self.state.watermark.current_ms
             spec = EpochSpec(
                 epoch=self.state.epoch + 1,
                 style="random",
@@ -163,21 +162,33 @@ class Stepper:
 
     def tick(self, phase: Phase, upto_ms: int | None = None) -> bool:
         """Fire what is due without new rows (None: due now); True if something was."""
+        self.state.watermark.advance(now_ms())
         due = self.state.shards_due(self.state.watermark.current_ms, now_ms() if upto_ms is None else upto_ms)
         if due:
             self.streaming_epoch(phase, None, due)
         return bool(due)
 
     def _execute(
-        self, phase: Phase, frame: DataFrame | None, spec: EpochSpec, shards: list[int] | None = None, **options: Any
+        self,
+        phase: Phase,
+        frame: DataFrame | None,
+        spec: EpochSpec,
+        shards: list[int] | None = None,
+        reach: Reach | None = None,
+        **options: Any,
     ) -> None:
         started = time.monotonic()
+        if reach is None and self._tells_inputs_apart:
+            reach = self._look_ahead(frame)
         with self._labelled(f"{phase.kind}, epoch {spec.epoch}"):
             reports = self.executor.execute(
                 frame, spec, self.state.lineages, sorter=phase.sorter, shards=shards, **options
             )
+        late = self._stage_late(frame, spec, reports)
         failpoint("epoch-before-apply")
         self.state.apply(spec.epoch, reports)
+        self.state.pending_late += late
+        self._move_watermark(spec, reports, reach, time.monotonic() - started)
         self.recorder.epoch(self.job, self.state, phase, spec, reports, time.monotonic() - started)
 
     @contextmanager
@@ -192,13 +203,48 @@ class Stepper:
             context.removeJobTag(self.tag)
             context.setJobDescription(None)  # type: ignore[arg-type]
 
-    def _look_ahead(self, frame: DataFrame) -> tuple[int | None, int]:
-        """Greatest event time (ms) and number of rows of a backlog: ``observed`` must know the end before it starts."""
+    # -- event time --------------------------------------------------------------------------------------------------
+
+    @property
+    def _tells_inputs_apart(self) -> bool:
+        return self.job.event_time is not None and len(self.job.live_inputs) > 1
+
+    def _look_ahead(self, frame: DataFrame | None) -> Reach | None:
+        """Rows and event times of an epoch, before it starts.
+
+        ``observed`` must know the end of the backlog, and the tasks do not tell several inputs apart.
+        """
+        if frame is None:
+            return None
         assert self.job.event_time is not None
-        with self._labelled("looking for the greatest event time of the backlog"):
-            row = frame.agg(F.max(event_time_us(frame, self.job.event_time)), F.count("*")).first()
-        assert row is not None
-        return None if row[0] is None else row[0] // 1000, row[1]
+        with self._labelled("looking for the greatest event time"):
+            return look_at(frame, self.job.event_time, self.job.live_inputs)
+
+    def _move_watermark(
+        self, spec: EpochSpec, reports: list[ShardReport], reach: Reach | None, elapsed_s: float
+    ) -> None:
+        """Take over how far an epoch's event times went."""
+        watermark, time_ms = self.state.watermark, now_ms()
+        watermark.pause(round(elapsed_s * 1000))
+        if self._tells_inputs_apart:
+            watermark.observe({} if reach is None else reach.seen, time_ms)
+        else:
+            times = [report.counters.max_event_time_ms for report in reports]
+            watermark.observe(max((time for time in times if time is not None), default=None), time_ms)
+        if spec.style == "random":
+            watermark.advance(time_ms)
+            return
+        # Rows for what a sorted pass has fired must be late from now on, whatever else holds the watermark back.
+        fired_ms = spec.firing_watermark_ms if spec.firing_watermark_ms < MAX_WATERMARK else MIN_WATERMARK
+        watermark.advance_to(max(fired_ms, watermark.would_reach(None)), time_ms)
+
+    def _stage_late(self, frame: DataFrame | None, spec: EpochSpec, reports: list[ShardReport]) -> list[StagedFile]:
+        """Late rows of an epoch for the side output, if the job has one."""
+        dropped = sum(report.counters.rows_late for report in reports)
+        if self.job.late_rows is None or frame is None or not dropped:
+            return []
+        with self._labelled(f"late rows of epoch {spec.epoch}"):
+            return self.job.late_rows.stage(frame, self.job.operator, spec, dropped)
 
     # -- sources -----------------------------------------------------------------------------------------------------
 
@@ -219,7 +265,8 @@ class Stepper:
     def note_lag(self) -> None:
         """isBacklog by watermark lag (FLIP-328), evaluated whenever the watermark may have moved."""
         if self.job.settings.watermark_lag_threshold_ms is not None:
-            self.set_backlog("live", self.state.watermark.is_backlog(now_ms()), "watermark lag")
+            for one in self.job.live_inputs:
+                self.set_backlog(one.name, self.state.watermark.is_backlog(now_ms(), one.name), "watermark lag")
 
     # -- delivery and checkpoints ------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class SourceState(_Frozen):
 
     is_backlog: bool
     finished: bool = False
+    #: Greatest event time of a live input of its own; None: not known, or the job's only one.
+    max_event_time_ms: int | None = None
     #: Source-specific position (history in streaming mode: the cut points and the next slice).
     position: dict[str, Any] | None = None
 
@@ -120,6 +122,8 @@ class CheckpointMetadata(_Frozen):
     transaction: SinkTransaction
     #: Rows dropped as late since the start of the job.
     rows_late_total: int = 0
+    #: Late rows that become visible with the transaction; None: there are none.
+    late_rows: SinkTransaction | None = None
 
     def to_bytes(self) -> bytes:
         """The file's content: version, checksum of the body, body."""

@@ -27,6 +27,7 @@ from ...state.rocks import RocksDBKeyedState
 from ..column_names import quoted
 from ..fingerprint import code_fingerprint
 from ..handle import DeclaringHandle, TaskHandle
+from ..history import event_time_us
 from ..row_writer import RowBuffer
 from ..rows import RowReader, arrow_schema
 from ..spec import MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext
@@ -140,6 +141,12 @@ class ProcessorOperator(KeyedOperator):
             packed.alias(INITIAL_STATE_COLUMN),
         )
         return initial.unionByName(rows.select(F.lit(1).alias(_KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN)))
+
+    def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
+        """The input rows whose event time is before the watermark."""
+        if self.event_time is None or not self.uses_event_time:
+            return None
+        return frame.where(event_time_us(frame, self.event_time) < epoch.late_watermark_ms * 1000)
 
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch; see the module docstring for the two styles."""

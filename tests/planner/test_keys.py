@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mixedmode import PlanError
-from mixedmode.planner.inputs import Inputs
+from mixedmode.planner.inputs import Inputs, check_inputs
 from mixedmode.planner.keys import resolve_keys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +23,7 @@ def inputs(spark: SparkSession) -> Inputs:
         " named_struct('s', 'q', 'd', -0.0D) as st, array(-0.0D, double('NaN')) as ar, 5 as `odd.name`,"
         " parse_json('1') as variant"
     )
-    return Inputs(frame, None)
+    return check_inputs(frame, None)
 
 
 def made(cols: Iterable[Any]) -> list[Any]:
@@ -96,7 +96,7 @@ def test_floats_in_keys_are_normalised(spark: SparkSession) -> None:
         "select -0.0D as x, float('NaN') as f, named_struct('d', -0.0D) as st, array(-0.0D, null) as ar"
         " union all select null, null, null, null"
     )
-    inputs = Inputs(frame, None)
+    inputs = check_inputs(frame, None)
     keys = resolve_keys(inputs, ["x", "f", "st", "ar"]).as_columns(inputs)
     projected, names = keys.inputs, keys.names
 

@@ -1,0 +1,61 @@
+"""Several live inputs in one Structured Streaming query: which rows came from which, and how far each has come.
+
+Spark gives a union of streams one position in its log, which is what makes the hand-over exact; what it does not tell
+is which input a row came from.  So every frame of such a job carries a literal column with the number of its frame,
+which no operator looks at.  A job with one live input has no such column and pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from .history import event_time_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Number of the frame that a row came from.
+INPUT_COLUMN = "__input"
+
+
+@dataclass(frozen=True)
+class LiveInput:
+    """One live input of a job."""
+
+    #: Its name in progress and checkpoints; fixed for the life of the state.
+    name: str
+    #: How far its watermark stays behind its greatest event time.
+    delay_ms: int
+    #: Numbers of the frames whose rows move its watermark: its own, and that of the history which precedes it.
+    frames: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a look at some rows found."""
+
+    rows: int
+    #: Greatest event time (ms) by live input, for those inputs that have rows.
+    seen: dict[str, int | None]
+
+
+def look_at(frame: DataFrame, event_time: str, inputs: Sequence[LiveInput]) -> Reach:
+    """Count the rows of a frame and find each input's greatest event time (one Spark job)."""
+    time_us = event_time_us(frame, event_time)
+    if INPUT_COLUMN not in frame.columns:
+        row = frame.agg(F.max(time_us), F.count("*")).first()
+        assert row is not None
+        greatest_ms = None if row[0] is None else row[0] // 1000
+        return Reach(row[1], {one.name: greatest_ms for one in inputs} if row[1] else {})
+    found = frame.groupBy(INPUT_COLUMN).agg(F.max(time_us), F.count("*")).collect()
+    seen: dict[str, int | None] = {}
+    for one in inputs:
+        mine = [row for row in found if row[0] in one.frames]
+        times = [row[1] // 1000 for row in mine if row[1] is not None]
+        if mine:
+            seen[one.name] = max(times, default=None)
+    return Reach(sum(row[2] for row in found), seen)

@@ -1,0 +1,199 @@
+"""Several live inputs in one job: one stream, one state, a watermark each."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from mixedmode import CheckpointMismatchError, QueryError
+from pyspark.sql import functions as F
+from support import World
+
+pytestmark = pytest.mark.spark
+
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+
+
+class TwoInputs:
+    """Two landing zones beside one history, output and checkpoints."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.other = World(world.spark, world.folder / "other")
+
+    def lives(self) -> dict[str, Any]:
+        return {"a": self.world.live(), "b": self.other.live()}
+
+    def land(self, query: Any, a: list[support.Event] | None = None, b: list[support.Event] | None = None) -> None:
+        for world, events in ((self.world, a), (self.other, b)):
+            if events:
+                world.land(events)
+        query.processAllAvailable()
+
+
+@pytest.fixture
+def two(world: World) -> TwoInputs:
+    return TwoInputs(world)
+
+
+def windows(live: Any, history: Any = None) -> Any:
+    """Rows per 10 seconds, handed out once the watermark has passed."""
+    frame = mixedmode.read(history=history, live=live)
+    return windows_of(frame.withWatermark("ts", "0 seconds"))
+
+
+def windows_of(frame: Any) -> Any:
+    return frame.groupBy(F.window("ts", "10 seconds").alias("w")).agg(F.count("*").alias("n"))
+
+
+def counts(world: World) -> list[tuple[int, int]]:
+    """(second in which a window begins, rows in it) of all windows that were handed out."""
+    return sorted(((row[0]["start"] - support.START).seconds, row[1]) for row in world.output())
+
+
+def watermark_of(query: Any) -> str | None:
+    found: str | None = query.lastProgress.eventTime.get("watermark")
+    return found and found[11:19]
+
+
+def test_all_rows_reach_one_state(two: TwoInputs) -> None:
+    """History and both live inputs, waiting and new rows alike, end as stock Spark's batch over all of them."""
+    events = support.stream_of(120, seed=3)
+    two.world.land(events[40:50])
+    two.other.land(events[50:60])
+    history = two.world.history(events[:40])
+    keyed = (
+        mixedmode.read(history=history, live=two.lives())
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key")
+        .transformWithState(support.Sessions(), support.SESSION_SCHEMA, "append", "eventTime")
+    )
+    query = two.world.start(keyed, OBSERVED)
+    assert query.wait_for("live", 300), query.exception()
+    for first in range(60, 120, 30):
+        part = events[first : first + 30]
+        two.land(query, a=part[::2], b=part[1::2])
+    flush = support.flush_after(events)
+    two.land(query, a=flush, b=flush)
+    two.land(query, a=flush, b=flush)
+    query.stop()
+
+    assert query.exception() is None
+    assert support.without_flush(two.world.output()) == support.expected_sessions(two.world.spark, events)
+
+
+def test_the_slower_input_holds_the_watermark_back(two: TwoInputs) -> None:
+    """Rows of the slower input are not late, however far the other one is; windows wait for both."""
+    query = two.world.start(windows(two.lives()), OBSERVED)
+    two.land(query, a=[("x", 100, 1)])
+    assert watermark_of(query) is None
+    two.land(query, b=[("x", 15, 1)])
+    assert watermark_of(query) == "00:00:15"
+    two.land(query, b=[("x", 16, 1), ("x", 31, 1)])
+    assert watermark_of(query) == "00:00:31"
+    query.processAllAvailable()
+    query.stop()
+    assert counts(two.world) == [(10, 2)]
+    assert query.recentProgress[-1].stateOperators[0]["numRowsDroppedByWatermark"] == 0
+
+
+def test_history_counts_for_the_inputs_that_go_on_from_it(two: TwoInputs) -> None:
+    """After the backlog each input is as far as the history it was read with; one without a history holds back."""
+    history = two.world.history([("x", 0, 1), ("x", 40, 1)])
+    both = two.world.start(windows(two.lives(), history), OBSERVED)
+    assert both.wait_for("live", 300), both.exception()
+    assert watermark_of(both) == "00:00:40"
+    both.stop()
+    assert counts(two.world) == [(0, 1)]
+
+    here = World(two.world.spark, two.world.folder / "apart")
+    apart = (
+        mixedmode.read(history=history, live=two.world.live())
+        .union(mixedmode.read(live=two.other.live()))
+        .withWatermark("ts", "0 seconds")
+    )
+    query = here.start(windows_of(apart), OBSERVED)
+    assert query.wait_for("live", 300), query.exception()
+    assert watermark_of(query) is None
+    query.stop()
+    assert counts(here) == []
+    here.stop_all()
+
+
+def test_each_input_may_have_a_delay_of_its_own(two: TwoInputs) -> None:
+    """A watermark that was declared before the union stays the input's own."""
+    left = mixedmode.read(live={"a": two.world.live()}).withWatermark("ts", "5 seconds")
+    right = mixedmode.read(live={"b": two.other.live()}).withWatermark("ts", "20 seconds")
+    query = two.world.start(windows_of(left.unionByName(right)), OBSERVED)
+    two.land(query, a=[("x", 50, 1)], b=[("x", 50, 1)])
+    assert watermark_of(query) == "00:00:30"
+    two.land(query, b=[("x", 100, 1)])
+    assert watermark_of(query) == "00:00:45"
+
+
+def test_an_idle_input_lets_the_watermark_go_on_without_rows(two: TwoInputs) -> None:
+    """After the timeout the clock fires what only the silent input held back."""
+    query = two.world.start(windows(two.lives()), {**OBSERVED, "pipeline.watermark.idle-timeout": "100 ms"})
+    two.land(query, a=[("x", 5, 1), ("x", 100, 1)])
+    deadline = time.monotonic() + 120
+    while not two.world.output() and time.monotonic() < deadline and query.isActive:
+        query.processAllAvailable()
+    assert counts(two.world) == [(0, 1)]
+
+
+def test_a_restart_knows_how_far_each_input_was(two: TwoInputs) -> None:
+    """The checkpoint holds the event time of each input: after a restart the slower one still holds back."""
+    query = two.world.start(windows(two.lives()), OBSERVED)
+    two.land(query, a=[("x", 100, 1)], b=[("x", 15, 1)])
+    query.stop()
+    again = two.world.start(windows(two.lives()), OBSERVED)
+    assert again.wait_for("live", 300), again.exception()
+    two.land(again, a=[("x", 110, 1)])
+    assert watermark_of(again) == "00:00:15"
+    two.land(again, b=[("x", 35, 1)])
+    assert watermark_of(again) == "00:00:35"
+    assert [source["description"] for source in again.lastProgress.sources] == ["a", "b"]
+
+
+def test_the_inputs_of_a_job_are_fixed(two: TwoInputs) -> None:
+    """Spark knows streams by their order, so another order, number or name is refused before anything is read."""
+    query = two.world.start(windows(two.lives()), OBSERVED)
+    two.land(query, a=[("x", 1, 1)])
+    query.stop()
+    swapped = dict(reversed(two.lives().items()))
+    failed = two.world.start(windows(swapped), OBSERVED)
+    with pytest.raises(QueryError, match="the job's live inputs are b, a, those of checkpoint"):
+        failed.awaitTermination()
+    error = failed.exception()
+    assert error is not None and isinstance(error.__cause__, CheckpointMismatchError)
+
+
+@pytest.mark.parametrize("lagging", [["a"], ["a", "b"]], ids=["one", "both"])
+def test_backlog_of_some_inputs_is_no_backlog_of_the_stage(two: TwoInputs, lagging: list[str]) -> None:
+    """One of two inputs in backlog keeps the job isBacklog, yet it runs as a stream; with both it runs sorted (X10)."""
+    now_s = int(time.time() - support.START.timestamp())
+    options = {**OBSERVED, "pipeline.backlog.watermark-lag-threshold": "3 hours"}
+    query = two.world.start(windows(two.lives()), options)
+    assert query.wait_for("live", 300), query.exception()
+    old, fresh = [("x", now_s - 9 * 3600, 1)], [("x", now_s, 1)]
+    rows = {name: old if name in lagging else fresh for name in ("a", "b")}
+    two.land(query, **rows)
+    two.land(query, **rows)
+    assert query.lastProgress.isBacklog
+    assert query.lastProgress.mode == ("backlog" if len(lagging) == 2 else "streaming")
+    assert {s["description"]: s["isBacklog"] for s in query.lastProgress.sources} == {n: n in lagging for n in "ab"}
+
+
+def test_the_watermark_moves_at_most_once_per_interval(world: World) -> None:
+    """Between two steps of the watermark epochs go on with the one before: rows behind the next one are not late."""
+    query = world.start(windows(world.live()), {**OBSERVED, "pipeline.auto-watermark-interval": "1 hour"})
+    assert query.wait_for("live", 300), query.exception()
+    for seconds in (100, 200, 120):
+        world.land([("x", seconds, 1)])
+        query.processAllAvailable()
+    assert watermark_of(query) == "00:01:40"
+    assert query.lastProgress.eventTime["max"][11:19] == "00:03:20"
+    assert query.lastProgress.stateOperators[0]["numRowsDroppedByWatermark"] == 0
