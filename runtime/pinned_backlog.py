@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,8 +27,13 @@ from pyarrow import fs
 from ..state.pool import StatePool
 from .checkpoints.store import CheckpointStore
 from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from .sealed import seal, unseal
 from .shard_task import REPORT_SUFFIX, ShardReport
 from .spec import EpochSpec
+from .staging import check_staged
+
+#: Files that are read at the same time to see whether a finished shard is whole.
+_READERS = 8
 
 
 @dataclass
@@ -64,6 +70,12 @@ class PinnedBacklog:
         return EpochSpec(**body["epoch"])
 
     @property
+    def live_position(self) -> str | None:
+        """Spark's offsets entry of the live source's batch in the pinned pass; None: nothing is pinned, or no batch."""
+        body = self._body()
+        return None if body is None else body["live_position"]
+
+    @property
     def belongs(self) -> bool:
         """True if there is a pin of this backlog's fingerprint."""
         return self._body() is not None
@@ -72,7 +84,7 @@ class PinnedBacklog:
         if not exists(self.store.filesystem, self._pin):
             return None
         try:
-            body: dict[str, Any] = json.loads(read_bytes(self.store.filesystem, self._pin))
+            body: dict[str, Any] = json.loads(unseal(read_bytes(self.store.filesystem, self._pin)))
         except ValueError:
             return None
         return body if body["fingerprint"] == self.fingerprint and "id" in body else None
@@ -88,7 +100,7 @@ class PinnedBacklog:
             "live_position": live_position,
             "epoch": asdict(epoch),
         }
-        write_atomically(self.store.filesystem, self._pin, json.dumps(body).encode())
+        write_atomically(self.store.filesystem, self._pin, seal(json.dumps(body).encode()))
 
     def discard(self) -> None:
         """Forget the pin and the reports; files that they name become garbage."""
@@ -102,17 +114,23 @@ class PinnedBacklog:
         reports = self.reports
         if reports is None:
             return found
-        for info in sorted(list_files(self.store.filesystem, reports), key=lambda entry: entry.path):
-            if not info.base_name.endswith(REPORT_SUFFIX):
-                continue
+        filesystem, folder = output
+
+        def whole(info: fs.FileInfo) -> ShardReport | None:
             try:
-                report = ShardReport.from_bytes(read_bytes(self.store.filesystem, info.path))
+                report = ShardReport.from_bytes(unseal(read_bytes(filesystem_of_reports, info.path)))
                 for file in report.files:
-                    self.store.check_file(pool, file)
-                filesystem, folder = output
+                    pool.check(file)
+                check_staged(filesystem, folder, report.output)
                 sizes = [filesystem.get_file_info(f"{folder}/{file.name}").size for file in report.output]
             except Exception:  # a damaged report or file: that shard is simply computed again
-                continue
-            if sizes == [file.size_bytes for file in report.output]:
-                found.setdefault(report.shard, report)
+                return None
+            return report if sizes == [file.size_bytes for file in report.output] else None
+
+        filesystem_of_reports = self.store.filesystem
+        infos = [info for info in list_files(filesystem_of_reports, reports) if info.path.endswith(REPORT_SUFFIX)]
+        with ThreadPoolExecutor(_READERS) as readers:
+            for report in readers.map(whole, sorted(infos, key=lambda info: info.path)):
+                if report is not None:
+                    found.setdefault(report.shard, report)
         return found

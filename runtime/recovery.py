@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..errors import CheckpointMismatchError, OptionError
+from ..errors import CheckpointMismatchError, CorruptStateError, OptionError
 from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore, JobIdentity
 from .failpoints import failpoint
 from .fingerprint import backlog_fingerprint
 from .pinned_backlog import PinnedBacklog
+from .staging import check_staged
 from .state_of_job import JobState, stored_registry
 from .watermarks import WatermarkTracker
 
@@ -47,7 +48,7 @@ def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
         known = JobIdentity(uuid.uuid4().hex, described, job.settings.max_parallelism)
         store.claim(known)
         return known
-    differences = _differences(known.operator, described)
+    differences = known.differences(described)
     if differences:
         raise CheckpointMismatchError(
             f"checkpointLocation {store.location!r} belongs to another job: {'; '.join(differences)}. "
@@ -91,10 +92,6 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
                     f"the job reads source {name!r}, but checkpoint {metadata.checkpoint_id} in {store.location!r} "
                     f"knows only {', '.join(map(repr, state.sources))}; a source cannot be added to a job that has run"
                 )
-        commit_transaction(job, store, metadata)
-        failpoint("recovery-after-commit")
-        if metadata.spark is None:
-            log.clear()
         stored_live = [name for name in state.sources if name != "history"]
         if live and stored_live != live:
             raise CheckpointMismatchError(
@@ -103,15 +100,19 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
                 "names, number and order are fixed for the life of the state"
             )
         _check_staged_output(job, store, metadata)
+        commit_transaction(job, store, metadata)
+        failpoint("recovery-after-commit")
+        if metadata.spark is None:
+            log.clear()
         else:
             log.rewind(metadata.spark)
         job.sink.sweep()
+        if job.late_rows is not None:
+            job.late_rows.sweep()
     store.collect_garbage(job.operator.uid, state.lineages)
     return Recovered(state, metadata)
 
 
-        if job.late_rows is not None:
-            job.late_rows.sweep()
 def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:
     """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else."""
     fingerprint = None
@@ -121,16 +122,26 @@ def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> P
     reports = []
     if fingerprint is not None and pin.belongs:
         reports = list(pin.finished(job.operator.uid, job.sink.staging).values())
-        store.spark_log.replay()
+        store.spark_log.replay(pin.live_position)
     else:
         pin.discard()
         store.spark_log.clear()
+    if job.late_rows is not None:
+        job.late_rows.sweep()
     job.sink.sweep(keep={file.name for report in reports for file in report.output})
     state_files = [file.name for report in reports for file in report.files]
     store.collect_garbage(job.operator.uid, state.lineages, keep=state_files)
     return None if fingerprint is None else pin
-    if job.late_rows is not None:
-        job.late_rows.sweep()
+
+
+def _check_staged_output(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    """Read what a crash has kept from being shown: it has lain on disk for who knows how long."""
+    if store.is_committed(metadata.checkpoint_id):
+        return
+    try:
+        check_staged(*job.sink.staging, [file.staged() for file in metadata.transaction.files])
+    except CorruptStateError as error:
+        raise store.with_alternative(error, metadata.checkpoint_id) from error
 
 
 def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
@@ -138,18 +149,6 @@ def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoin
     if store.is_committed(metadata.checkpoint_id):
         return
     job.sink.commit(metadata.transaction)
-    failpoint("checkpoint-after-commit")
-    store.mark_committed(metadata.checkpoint_id)
-
-
-def _differences(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What tells two jobs apart, in words; the name of the processor's class may change."""
-    ignored = {"processor"}
-    return [
-        f"its {name} is {stored.get(name)!r}, this job's is {now.get(name)!r}"
-        for name in sorted((stored.keys() | now.keys()) - ignored)
-        if stored.get(name) != now.get(name)
-    ]
     if job.late_rows is not None:
         job.late_rows.commit(metadata.late_rows)
     elif metadata.late_rows is not None:
@@ -157,3 +156,5 @@ def _differences(stored: dict[str, Any], now: dict[str, Any]) -> list[str]:
             f"checkpoint {metadata.checkpoint_id} in {store.location!r} has late rows that are not visible yet, and"
             " pipeline.late-data.path is unset; set it as it was, at least until the next checkpoint"
         )
+    failpoint("checkpoint-after-commit")
+    store.mark_committed(metadata.checkpoint_id)

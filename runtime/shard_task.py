@@ -39,6 +39,7 @@ from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .progress import TaskProgress
 from .projection import REPORT_COLUMN, RowSpool
 from .rows import arrow_schema
+from .sealed import seal
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from .staging import StagedFile, StagedOutput
 
@@ -149,7 +150,7 @@ class ShardTask:
         failpoint("task-before-report")
         if self.report_folder is not None:
             path = f"{self.report_folder}/{report.attempt}{REPORT_SUFFIX}"
-            write_atomically(self.state_filesystem, path, report.to_bytes())
+            write_atomically(self.state_filesystem, path, seal(report.to_bytes()))
             failpoint("task-after-report-file")
         return report
 

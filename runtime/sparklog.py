@@ -9,14 +9,16 @@ purges old entries of its logs on its own schedule.
 from __future__ import annotations
 
 import re
+import zlib
 
 from pyarrow import fs
 
 from .checkpoints.metadata import SparkPosition
-from .filesystem import delete_quietly, list_files, read_bytes, write_atomically
+from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 
 _ENTRY = re.compile(r"^\.?(\d+)(\.crc)?$")
 _COMMITTED = b'v1\n{"nextBatchWatermarkMs":0}'
+_CRC_CHUNK_BYTES = 512
 
 
 class SparkLog:
@@ -35,11 +37,17 @@ class SparkLog:
         """Forget everything: the next run starts from the source's beginning under a new query id."""
         delete_quietly(self._filesystem, self._folder)
 
-    def replay(self) -> None:
-        """Hand the first batch over again, with the very rows that it was pinned to, then whatever comes after it."""
+    def replay(self, entry: str | None = None) -> None:
+        """Hand the first batch over again, with the very rows that it was pinned to, then whatever comes after it.
+
+        Args:
+            entry: content of the first batch's offsets, written again if it is damaged; None: not known.
+        """
         delete_quietly(self._filesystem, f"{self._folder}/commits")
         # Spark goes on from its newest planned batch: a second one would make it skip the first.
         self._forget("offsets", after=0)
+        if entry is not None and self._exists("offsets", 0):
+            self._restore("offsets", 0, entry.encode(), exactly=True)
 
     def _forget(self, log: str, *, after: int) -> int:
         """Remove all entries of a log above a batch; returns how many there were."""
@@ -56,7 +64,7 @@ class SparkLog:
         self._forget("commits", after=position.batch_id)
         forgotten = self._forget("offsets", after=position.batch_id)
         entry = position.offset_entry.encode()
-        self._restore("offsets", position.batch_id, entry)
+        self._restore("offsets", position.batch_id, entry, exactly=True)
         if position.batch_id > 0:
             # Spark insists on the entry before the newest, which it may have purged, and reads from it up to the
             # newest only to let the source know where it is: a copy of the newest stands for "nothing in between".
@@ -64,9 +72,32 @@ class SparkLog:
         self._restore("commits", position.batch_id, _COMMITTED)
         return forgotten
 
-    def _restore(self, log: str, batch_id: int, content: bytes) -> None:
-        path = f"{self._folder}/{log}/{batch_id}"
-        if self._filesystem.get_file_info(path).type == fs.FileType.NotFound:
-            self._filesystem.create_dir(f"{self._folder}/{log}", recursive=True)
-            delete_quietly(self._filesystem, f"{self._folder}/{log}/.{batch_id}.crc")
-            write_atomically(self._filesystem, path, content)
+    def _restore(self, log: str, batch_id: int, content: bytes, *, exactly: bool = False) -> None:
+        """Write an entry if it is missing or damaged (or, with ``exactly``, if it says anything else)."""
+        if self._exists(log, batch_id):
+            found = read_bytes(self._filesystem, f"{self._folder}/{log}/{batch_id}")
+            if self._is_sound(log, batch_id, found) and (found == content if exactly else _alike(found, content)):
+                return
+        self._filesystem.create_dir(f"{self._folder}/{log}", recursive=True)
+        delete_quietly(self._filesystem, f"{self._folder}/{log}/.{batch_id}.crc")
+        write_atomically(self._filesystem, f"{self._folder}/{log}/{batch_id}", content)
+
+    def _exists(self, log: str, batch_id: int) -> bool:
+        return exists(self._filesystem, f"{self._folder}/{log}/{batch_id}")
+
+    def _is_sound(self, log: str, batch_id: int, content: bytes) -> bool:
+        """False if Hadoop's checksum file beside the entry, where there is one, does not fit: Spark refuses it then."""
+        path = f"{self._folder}/{log}/.{batch_id}.crc"
+        return not exists(self._filesystem, path) or read_bytes(self._filesystem, path) == crc_file(content)
+
+
+def crc_file(content: bytes) -> bytes:
+    """What Hadoop's checksum file of a small file holds: a mark, the chunk size, the CRC-32 of each chunk."""
+    chunks = [content[start : start + _CRC_CHUNK_BYTES] for start in range(0, len(content), _CRC_CHUNK_BYTES)]
+    return b"crc\0" + _CRC_CHUNK_BYTES.to_bytes(4, "big") + b"".join(zlib.crc32(c).to_bytes(4, "big") for c in chunks)
+
+
+def _alike(found: bytes, entry: bytes) -> bool:
+    """True if a log entry looks whole: a version, as many lines as another one of its log, ended as that one is."""
+    lines, wanted = found.split(b"\n"), entry.split(b"\n")
+    return found[:1] == b"v" and len(lines) == len(wanted) and found[-1:] == entry[-1:]

@@ -2,21 +2,28 @@
 
 A task writes the rows of its epoch to Parquet files whose name no other attempt shares and returns the names.  Nothing
 is visible to readers; the driver's sink makes the winner's files visible when the checkpoint completes.
+
+Invariant: a file is whole and durable, and its checksum known, before its name leaves the task.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from ..errors import CorruptStateError
+from ..state.pool import sync_path
 from .filesystem import delete_quietly
 
 #: Rows per Parquet row group; bounds what a task buffers.
 _ROW_GROUP_ROWS = 122_880
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,56 @@ class StagedFile:
     name: str
     rows: int
     size_bytes: int
+    #: Empty: not known.
+    sha256: str = ""
+
+
+def check_staged(filesystem: fs.FileSystem, folder: str, files: Iterable[StagedFile]) -> None:
+    """Read the files that are (still) staged; CorruptStateError if one is not as its task wrote it."""
+    for file in files:
+        path = f"{folder}/{file.name}"
+        if not file.sha256 or filesystem.get_file_info(path).type != fs.FileType.File:
+            continue
+        digest, size_bytes = hashlib.sha256(), 0
+        with filesystem.open_input_stream(path) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                size_bytes += len(chunk)
+        if size_bytes != file.size_bytes:
+            raise CorruptStateError(
+                f"staged output {path} has {size_bytes} bytes, its checkpoint recorded {file.size_bytes}: it was "
+                "altered or cut off"
+            )
+        if digest.hexdigest() != file.sha256:
+            raise CorruptStateError(f"staged output {path} has been altered: it does not match its checksum")
+
+
+class _HashingFile:
+    """A file for the Parquet writer that takes the checksum of what passes through."""
+
+    closed = False
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+        self.digest = hashlib.sha256()
+        self.size_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        self._stream.write(data)
+        self.size_bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._stream.close()
 
 
 def epoch_of(file_name: str) -> int:
@@ -44,6 +101,7 @@ class StagedOutput:
         # Spark reads its own types (intervals, char) back from this footer entry.
         self._schema = schema.with_metadata({"org.apache.spark.sql.parquet.row.metadata": spark_schema})
         self._writer: pq.ParquetWriter | None = None
+        self._file: _HashingFile | None = None
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self._rows = 0
@@ -64,9 +122,8 @@ class StagedOutput:
     def _write_row_group(self) -> None:
         if self._writer is None:
             self._filesystem.create_dir(self._folder, recursive=True)
-            self._writer = pq.ParquetWriter(
-                self._path, self._schema, filesystem=self._filesystem, compression="snappy", coerce_timestamps="us"
-            )
+            self._file = _HashingFile(self._filesystem.open_output_stream(self._path))
+            self._writer = pq.ParquetWriter(self._file, self._schema, compression="snappy", coerce_timestamps="us")
         self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=_ROW_GROUP_ROWS)
         self._rows += self._pending_rows
         self._pending, self._pending_rows = [], 0
@@ -77,12 +134,17 @@ class StagedOutput:
             self._write_row_group()
         if self._writer is None:
             return []
+        assert self._file is not None
         self._writer.close()
-        size_bytes = self._filesystem.get_file_info(self._path).size
-        return [StagedFile(self._name, self._rows, size_bytes)]
+        self._file.close()
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            sync_path(self._path)
+            sync_path(self._folder)
+        return [StagedFile(self._name, self._rows, self._file.size_bytes, self._file.digest.hexdigest())]
 
     def abort(self) -> None:
         """Remove what was written."""
-        if self._writer is not None:
+        if self._writer is not None and self._file is not None:
             self._writer.close()
+            self._file.close()
             delete_quietly(self._filesystem, self._path)

@@ -90,6 +90,18 @@ class StatePool:
         self._check(file, data.size, hashlib.sha256(data).hexdigest())
         return data
 
+    def check(self, file: StateFile) -> None:
+        """Read a file and compare size and checksum, in little memory."""
+        digest, size_bytes = hashlib.sha256(), 0
+        try:
+            with self.filesystem.open_input_stream(self.path(file.name)) as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    size_bytes += len(chunk)
+        except FileNotFoundError:
+            raise CorruptStateError(f"state file {self.path(file.name)} is missing") from None
+        self._check(file, size_bytes, digest.hexdigest())
+
     def _download(self, name: str, target: str) -> None:
         with self.filesystem.open_input_stream(self.path(name)) as source, open(target, "wb") as local:
             while chunk := source.read(_CHUNK_BYTES):

@@ -91,9 +91,11 @@ class TransactionFile(_Frozen):
     name: str
     rows: int
     size_bytes: int
+    #: Empty: written before this was recorded.
+    sha256: str = ""
 
     def staged(self) -> StagedFile:
-        return StagedFile(self.name, self.rows, self.size_bytes)
+        return StagedFile(self.name, self.rows, self.size_bytes, self.sha256)
 
 
 class SinkTransaction(_Frozen):

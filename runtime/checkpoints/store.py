@@ -3,6 +3,7 @@
 ::
 
     job.json                      which job this location belongs to
+    newest.json                   id of the newest checkpoint whose output is visible
     checkpoints/chk-00000007/_metadata
     state/<operator uid>/*.sst|*.log     pool of immutable files, shared by checkpoints
     output/                       staged rows of sinks that are not files
@@ -12,6 +13,7 @@ A file of the pool is removed only when no retained checkpoint and no running ep
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
@@ -26,6 +28,7 @@ from ...state.pool import StatePool
 from ...state.sst import StateFile
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..sealed import seal, unseal
 from ..sparklog import SparkLog
 from ..staging import epoch_of
 from .metadata import FORMAT_VERSION, CheckpointMetadata
@@ -42,6 +45,15 @@ class JobIdentity:
     job_id: str
     operator: dict[str, object]
     max_parallelism: int
+
+    def differences(self, described: dict[str, object]) -> list[str]:
+        """What tells this job from one with another operator, in words; the name of a processor's class may change."""
+        ignored = {"processor"}
+        return [
+            f"its {name} is {self.operator.get(name)!r}, this job's is {described.get(name)!r}"
+            for name in sorted((self.operator.keys() | described.keys()) - ignored)
+            if self.operator.get(name) != described.get(name)
+        ]
 
 
 class CheckpointStore:
@@ -72,6 +84,7 @@ class CheckpointStore:
         path = f"{self.root}/job.json"
         if not exists(self.filesystem, path):
             self._refuse_foreign()
+            self._refuse_orphaned(path)
             return None
         try:
             body = json.loads(read_bytes(self.filesystem, path))
@@ -80,6 +93,8 @@ class CheckpointStore:
                 raise CheckpointMismatchError(
                     f"{path} has format version {version}; this version of mixedmode reads up to {FORMAT_VERSION}"
                 )
+            if body.get("sha256", _digest(body)) != _digest(body):
+                raise ValueError("it was altered: it does not match its checksum")
             return JobIdentity(body["job_id"], body["operator"], body["max_parallelism"])
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptStateError(
@@ -88,11 +103,25 @@ class CheckpointStore:
 
     def _refuse_foreign(self) -> None:
         names = {info.base_name for info in list_files(self.filesystem, self.location)}
+        if "_metadata" in names:
+            raise CheckpointMismatchError(
+                f"checkpointLocation {self.location!r} is a savepoint, or a single checkpoint; give a new folder, and "
+                "the savepoint as option execution.savepoint.path"
+            )
         if names & {"offsets", "commits", "metadata"}:
             raise CheckpointMismatchError(
                 f"checkpointLocation {self.location!r} holds the checkpoint of a stock Structured Streaming query; "
                 "use a folder of its own for this job"
             )
+
+    def _refuse_orphaned(self, path: str) -> None:
+        """A location with checkpoints or a query log belongs to a job: job.json is written before either."""
+        for held in (f"{self.root}/checkpoints", f"{self.root}/state", f"{self.spark_location}/offsets"):
+            if list_files(self.filesystem, held):
+                raise CorruptStateError(
+                    f"{path} is missing, but {held} is there: a job has run here. Restore {path}, or use another "
+                    "checkpointLocation and another output path"
+                )
 
     def claim(self, identity: JobIdentity) -> None:
         """Write the identity of a new job."""
@@ -103,6 +132,7 @@ class CheckpointStore:
             "operator": identity.operator,
             "max_parallelism": identity.max_parallelism,
         }
+        body["sha256"] = _digest(body)
         write_atomically(self.filesystem, f"{self.root}/job.json", json.dumps(body, indent=1).encode())
 
     def ids(self) -> list[int]:
@@ -159,6 +189,23 @@ class CheckpointStore:
     def mark_committed(self, checkpoint_id: int) -> None:
         """Remember that the checkpoint's transaction is visible."""
         write_atomically(self.filesystem, f"{self.folder(checkpoint_id)}/_committed", b"")
+        write_atomically(self.filesystem, self._newest, seal(json.dumps({"checkpoint_id": checkpoint_id}).encode()))
+
+    @property
+    def _newest(self) -> str:
+        return f"{self.root}/newest.json"
+
+    def _newest_committed(self) -> int:
+        """The newest checkpoint that has shown its output; 0: none that is known, 1: there was one.
+
+        The file outlives the checkpoints' folders, so that their loss does not look like a new job.
+        """
+        if not exists(self.filesystem, self._newest):
+            return 0
+        try:
+            return int(json.loads(unseal(read_bytes(self.filesystem, self._newest)))["checkpoint_id"])
+        except ValueError:
+            return 1  # whatever it said: it is written only when there is one
 
     def latest(self) -> CheckpointMetadata | None:
         """The newest checkpoint, verified with the presence and size of all its files; None: there is none."""
@@ -181,6 +228,15 @@ class CheckpointStore:
         for lost in self._committed_ids():
             if lost > latest_id:
                 raise self.with_alternative(CorruptStateError(f"{self.folder(lost)}/_metadata is missing"), lost)
+        newest = self._newest_committed()
+        if newest > latest_id:
+            raise self.with_alternative(
+                CorruptStateError(
+                    f"{self._newest} says that checkpoint {newest} was complete and has shown its output, but "
+                    f"{self.folder(newest)} is missing"
+                ),
+                newest,
+            )
 
     def with_alternative(self, error: CorruptStateError, damaged_id: int) -> CorruptStateError:
         """The same error, with the newest older checkpoint that is whole."""
@@ -191,9 +247,13 @@ class CheckpointStore:
                 continue
             return CorruptStateError(
                 f"{error}. The newest older checkpoint that is whole is {candidate} ({self.folder(candidate)}); to go "
-                f"back to it, remove the folders of the newer ones (rows that they committed will be committed again)"
+                f"back to it, remove the folders of the newer ones and {self._newest} (rows that they committed will "
+                "be committed again)"
             )
-        return CorruptStateError(f"{error}. No older checkpoint is whole")
+        return CorruptStateError(
+            f"{error}. No older checkpoint is whole: restore it, or start again with a new checkpointLocation and a "
+            "new output path"
+        )
 
     def check_files(self, metadata: CheckpointMetadata, *, checksums: bool) -> None:
         """Raise CorruptStateError if a state file is missing or has another size (or content, with ``checksums``)."""
@@ -201,7 +261,7 @@ class CheckpointStore:
             pool = StatePool(self.filesystem, self.pool(operator.uid))
             for file in (file for shard in operator.shards for file in shard.load().files):
                 if checksums:
-                    pool.read(file)
+                    pool.check(file)
                 else:
                     self.check_file(pool, file)
 
@@ -252,3 +312,9 @@ class CheckpointStore:
                 delete_quietly(self.filesystem, info.path)
                 removed += 1
         return removed
+
+
+def _digest(body: dict[str, object]) -> str:
+    """Checksum of a JSON object, whatever its layout."""
+    content = {name: value for name, value in body.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

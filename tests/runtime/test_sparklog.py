@@ -6,8 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
-from mixedmode.runtime.sparklog import SparkLog
+from mixedmode.runtime.sparklog import SparkLog, crc_file
 from pyarrow import fs
+
+COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+def offsets(batch: int) -> str:
+    """An entry as Spark writes it for one file source."""
+    return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":17000000{batch:05d}}}\n{{"logOffset":{batch}}}'
 
 
 @pytest.fixture
@@ -16,8 +23,9 @@ def folder(tmp_path: Path) -> Path:
     for log, last in (("offsets", 4), ("commits", 3)):
         (tmp_path / log).mkdir()
         for batch in range(last + 1):
-            (tmp_path / log / str(batch)).write_text(f"v1\n{log} {batch}")
-            (tmp_path / log / f".{batch}.crc").write_bytes(b"crc")
+            entry = offsets(batch) if log == "offsets" else COMMIT
+            (tmp_path / log / str(batch)).write_text(entry)
+            (tmp_path / log / f".{batch}.crc").write_bytes(crc_file(entry.encode()))
     (tmp_path / "sources" / "0").mkdir(parents=True)
     (tmp_path / "sources" / "0" / "4").write_text("files")
     (tmp_path / "metadata").write_text('{"id":"query"}')
@@ -36,7 +44,7 @@ def test_rewind_forgets_later_batches(folder: Path) -> None:
     """Every entry after the position goes, with its checksum file; the rest stays as it was."""
     log = log_of(folder)
     position = log.position(1)
-    assert position.offset_entry == "v1\noffsets 1"
+    assert position.offset_entry == offsets(1)
     assert log.rewind(position) == 3
     kept = {"0", "1", ".0.crc", ".1.crc"}
     assert entries(folder) == {"offsets": kept, "commits": kept}
@@ -58,7 +66,7 @@ def test_rewind_restores_a_purged_entry(folder: Path) -> None:
     for name in ("offsets", "commits"):
         os.unlink(folder / name / "1")
     log.rewind(position)
-    assert (folder / "offsets" / "1").read_text() == "v1\noffsets 1"
+    assert (folder / "offsets" / "1").read_text() == offsets(1)
     assert (folder / "commits" / "1").exists()
     assert ".1.crc" not in os.listdir(folder / "offsets")
 
@@ -97,4 +105,34 @@ def test_rewind_restores_the_entry_before(folder: Path) -> None:
         os.unlink(folder / "offsets" / f".{batch}.crc")
     log.rewind(position)
     assert set(os.listdir(folder / "offsets")) == {"2", "3", ".3.crc"}
-    assert (folder / "offsets" / "2").read_text() == "v1\noffsets 3"
+    assert (folder / "offsets" / "2").read_text() == offsets(3)
+
+
+def test_a_missing_or_altered_entry_makes_no_difference(folder: Path) -> None:
+    """Whatever bit or end is lost of the entries that Spark starts from, or of their checksums, is put right."""
+    log = log_of(folder)
+    position = log.position(3)
+    log.rewind(position)
+    sound = {"offsets/3": {offsets(3)}, "offsets/2": {offsets(2), offsets(3)}, "commits/3": {COMMIT}}
+    for name, allowed in sound.items():
+        whole = (folder / name).read_bytes()
+        harmed = [whole[:cut] for cut in range(len(whole))]
+        harmed += [whole[:i] + bytes([whole[i] ^ (1 << i % 8)]) + whole[i + 1 :] for i in range(len(whole))]
+        crc = folder / name.replace("/", "/.")
+        for content in harmed:
+            (folder / name).write_bytes(content)
+            crc.with_name(f"{crc.name}.crc").write_bytes(crc_file(whole))
+            log.rewind(position)
+            assert (folder / name).read_text() in allowed, content
+        (folder / name).write_bytes(whole)
+        crc.with_name(f"{crc.name}.crc").write_bytes(crc_file(whole)[:-1])
+        log.rewind(position)
+        assert (folder / name).read_text() in allowed
+        assert not crc.with_name(f"{crc.name}.crc").exists(), "Spark would refuse a good entry with a bad checksum"
+
+
+def test_replay_restores_the_first_entry(folder: Path) -> None:
+    """A damaged plan of the pinned batch is written again from the pin."""
+    (folder / "offsets" / "0").write_text(offsets(0)[:-3])
+    log_of(folder).replay(offsets(0))
+    assert (folder / "offsets" / "0").read_text() == offsets(0)

@@ -1,0 +1,113 @@
+"""A job over damaged or lost files: refused with the file's name, or as if nothing had happened; never in silence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import mixedmode
+import pytest
+import support
+from mixedmode import CorruptStateError, MixedQuery
+from mixedmode.runtime.sparklog import crc_file
+from support import World
+
+pytestmark = pytest.mark.spark
+
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+EVENTS = support.stream_of(200, seed=21)
+Harm = Callable[[Path], object]
+
+
+def life(world: World, *parts: list[support.Event]) -> MixedQuery:
+    """One life of the job: to the live phase (or its failure), some files, stop."""
+    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), OBSERVED)
+    query.wait_for("live", 300)
+    for part in parts:
+        world.land(part)
+        query.processAllAvailable()
+    query.stop()
+    return query
+
+
+def cut(path: Path) -> None:
+    """Cut the last bytes off."""
+    os.truncate(path, path.stat().st_size - 5)
+
+
+def flip(path: Path) -> None:
+    """Flip a bit in the middle."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 2
+    path.write_bytes(bytes(data))
+
+
+def newest(folder: Path) -> Path:
+    return max((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+
+
+def second_newest(folder: Path) -> Path:
+    return newest(folder).with_name(str(int(newest(folder).name) - 1))
+
+
+@pytest.mark.parametrize("harm", [cut, flip, os.unlink])
+def test_sparks_log_is_put_right(world: World, harm: Harm) -> None:
+    """Damaged entries of the query's log are written again from the checkpoint: no row is lost and none comes twice."""
+    assert life(world, EVENTS[80:110], EVENTS[110:140]).exception() is None
+    log = world.checkpoints / "spark"
+    entry = newest(log / "offsets")
+    assert (entry.parent / f".{entry.name}.crc").read_bytes() == crc_file(entry.read_bytes()), "as Hadoop writes it"
+    for victim in (entry, second_newest(log / "offsets"), newest(log / "commits")):
+        harm(victim)
+    assert life(world, EVENTS[140:], support.flush_after(EVENTS)).exception() is None
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_lost_checkpoints_are_no_new_job(world: World) -> None:
+    """Without its checkpoints, or without job.json, a job is refused; what is committed is not committed again."""
+    assert life(world, EVENTS[80:140]).exception() is None
+    before = world.output()
+    ours = world.checkpoints / "mixedmode"
+    aside = world.folder / "aside"
+    for lost in (ours / "checkpoints", ours / "job.json"):
+        lost.rename(aside)
+        cause = life(world).exception()
+        assert cause is not None and isinstance(cause.__cause__, CorruptStateError), cause
+        assert "is missing" in str(cause)
+        assert world.output() == before
+        if lost.exists():
+            shutil.rmtree(lost)
+        aside.rename(lost)
+    assert life(world, EVENTS[140:], support.flush_after(EVENTS)).exception() is None
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+@pytest.mark.parametrize("harm", [cut, flip])
+def test_output_that_waited_through_a_crash_is_checked(
+    world: World, harm: Harm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Output that a crash kept from being shown is read before it is; a harmed file is named, and nothing is shown."""
+    history = mixedmode.read(history=world.history(EVENTS)).withWatermark("ts", "0 seconds").groupBy("key")
+    keyed = history.transformWithState(support.Sessions(), support.SESSION_SCHEMA, "append", "eventTime")
+
+    def crash(point: str) -> None:
+        if point == "checkpoint-after-metadata":
+            raise RuntimeError("crash")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mixedmode.runtime.checkpointer.failpoint", crash)
+        query = world.start(keyed, OBSERVED)
+        query._ended.wait(300)
+        assert "crash" in str(query.exception())
+    (victim, *_) = sorted((world.out / "_mixedmode").rglob("*.parquet"))
+    whole = victim.read_bytes()
+    harm(victim)
+    query = world.start(keyed, OBSERVED)
+    query._ended.wait(300)
+    assert victim.name in str(query.exception())
+    assert world.output() == []
+    victim.write_bytes(whole)
+    world.start(keyed, OBSERVED).awaitTermination(300)
+    assert world.output() == support.expected_sessions(world.spark, EVENTS)

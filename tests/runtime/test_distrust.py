@@ -1,0 +1,259 @@
+"""No file below a checkpoint location is trusted: any bit or end may be missing, and nothing goes wrong in silence."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
+from mixedmode.runtime.driver_lease import DriverLease
+from mixedmode.runtime.pinned_backlog import PinnedBacklog
+from mixedmode.runtime.sealed import seal, unseal
+from mixedmode.runtime.shard_task import REPORT_SUFFIX, ShardReport
+from mixedmode.runtime.spec import EpochSpec, ShardCounters
+from mixedmode.runtime.staging import StagedOutput, check_staged
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.pool import StatePool
+from mixedmode.state.replica import ReplicaCache
+from mixedmode.state.sst import LogWriter, SstWriter, StateFile
+from pyarrow import fs
+
+UID = "stage"
+LOCAL = fs.LocalFileSystem()
+IDENTITY = JobIdentity("0123456789abcdef", {"uid": UID, "key": ["k string"]}, 128)
+MakeMetadata = Callable[..., CheckpointMetadata]
+MakeFile = Callable[..., StateFile]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    made = CheckpointStore(LOCAL, str(tmp_path / "checkpoints"))
+    made.claim(IDENTITY)
+    return made
+
+
+def harms(whole: bytes, step: int = 1) -> Iterator[bytes]:
+    """Every ``step``-th truncation and a flipped bit in every ``step``-th byte."""
+    for place in range(0, len(whole), step):
+        yield whole[:place]
+        yield whole[:place] + bytes([whole[place] ^ (1 << place // step % 8)]) + whole[place + 1 :]
+
+
+def answer(ask: Callable[[], object], *refusals: type[Exception]) -> tuple[object, str | None]:
+    """What is answered, or the text of the refusal."""
+    try:
+        return ask(), None
+    except refusals as error:
+        return None, str(error)
+
+
+def taken(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    store.write(metadata)
+    store.mark_committed(metadata.checkpoint_id)
+
+
+# -- single files ------------------------------------------------------------------------------------------------------
+
+
+def state_file(folder: Path, kind: str) -> StateFile:
+    """A state file of one epoch with some entries and a tombstone."""
+    writer_class = SstWriter if kind == "sst" else LogWriter
+    writer = writer_class(LOCAL, str(folder / "pool"), str(folder / "local"), "e1", 1)
+    for number in range(60):
+        writer.put(b"\x00\x05\x01" + number.to_bytes(4, "big"), f"value {number}".encode())
+    writer.delete(b"\x00\x06\x01gone")
+    (file,) = writer.finish()
+    return file
+
+
+@pytest.mark.parametrize("kind", ["sst", "log"])
+def test_a_harmed_state_file_is_named(tmp_path: Path, kind: str) -> None:
+    """Every truncation and flipped bit of a table or change log is an error with the file's name, never fewer rows."""
+    file = state_file(tmp_path, kind)
+    pool = StatePool(LOCAL, str(tmp_path / "pool"))
+    path = Path(pool.path(file.name))
+    whole = path.read_bytes()
+    lineage = ShardLineage(KeyGroupRange(0, 127), (file,))
+    for number, harmed in enumerate(harms(whole, 3)):
+        path.write_bytes(harmed)
+        with pytest.raises(CorruptStateError, match=file.name):
+            pool.check(file)
+        if number % 40 == 0:
+            with pytest.raises(CorruptStateError, match=file.name):
+                ReplicaCache().acquire("job", 0, lineage, LOCAL, pool.folder, str(tmp_path / "replicas"), 1 << 20)
+    path.write_bytes(whole)
+    pool.check(file)
+
+
+def test_harmed_metadata_is_refused_or_the_same(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """Whatever happens to ``_metadata``, the store reads what was written or names the file, and never an older one."""
+    for number in (1, 2):
+        taken(store, make_metadata(number))
+    path = Path(store.folder(2), "_metadata")
+    whole, written = path.read_bytes(), store.read(2)
+    refused = 0
+    for harmed in harms(whole, 2):
+        path.write_bytes(harmed)
+        found, refusal = answer(store.latest, CorruptStateError, CheckpointMismatchError)
+        assert found == written if refusal is None else str(path) in refusal
+        refused += refusal is not None
+    assert refused > 0.98 * len(whole)
+
+
+def test_a_harmed_identity_is_refused_or_the_same(store: CheckpointStore) -> None:
+    """A changed digit of the job's id or key in job.json is not taken for another job: the file is named."""
+    path = Path(store.root, "job.json")
+    for harmed in harms(path.read_bytes()):
+        path.write_bytes(harmed)
+        found, refusal = answer(store.identity, CorruptStateError, CheckpointMismatchError)
+        assert found == IDENTITY if refusal is None else "job.json" in refusal
+
+
+def test_an_identity_without_checksum_is_read(store: CheckpointStore) -> None:
+    """A job.json of before the checksum is as good as it was."""
+    path = Path(store.root, "job.json")
+    body = json.loads(path.read_bytes())
+    del body["sha256"]
+    path.write_text(json.dumps(body))
+    assert store.identity() == IDENTITY
+
+
+def test_a_harmed_lease_never_breaks_a_driver(tmp_path: Path) -> None:
+    """A driver that finds a damaged lease takes the location, or is told who has it; the holder goes on or is told."""
+    first, second = (DriverLease(LOCAL, str(tmp_path), run) for run in ("run-one", "run-two"))
+    first.take()
+    path = tmp_path / "driver.json"
+    for harmed in harms(path.read_bytes()):
+        for act in (second.take, first.check, first.release):
+            path.write_bytes(harmed)
+            _, refusal = answer(act, CheckpointError)
+            assert refusal is None or "another driver" in refusal
+
+
+@given(st.binary(max_size=200), st.integers(0, 10_000), st.integers(0, 7))
+def test_a_sealed_file_is_whole_or_refused(content: bytes, place: int, bit: int) -> None:
+    """Unsealing gives what was sealed; with any one bit flipped, or cut off anywhere, it is a ValueError."""
+    sealed = seal(content)
+    assert unseal(sealed) == content
+    place %= len(sealed)
+    for harmed in (sealed[:place], sealed[:place] + bytes([sealed[place] ^ (1 << bit)]) + sealed[place + 1 :]):
+        with pytest.raises(ValueError, match="altered or cut off"):
+            unseal(harmed)
+
+
+def test_harmed_staged_output_is_named(tmp_path: Path) -> None:
+    """Rows that wait for their checkpoint are checked before they are shown late: any harm is named, absence is not."""
+    schema = pa.schema([("n", pa.int64())])
+    output = StagedOutput(LOCAL, str(tmp_path), "e1", schema, "{}")
+    output.write(pa.RecordBatch.from_pydict({"n": list(range(50))}, schema=schema))
+    (file,) = output.finish()
+    path = tmp_path / file.name
+    whole = path.read_bytes()
+    assert len(whole) == file.size_bytes
+    check_staged(LOCAL, str(tmp_path), [file])
+    for harmed in harms(whole, 2):
+        path.write_bytes(harmed)
+        with pytest.raises(CorruptStateError, match=file.name):
+            check_staged(LOCAL, str(tmp_path), [file])
+    os.unlink(path)  # moved to its place already
+    check_staged(LOCAL, str(tmp_path), [file])
+
+
+def test_a_harmed_pin_or_report_is_not_used(store: CheckpointStore, make_state_file: MakeFile) -> None:
+    """Of a finished shard every file is checked; one wrong bit in pin, report or state and it is computed again."""
+    pin = PinnedBacklog(store, "fingerprint")
+    epoch = EpochSpec(1, "sorted", -(2**63), 2**63 - 1, -(2**63), 1_700_000_000_000, -(2**63))
+    pin.save(epoch, "live")
+    file = make_state_file(store, "e00000001-a")
+    report = ShardReport(3, "attempt", (file,), (), ShardCounters(rows_in=12, max_event_time_ms=17), {})
+    assert pin.reports is not None
+    written = Path(pin.reports, f"attempt{REPORT_SUFFIX}")
+    written.write_bytes(seal(report.to_bytes()))
+    staging = (LOCAL, str(store.output))
+    assert pin.finished(UID, staging) == {3: report} and pin.live_position == "live"
+    state = Path(store.pool(UID), file.name)
+    for path in (written, state):
+        whole = path.read_bytes()
+        for harmed in harms(whole, 5):
+            path.write_bytes(harmed)
+            assert pin.finished(UID, staging) == {}
+        path.write_bytes(whole)
+    path = Path(pin.folder, "pin.json")
+    whole = path.read_bytes()
+    for harmed in harms(whole, 2):
+        path.write_bytes(harmed)
+        assert pin.load("live") is None and not pin.belongs
+    path.write_bytes(whole)
+    assert pin.load("live") == epoch
+
+
+# -- whole folders -----------------------------------------------------------------------------------------------------
+
+
+def test_lost_checkpoints_are_no_new_job(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """With the whole folder of checkpoints gone the job does not begin again, whatever has become of the pointer."""
+    for number in (1, 2):
+        taken(store, make_metadata(number))
+    shutil.rmtree(Path(store.root, "checkpoints"))
+    pointer = Path(store.root, "newest.json")
+    whole = pointer.read_bytes()
+    for content in [whole, *harms(whole)]:
+        pointer.write_bytes(content)
+        with pytest.raises(CorruptStateError, match="No older checkpoint is whole") as caught:
+            store.latest()
+        assert "newest.json" in str(caught.value) and "new checkpointLocation" in str(caught.value)
+
+
+def test_a_lost_newest_checkpoint_is_no_step_back(store: CheckpointStore, make_metadata: MakeMetadata) -> None:
+    """The folder of the newest checkpoint cannot go unnoticed; the way back that the error tells does work."""
+    for number in (1, 2, 3):
+        taken(store, make_metadata(number))
+    shutil.rmtree(store.folder(3))
+    with pytest.raises(CorruptStateError, match="older checkpoint that is whole is 2") as caught:
+        store.latest()
+    pointer = f"{store.root}/newest.json"
+    assert store.folder(3) in str(caught.value) and pointer in str(caught.value)
+    os.unlink(pointer)
+    found = store.latest()
+    assert found is not None and found.checkpoint_id == 2
+
+
+def test_a_harmed_pointer_is_harmless_while_checkpoints_are_there(
+    store: CheckpointStore, make_metadata: MakeMetadata
+) -> None:
+    """The pointer only says that there was a checkpoint: damage to it stops nobody who has one."""
+    taken(store, make_metadata(12))
+    pointer = Path(store.root, "newest.json")
+    for harmed in harms(pointer.read_bytes()):
+        pointer.write_bytes(harmed)
+        found = store.latest()
+        assert found is not None and found.checkpoint_id == 12
+    os.unlink(pointer)
+    assert store.latest() is not None
+
+
+def test_a_crash_before_the_first_checkpoint_is_a_fresh_start(store: CheckpointStore) -> None:
+    """A log of Spark's with commits and no checkpoint is what a crash in the backlog leaves: nothing is wrong."""
+    Path(store.spark_location, "commits").mkdir(parents=True)
+    Path(store.spark_location, "commits", "0").write_text("v1\n{}")
+    assert store.identity() == IDENTITY and store.latest() is None
+
+
+@pytest.mark.parametrize("left", ["mixedmode/checkpoints/chk-00000001", "mixedmode/state/stage", "spark/offsets/0"])
+def test_a_lost_identity_is_no_new_job(tmp_path: Path, left: str) -> None:
+    """Without job.json a folder that holds anything of a job's run is refused, and left as it is."""
+    (tmp_path / left).mkdir(parents=True)
+    store = CheckpointStore(LOCAL, str(tmp_path))
+    with pytest.raises(CorruptStateError, match=r"job\.json is missing"):
+        store.identity()
+    assert (tmp_path / left).exists()
