@@ -16,9 +16,10 @@ from ..errors import MisplacedRowsError, MixedModeError
 from ..state.lineage import ShardLineage
 from .column_names import quoted
 from .operators.keyed_rows import KEY_GROUP_COLUMN
+from .pins import ShardPins
 from .publish_task import ArrowFunction, PublishTask, projected
-from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
-from .shuffle import HashExchange, exchanged_by_shard, with_key_group
+from .shard_task import NO_SHARD, REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
+from .shuffle import SHARD_COLUMN, HashExchange, exchanged_by_shard, with_key_group
 from .spec import EpochSpec, KeyedOperator, Settings
 from .worker_errors import translate
 
@@ -48,6 +49,12 @@ class EpochExecutor:
         self._pickled = cloudpickle.dumps(self.operator)
         self._hash_exchange: HashExchange | None = None
         self._misplaced = False
+        self._pins: ShardPins | None = None
+
+    def close(self) -> None:
+        """Let go of what executors hold for this run."""
+        if self._pins is not None:
+            self._pins.close()
 
     def execute(
         self,
@@ -74,6 +81,8 @@ class EpochExecutor:
         Returns:
             One report per visited shard: those of the attempts whose result Spark took.
         """
+        if self._pins is None and any(lineage.files for lineage in lineages) and ShardPins.are_useful(self.spark):
+            self._pins = ShardPins(self.spark, len(lineages))
         visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)
         task = ShardTask(
             job_id=self.job_id,
@@ -98,6 +107,9 @@ class EpochExecutor:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
             rows = self.spark.range(0, len(visited), 1, len(visited))
+            if self._pins is not None:
+                rows = self._pins.of(visited)
+                task = replace(task, shards=tuple(s if s in visited else NO_SHARD for s in range(len(lineages))))
             reports = self._mapped(rows, task, _without_rows(task)).collect()
         decoded = sorted((ShardReport.from_bytes(bytes(row[0])) for row in reports), key=lambda report: report.shard)
         if [report.shard for report in decoded] != sorted(visited):
@@ -110,6 +122,10 @@ class EpochExecutor:
     def _run(self, frame: DataFrame, task: ShardTask, without: Collection[int]) -> list[Row]:
         """Bring the rows to their shards and run the task on them, with one exchange if Spark's plan allows it."""
         parallelism = len(task.lineages)
+        if self._pins is not None and task.epoch.style == "random":
+            job = self._job(self._beside_pins(self._pins, frame, task), task)
+            if self._pins.holds(job):
+                return job.collect()
         # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
         if (
             not without
@@ -128,6 +144,11 @@ class EpochExecutor:
                     self._misplaced = True
         rows = self._prepared(frame, task.epoch)
         return self._job(exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without), task).collect()
+
+    def _beside_pins(self, pins: ShardPins, frame: DataFrame, task: ShardTask) -> DataFrame:
+        rows = self._prepared(pins.adopt(frame), task.epoch)
+        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), keep_shard=True)
+        return pins.beside(rows, SHARD_COLUMN)
 
     def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)

@@ -3,6 +3,7 @@
 ``MIXEDMODE_FAILPOINTS="name=kill;other=raise:3;third=kill-once:/tmp/flag"``: the process SIGKILLs itself when it
 reaches ``name`` for the first time, raises when it reaches ``other`` for the third time, and dies at ``third`` if it
 is the first process that manages to create the flag file (a retried task runs in a new process and must get through).
+``kill-executor-once:/tmp/flag`` takes the whole executor along: the JVM that started the Python worker's daemon.
 Unset (always, outside tests) a point costs one dictionary look-up.
 """
 
@@ -32,17 +33,24 @@ def failpoint(name: str) -> None:
         if point != name:
             continue
         verb, _, argument = action.partition(":")
-        if verb == "kill-once":
-            _kill_once(argument)
+        if verb in ("kill-once", "kill-executor-once"):
+            _kill_once(argument, executor=verb == "kill-executor-once")
         elif _hits[name] == int(argument or 1):
             if verb == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise InjectedFailure(f"failpoint {name!r}, hit {_hits[name]}")
 
 
-def _kill_once(flag: str) -> None:
+def _kill_once(flag: str, *, executor: bool) -> None:
     try:
         os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
+    if executor:
+        os.kill(_parent(os.getppid()), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _parent(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+        return int(stat.read().rpartition(")")[2].split()[1])

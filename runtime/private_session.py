@@ -22,13 +22,20 @@ class PrivateSession:
         self._settings = settings
         self._session: SparkSession | None = None
 
+    @property
+    def session(self) -> SparkSession:
+        """The session; opened when it is first asked for."""
+        if self._session is None:
+            self._session = self._open()
+        return self._session
+
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, to be planned under this session's settings; ``frame`` itself stays as it is.
 
         A global temporary view is the public way for a plan to get from one session to another.  It is analyzed
         already, so functions and views of its own session need not exist here.
         """
-        session = self._session = self._session or self._open()
+        session = self.session
         name = f"mixedmode_{uuid.uuid4().hex}"
         frame.createGlobalTempView(name)
         try:
@@ -38,8 +45,7 @@ class PrivateSession:
 
     def _open(self) -> SparkSession:
         session = self._origin.newSession()
-        theirs = session.conf.getAll
         for name, value in {**self._origin.conf.getAll, **self._settings}.items():
-            if theirs.get(name) != value and session.conf.isModifiable(name):
+            if session.conf.isModifiable(name):
                 session.conf.set(name, value)
         return session

@@ -80,6 +80,8 @@ class JobRunner:
             self._run(identity)
         finally:
             self._thread_id = None
+            if self.stepper is not None:
+                self.stepper.executor.close()
             self.lease.release()
 
     def _run(self, identity: JobIdentity) -> None:

@@ -45,6 +45,8 @@ from .staging import StagedFile, StagedOutput
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"
+#: In place of a shard's number: there is nothing to do in this partition.
+NO_SHARD = -1
 REPORT_SCHEMA = f"{REPORT_COLUMN} binary"
 
 
@@ -101,7 +103,7 @@ class ShardTask:
     operator: bytes
     #: Committed state of every shard before this epoch, by shard.
     lineages: tuple[ShardLineage, ...]
-    #: Partition number -> shard.
+    #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
     shards: tuple[int, ...]
     state_filesystem: fs.FileSystem
     state_pool: str
@@ -123,6 +125,8 @@ class ShardTask:
         context = TaskContext.get()
         assert context is not None, "a shard task runs only inside a Spark task"
         shard = self.shards[context.partitionId()]
+        if shard == NO_SHARD:
+            return
         stored = self.stored_report(shard)
         if stored is not None:
             for _ in batches:
@@ -161,8 +165,10 @@ def report_batch(report: bytes) -> pa.RecordBatch:
 
 
 def _checked(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroupRange) -> Iterator[pa.RecordBatch]:
-    """The batches; raises if a row is in the wrong partition, whose key would then have state in two shards."""
+    """The rows without those of pins; raises if one is in the wrong partition, as its key would be in two shards."""
     for batch in batches:
+        if batch.column(KEY_GROUP_COLUMN).null_count:
+            batch = batch.filter(pc.is_valid(batch.column(KEY_GROUP_COLUMN)))  # noqa: PLW2901
         bounds = pc.min_max(batch.column(KEY_GROUP_COLUMN))
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         if low is not None and not (low in groups and high in groups):
@@ -197,6 +203,7 @@ class _Attempt:
                 task.job_id, self.shard, lineage, task.state_filesystem, task.state_pool, local_dir, task.cache_bytes
             )
         self._lap("restore", started)
+        failpoint("task-after-restore")
         writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
         writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
         output = self._output(operator, name, local_dir)

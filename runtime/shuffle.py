@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from .spec import KeyedOperator
 
-_SHARD_COLUMN = "__shard"
+#: The column of the shard's number.
+SHARD_COLUMN = "__shard"
 #: Parts of the names of Spark's plan nodes that run Python.
 _PYTHON_NODES = ("Python", "Pandas", "InArrow")
 
@@ -50,7 +51,12 @@ def key_group(key_columns: Sequence[str], max_parallelism: int) -> Column:
 
 
 def exchanged_by_shard(
-    rows: DataFrame, max_parallelism: int, parallelism: int, *, without: Collection[int] = ()
+    rows: DataFrame,
+    max_parallelism: int,
+    parallelism: int,
+    *,
+    without: Collection[int] = (),
+    keep_shard: bool = False,
 ) -> DataFrame:
     """Move every row to the partition of its shard.
 
@@ -59,12 +65,14 @@ def exchanged_by_shard(
         max_parallelism: number of key groups.
         parallelism: number of shards.
         without: shards whose rows are left out.
+        keep_shard: leave the column with the shard's number.
     """
     shard = F.floor(F.col(KEY_GROUP_COLUMN) * F.lit(parallelism) / F.lit(max_parallelism)).cast("int")
-    rows = rows.withColumn(_SHARD_COLUMN, shard)
+    rows = rows.withColumn(SHARD_COLUMN, shard)
     if without:
-        rows = rows.where(~F.col(_SHARD_COLUMN).isin(list(without)))
-    return rows.repartitionById(parallelism, F.col(_SHARD_COLUMN)).drop(_SHARD_COLUMN)
+        rows = rows.where(~F.col(SHARD_COLUMN).isin(list(without)))
+    rows = rows.repartitionById(parallelism, F.col(SHARD_COLUMN))
+    return rows if keep_shard else rows.drop(SHARD_COLUMN)
 
 
 class HashExchange:

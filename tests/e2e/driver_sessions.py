@@ -18,11 +18,14 @@ import support
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+#: Three attempts per task: a killed worker's task is retried.
+LOCAL = "local[2,3]"
+
 
 def main(folder: Path, options: dict[str, str]) -> None:
     cloudpickle.register_pickle_by_value(support)
     spark = (
-        SparkSession.builder.master("local[2,3]")  # three attempts per task: a killed worker's task is retried
+        SparkSession.builder.master(os.environ.get("SESSIONS_MASTER", LOCAL))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")

@@ -1,0 +1,79 @@
+"""On a cluster of two executors: shards keep their place, and an executor that is lost costs a retry, no more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+import support
+from mixedmode.runtime.failpoints import VARIABLE
+
+pytestmark = pytest.mark.kill
+
+CLUSTER = "local-cluster[2,1,1024]"
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Links to the installed Spark, so that the cluster's work folder does not land in it."""
+    home = tmp_path_factory.mktemp("spark-home")
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    return home
+
+
+def run(script: str, folder: Path, spark_home: Path, *options: str, failpoints: str = "") -> str:
+    """Run a driver of this folder on the cluster to its end; returns what it printed."""
+    environment = {
+        **os.environ,
+        VARIABLE: failpoints,
+        "SESSIONS_MASTER": CLUSTER,
+        "SPARK_HOME": str(spark_home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), str(folder), *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "points",
+    [("task-start", "task-before-publish"), ("task-before-report", "task-after-restore")],
+    ids=" and ".join,
+)
+def test_lost_executors_are_survived(tmp_path: Path, spark_home: Path, points: tuple[str, str]) -> None:
+    """Executors that die in a task, in backlog and stream, change nothing in what is committed."""
+    events = support.stream_of(420, seed=3)
+    flags = [tmp_path / point for point in points]
+    folder = tmp_path / "job"
+    for name in ("landing", "pending"):
+        (folder / name).mkdir(parents=True)
+    support.write(folder / "history.parquet", events[:300])
+    support.write(folder / "landing" / "00.parquet", events[300:360])
+    support.write(folder / "pending" / "01.parquet", events[360:400])
+    support.write(folder / "pending" / "02.parquet", events[400:])
+    support.write(folder / "pending" / "03.parquet", support.flush_after(events))
+    failpoints = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in zip(points, flags, strict=True))
+    options = ("execution.backlog.final-watermark=observed", "pipeline.parallelism=4")
+    run("driver_sessions.py", folder, spark_home, *options, failpoints=failpoints)
+    assert all(flag.exists() for flag in flags), "no executor was killed"
+    assert support.without_flush(support.committed(folder / "out")) == support.sessions_of(events)
+
+
+def test_shards_stay_where_their_state_is(tmp_path: Path, spark_home: Path) -> None:
+    """In the stream every shard's task runs on the executor that ran it in the epoch before, rows or not."""
+    places = [line.split()[1:] for line in run("driver_places.py", tmp_path, spark_home).splitlines() if "places" in line]
+    assert len(places) == 8
+    assert all(place == places[0] for place in places[1:])
+    assert len(set(places[0])) == 2, "one executor has all the shards"
