@@ -214,9 +214,9 @@ def _sources(stage: KeyedStage) -> tuple[SourcePlan, ...]:
             spark_plan=spark_plan(live.frame),
             watermark_delay_ms=None if watermark is None else watermark.delay_of(live.name),
         )
-    return tuple(sources)
         for live in stage.inputs.lives
     ]
+    return tuple(sources)
 
 
 def _sink_plan(sink: Sink) -> SinkPlan:

@@ -53,13 +53,6 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "checkpoints in", plan.checkpoint_location or "a temporary folder, removed at the end"
 
 
-def _phase(number: int, total: int, phase: Phase) -> Iterator[str]:
-    heading = f"Phase {number} of {total}: {phase.kind}"
-    if phase.sources:
-        heading += f" ({' + '.join(phase.sources)})"
-    yield heading
-    yield from _table([("why", phase.reason), *phase.details.items()])
-
 def _per_input(plan: ExecutionPlan) -> str:
     """What several live inputs do to the watermark."""
     delays_ms = {s.name: s.watermark_delay_ms for s in plan.sources if s.watermark_delay_ms is not None}
@@ -70,6 +63,13 @@ def _per_input(plan: ExecutionPlan) -> str:
     idle = "no timeout for idle ones" if timeout_ms is None else f"idle after {format_duration_ms(timeout_ms)}"
     return f"; the least of the live inputs' own ({each}; {idle})"
 
+
+def _phase(number: int, total: int, phase: Phase) -> Iterator[str]:
+    heading = f"Phase {number} of {total}: {phase.kind}"
+    if phase.sources:
+        heading += f" ({' + '.join(phase.sources)})"
+    yield heading
+    yield from _table([("why", phase.reason), *phase.details.items()])
 
 
 def _extended(plan: ExecutionPlan) -> Iterator[str]:

@@ -156,20 +156,6 @@ OPTIONS: tuple[Option, ...] = (
         "the live source is in backlog while its watermark lags by more than this; unset: lag has no effect",
     ),
     Option(
-        "state.checkpoints.num-retained",
-        "retained_checkpoints",
-        int_between(1),
-        "a whole number, 1 or more",
-        "how many complete checkpoints are kept",
-    ),
-    Option(
-        "state.local-dir",
-        "state_local_dir",
-        parse_path,
-        "a folder on the executors",
-        "where working copies of the state live; unset: the temporary folder",
-    ),
-    Option(
         "pipeline.auto-watermark-interval",
         "watermark_interval_ms",
         parse_duration_ms,
@@ -189,6 +175,20 @@ OPTIONS: tuple[Option, ...] = (
         parse_path,
         "a folder",
         "where rows that came too late are written as Parquet; unset: they are dropped and only counted",
+    ),
+    Option(
+        "state.checkpoints.num-retained",
+        "retained_checkpoints",
+        int_between(1),
+        "a whole number, 1 or more",
+        "how many complete checkpoints are kept",
+    ),
+    Option(
+        "state.local-dir",
+        "state_local_dir",
+        parse_path,
+        "a folder on the executors",
+        "where working copies of the state live; unset: the temporary folder",
     ),
     Option(
         "state.cache-size",

@@ -276,9 +276,9 @@ class JobRunner:
         """Micro-batches until the query is stopped; a clock of our own fires timers and checkpoints in between."""
         live = self.live
         assert live is not None
+        step.state.watermark.watch(now_ms())
         query = live.start(self._on_live_batch(phase, step), self.job.trigger or {"processingTime": "0 seconds"})
         try:
-        step.state.watermark.watch(now_ms())
             while query.isActive and not self.stopping.is_set():
                 self._wake.wait(self._nap_s(step))
                 self._wake.clear()
