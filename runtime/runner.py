@@ -86,10 +86,10 @@ class JobRunner:
 
     def _run(self, identity: JobIdentity) -> None:
         self.job.sink.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
-        self._recovered = recover(self.job, self.store, identity)
-        self.stepper = self._build_stepper(self._recovered)
         if self.job.late_rows is not None:
             self.job.late_rows.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
+        self._recovered = recover(self.job, self.store, identity)
+        self.stepper = self._build_stepper(self._recovered)
         state, checkpoint = self._recovered.state, self._recovered.checkpoint
         if checkpoint is not None:
             self.recorder.event("restored", f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}")

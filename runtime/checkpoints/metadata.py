@@ -122,10 +122,10 @@ class CheckpointMetadata(_Frozen):
     spark: SparkPosition | None = None
     operators: tuple[OperatorState, ...]
     transaction: SinkTransaction
-    #: Rows dropped as late since the start of the job.
-    rows_late_total: int = 0
     #: Late rows that become visible with the transaction; None: there are none.
     late_rows: SinkTransaction | None = None
+    #: Rows dropped as late since the start of the job.
+    rows_late_total: int = 0
 
     def to_bytes(self) -> bytes:
         """The file's content: version, checksum of the body, body."""
