@@ -1,7 +1,7 @@
 """Rows that a processor yields: checked against the output schema, and turned into record batches.
 
-What fits is taken by the batch: a yielded row costs one look at its type.  Only when something about a batch is unusual
-are its rows looked at one by one, and an error names the row's key all the same.
+A row costs a look at its form when it is yielded; its values are converted by the column, and an error names the row's
+key all the same.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -37,20 +36,26 @@ from .rows import NUMBERS, arrow_schema
 
 #: Types that ``pa.array(values, type)`` checks and converts exactly as PySpark would.
 _PLAIN = (*NUMBERS, BooleanType, StringType, BinaryType, DateType, TimestampNTZType)
-_NAMES_OF = attrgetter("__fields__")
 _DATETIMES = frozenset({datetime, type(None)})
 #: Rows per output record batch: large enough to amortise Arrow, small enough to hold many columns.
 _BATCH_ROWS = 10_000
 
 
 class RowBuffer:
-    """Rows of many keys on their way to the output; remembers which key each came from, for errors."""
+    """Rows of many keys on their way to the output; remembers which key each came from, for errors.
+
+    It holds their values, not the rows: row objects that live on by the ten thousand cost more in the garbage collector
+    than all that is done here.
+    """
 
     def __init__(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> None:
         self._writer = RowWriter(schema)
         self._write = write
-        self._rows: list[Any] = []
-        #: Each key that yielded rows, and where its rows end.
+        self._width = len(schema.fields)
+        self._full = _BATCH_ROWS * self._width
+        #: The values of all rows, one row after the other.
+        self._values: list[Any] = []
+        #: Each key that yielded rows, and where its values end.
         self._keys: list[Any] = []
         self._ends: list[int] = []
         # A list or dict that a row holds may change after it was yielded; what counts is what was yielded.
@@ -58,30 +63,30 @@ class RowBuffer:
 
     def extend(self, rows: Iterable[Any], key: Any) -> None:
         """Take all rows that the handler of a key yields, as they are at this moment."""
-        buffer = self._rows
-        before = len(buffer)
+        values, width, check = self._values, self._width, self._writer.check
+        before = len(values)
         for row in rows:
-            if not isinstance(row, tuple):
-                row = self._writer.check(row, key)
-            if self._mutable:
-                row = _snapshot(row)
-            buffer.append(row)
-            if len(buffer) >= _BATCH_ROWS:
-                self._note(key)
-                self.flush()
+            fitting = row if type(row) is tuple and len(row) == width else check(row, key)
+            values.extend(map(_snapshot, fitting) if self._mutable else fitting)
+            if len(values) >= self._full:
+                self._flush_within(key)
                 before = 0
-        if len(buffer) > before:
-            self._note(key)
+        if len(values) > before:
+            self._keys.append(key)
+            self._ends.append(len(values))
 
-    def _note(self, key: Any) -> None:
+    def _flush_within(self, key: Any) -> None:
         self._keys.append(key)
-        self._ends.append(len(self._rows))
+        self._ends.append(len(self._values))
+        self.flush()
 
     def flush(self) -> None:
         """Write what is waiting."""
-        if self._rows:
-            self._write(self._writer.batch(self._rows, lambda index: self._keys[bisect_right(self._ends, index)]))
-            for waiting in (self._rows, self._keys, self._ends):
+        if self._values:
+            width = self._width
+            columns = [self._values[place::width] for place in range(width)]
+            self._write(self._writer.batch(columns, lambda row: self._keys[bisect_right(self._ends, row * width)]))
+            for waiting in (self._values, self._keys, self._ends):
                 waiting.clear()
 
 
@@ -113,7 +118,7 @@ class RowWriter:
         self.schema = schema
         self.arrow_schema = arrow_schema(schema)
         self._width = len(schema.fields)
-        self._names = tuple(schema.fieldNames())
+        self._names = schema.fieldNames()
         self._columns = [
             _column_writer(field, self.arrow_schema.field(i).type) for i, field in enumerate(schema.fields)
         ]
@@ -124,9 +129,9 @@ class RowWriter:
         A row with names goes by its names, as in stock ``transformWithState``; names that it leaves out are null.
         """
         if isinstance(row, Row) and (fields := getattr(row, "__fields__", None)) is not None:
-            names = tuple(fields)
-            if names != self._names or len(row) != self._width:
-                return self._by_name(dict(zip(names, row, strict=False)), row, key)
+            if fields != self._names or len(row) != self._width:
+                return self._by_name(dict(zip(fields, row, strict=False)), row, key)
+            return row
         elif isinstance(row, dict):
             return self._by_name(row, row, key)
         if not isinstance(row, (tuple, list)):
@@ -150,11 +155,8 @@ class RowWriter:
             )
         return tuple(values.get(name) for name in self._names)
 
-    def batch(self, rows: Sequence[tuple[Any, ...]], key_of: Callable[[int], Any]) -> pa.RecordBatch:
-        """One record batch of the rows; ``key_of(i)`` names the key of row ``i`` in an error."""
-        columns = self._columns_of(rows)
-        if columns is None:
-            columns = list(zip(*[self.check(row, key_of(index)) for index, row in enumerate(rows)], strict=True))
+    def batch(self, columns: Sequence[Sequence[Any]], key_of: Callable[[int], Any]) -> pa.RecordBatch:
+        """One record batch of the columns; ``key_of(i)`` names the key of row ``i`` in an error."""
         arrays = []
         for index, (convert, values) in enumerate(zip(self._columns, columns, strict=True)):
             try:
@@ -165,24 +167,6 @@ class RowWriter:
                 raise self._misfit(index, values, key_of)
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
-
-    def _columns_of(self, rows: Sequence[tuple[Any, ...]]) -> list[Sequence[Any]] | None:
-        """The values of each field, if all rows have the same form and it fits; None: look at each row."""
-        if not self._width or len(set(map(len, rows))) != 1:
-            return None
-        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-        named = [issubclass(kind, Row) for kind in set(map(type, rows))]
-        if not any(named):
-            return columns if len(columns) == self._width else None
-        try:
-            names = list(map(_NAMES_OF, rows))
-        except AttributeError:  # some have no names and go by position
-            return None
-        first = names[0]
-        if names.count(first) != len(names) or len(first) != len(columns) or not set(first) <= set(self._names):
-            return None
-        by_name = dict(zip(first, columns, strict=True))
-        return [by_name.get(name) or (None,) * len(rows) for name in self._names]
 
     def _misfit(self, index: int, values: Sequence[Any], key_of: Callable[[int], Any]) -> OutputSchemaError:
         field = self.schema.fields[index]

@@ -25,6 +25,8 @@ from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_t
 _CHUNK_ENTRIES = 1024
 _CHUNK_BYTES = 1 << 20
 _MIN_TS = -(2**63)
+#: Greater than any key group: what the pass stands at when it is over.
+_NO_GROUP_AFTER = 1 << 16
 
 
 class BatchKeyedState(KeyedState):
@@ -46,8 +48,9 @@ class BatchKeyedState(KeyedState):
         self._index_cursor = base.cursor() if base is not None else None
         self._key_group = -1
         self._key = b""
+        self._group_prefix = b""
         self._prefix = b""
-        self._changes: dict[bytes, bytes | None] = NoKey()
+        self.changes: dict[bytes, bytes | None] = NoKey()
         #: The key's cells in base; None: not read yet.
         self._stored: dict[bytes, bytes] | None = None
         self._index: IndexChanges | None = None
@@ -68,25 +71,27 @@ class BatchKeyedState(KeyedState):
         if key_group == self._key_group:
             if key <= self._key:
                 raise self._out_of_order(key_group, key)
-            if self._changes:
+            if self.changes:
                 self._finish_key()
+                self.changes.clear()
         else:
             if key_group < self._key_group:
                 raise self._out_of_order(key_group, key)
             self._finish_group()
             self._key_group = key_group
+            self._group_prefix = state_prefix(key_group, b"")
             self._index = IndexChanges(key_group)
-        if self._closed:
-            raise ValueError("batch keyed state is closed")
+            self.changes = {}
         self._key = key
-        self._prefix = state_prefix(key_group, key)
-        self._changes = {}
+        self._prefix = self._group_prefix + key
         self._stored = None
         self.has_new_timers = False
         if self._due:
             self._due = {}
 
     def _out_of_order(self, key_group: int, key: bytes) -> ValueError:
+        if self._closed:
+            return ValueError("batch keyed state is closed")
         return ValueError(
             f"keys of a sorted pass must be strictly ascending: key {key.hex()} of key group {key_group} came after "
             f"key {self._key.hex()} of key group {self._key_group}"
@@ -94,7 +99,7 @@ class BatchKeyedState(KeyedState):
 
     def read_cell(self, suffix: bytes) -> bytes | None:
         """A cell of the current key."""
-        changes = self._changes
+        changes = self.changes
         if suffix in changes:
             return changes[suffix]
         if self._cursor is None:
@@ -103,19 +108,19 @@ class BatchKeyedState(KeyedState):
 
     def write_cell(self, suffix: bytes, value: bytes) -> None:
         """Set a cell of the current key."""
-        self._changes[suffix] = value
+        self.changes[suffix] = value
 
     def delete_cell(self, suffix: bytes) -> None:
         """Remove a cell of the current key."""
-        self._changes[suffix] = None
+        self.changes[suffix] = None
 
     def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]:
         """The current key's cells of one slot in order, as of the first ``next``."""
         if self._cursor is None:
-            cells: dict[bytes, bytes | None] = self._changes
+            cells: dict[bytes, bytes | None] = self.changes
         else:
             stored = self._stored if self._stored is not None else self._load()
-            cells = {**stored, **self._changes} if self._changes else dict(stored)
+            cells = {**stored, **self.changes} if self.changes else dict(stored)
         first = bytes([slot])
         found = [(suffix, value) for suffix, value in cells.items() if suffix[:1] == first and value is not None]
         found.sort()
@@ -173,11 +178,27 @@ class BatchKeyedState(KeyedState):
 
     def _finish_key(self) -> None:
         """Hand the key's differences to the writer."""
-        changes, stored = self._changes, self._stored
+        changes = self.changes
         if not changes or not self._keep_state:
             return
-        prefix, has_base = self._prefix, self._base is not None
-        for suffix, value in sorted(changes.items()) if len(changes) > 1 else changes.items():
+        if len(changes) > 1 or self._base is not None:
+            self._finish_cells()
+            return
+        # One cell and nothing to compare it with, as for most keys of a migration.
+        suffix, value = changes.popitem()
+        if value is None or suffix[0] >= FIRST_TIMER_SLOT:
+            changes[suffix] = value
+            self._finish_cells()
+            return
+        self._keys.append(self._prefix + suffix)
+        self._values.append(value)
+        self._bytes += len(value)
+        if len(self._keys) >= _CHUNK_ENTRIES or self._bytes >= _CHUNK_BYTES:
+            self._write_out()
+
+    def _finish_cells(self) -> None:
+        stored, has_base = self._stored, self._base is not None
+        for suffix, value in sorted(self.changes.items()):
             if value is None:
                 if not has_base or (stored is not None and suffix not in stored):
                     continue
@@ -186,9 +207,9 @@ class BatchKeyedState(KeyedState):
             if suffix[0] >= FIRST_TIMER_SLOT:
                 assert self._index is not None
                 self._index.add(self._key, suffix, value)
-            self._write(prefix + suffix, value)
+            self._enqueue(self._prefix + suffix, value)
 
-    def _write(self, stored_key: bytes, value: bytes | None) -> None:
+    def _enqueue(self, stored_key: bytes, value: bytes | None) -> None:
         self._keys.append(stored_key)
         self._values.append(value)
         if value is not None:
@@ -199,17 +220,19 @@ class BatchKeyedState(KeyedState):
     def _write_out(self) -> None:
         if self._keys:
             self._writer.put_many(self._keys, self._values)
-            self._keys, self._values, self._bytes = [], [], 0
+            self._keys.clear()
+            self._values.clear()
+            self._bytes = 0
 
     def _finish_group(self) -> None:
         """Finish the current key, write the group's timer index, and note its earliest pending timers."""
         self._finish_key()
-        self._changes = NoKey()
+        self.changes = NoKey()
         index, self._index = self._index, None
         if index is None or not self._keep_state:
             return
         for stored, value in index.entries():
-            self._write(stored, value)
+            self._enqueue(stored, value)
         self._visited.add(index.key_group)
         for kind in TIMER_KINDS:
             self._note(kind, index.earliest_put(kind))
@@ -238,6 +261,7 @@ class BatchKeyedState(KeyedState):
                     for kind in TIMER_KINDS:
                         self._note(kind, self._earliest_stored(kind, key_group, None))
         self._closed = True
+        self._key_group = _NO_GROUP_AFTER
         self._cursor = self._index_cursor = None
 
     def __enter__(self) -> BatchKeyedState:

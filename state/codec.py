@@ -43,6 +43,11 @@ from .conversions import (
 #: The version is one byte; 0xFF is kept for a longer form.
 MAX_VERSIONS = 255
 
+#: MessagePack's mark of a number that needs 64 bits without a sign.
+_UNSIGNED_64 = 0xCF
+#: Longer values are decoded without a copy, which costs more than copying a few bytes.
+_COPIED_BYTES = 4096
+
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -84,18 +89,23 @@ class RowCodec:
         self._decoder = msgspec.msgpack.Decoder(tuple.__class_getitem__(tuple(wire_types)))
         #: Type tuples of rows that can be packed as they are.
         self._plain_types: set[tuple[type, ...]] = set()
-        self._has_ints = any(wire.plain is int for wire in self._wires)
+        self._types_of = _TYPES_OF.get(self._width, _types_of_any)
+        ints = [field.type.bit_width for field in schema if pa.types.is_signed_integer(field.type)]
+        #: The ranges of narrow ints are checked by decoding what was packed.  64 bits can be missed only by a number
+        #: that MessagePack marks as unsigned.
+        self._has_narrow_ints = any(bits < 64 for bits in ints)
+        self._has_longs = 64 in ints
         self._older = {version: _Older(RowCodec(older), self._names) for version, older in enumerate(self.history)}
 
     def encode(self, values: Any) -> bytes:
         """Bytes of a tuple, list or Row with one value per field."""
         try:
-            if tuple(map(type, values)) in self._plain_types:
+            if isinstance(values, (tuple, list)) and self._types_of(values) in self._plain_types:
                 packed = _encoder.encode(tuple(values))
-                if self._has_ints:
-                    self._decoder.decode(packed)  # checks the ranges
+                if self._has_narrow_ints or (self._has_longs and _UNSIGNED_64 in packed):
+                    self._decoder.decode(packed)
                 return self._version + packed
-        except (TypeError, OverflowError, msgspec.ValidationError, UnicodeEncodeError):
+        except (TypeError, ValueError, OverflowError, msgspec.ValidationError):
             pass
         return self._version + self._encode_slowly(values)
 
@@ -126,10 +136,12 @@ class RowCodec:
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         """Inverse of :meth:`encode`; bytes that no version of the schema wrote are a CorruptStateError."""
-        if data[:1] != self._version:
+        if not data.startswith(self._version):
             return self._decode_older(data)
         try:
-            row: tuple[Any, ...] = self._decoder.decode(memoryview(data)[1:])
+            row: tuple[Any, ...] = self._decoder.decode(
+                data[1:] if len(data) <= _COPIED_BYTES else memoryview(data)[1:]
+            )
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CorruptStateError(f"a state value does not fit its schema {self._names}: {error}") from error
         if not self._from_wire:
@@ -151,6 +163,29 @@ class RowCodec:
 
     def __reduce__(self) -> tuple[type[RowCodec], tuple[Any, ...]]:
         return RowCodec, (self.schema, self.history)
+
+
+def _types_of_any(values: Any) -> tuple[type, ...]:
+    return tuple(map(type, values))
+
+
+def _types_of_one(values: Any) -> tuple[type, ...]:
+    (a,) = values
+    return (type(a),)
+
+
+def _types_of_two(values: Any) -> tuple[type, ...]:
+    a, b = values
+    return (type(a), type(b))
+
+
+def _types_of_three(values: Any) -> tuple[type, ...]:
+    a, b, c = values
+    return (type(a), type(b), type(c))
+
+
+#: The types of a row by its width: most states are narrow, and written out this takes half the time.
+_TYPES_OF = {1: _types_of_one, 2: _types_of_two, 3: _types_of_three}
 
 
 class _Older:

@@ -41,7 +41,7 @@ class RocksDBKeyedState(KeyedState):
         self._overlay: dict[_Ident, _Changes] = {}
         self._ident: _Ident = (-1, b"")
         self._prefix = b""
-        self._changes: _Changes = NoKey()
+        self.changes: _Changes = NoKey()
         #: Cells of the current key that were read already.
         self._read: _Changes = {}
         self._prefetched: dict[bytes, bytes | None] = {}
@@ -63,16 +63,16 @@ class RocksDBKeyedState(KeyedState):
         self._leave_key()
         self._ident = ident
         self._prefix = state_prefix(key_group, key)
-        self._changes = self._overlay.get(ident) or {}
+        self.changes = self._overlay.get(ident) or {}
         self._read = {}
 
     def _leave_key(self) -> None:
-        if self._changes:
-            self._overlay[self._ident] = self._changes
+        if self.changes:
+            self._overlay[self._ident] = self.changes
 
     def read_cell(self, suffix: bytes) -> bytes | None:
         """A cell of the current key."""
-        changes = self._changes
+        changes = self.changes
         if suffix in changes:
             return changes[suffix]
         if self._replica is None:
@@ -88,16 +88,16 @@ class RocksDBKeyedState(KeyedState):
 
     def write_cell(self, suffix: bytes, value: bytes) -> None:
         """Set a cell of the current key."""
-        self._changes[suffix] = value
+        self.changes[suffix] = value
 
     def delete_cell(self, suffix: bytes) -> None:
         """Remove a cell of the current key."""
-        self._changes[suffix] = None
+        self.changes[suffix] = None
 
     def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]:
         """The current key's cells of one slot in order, as of the first ``next``."""
         first = bytes([slot])
-        changed = {suffix: value for suffix, value in self._changes.items() if suffix[:1] == first}
+        changed = {suffix: value for suffix, value in self.changes.items() if suffix[:1] == first}
         if self._replica is None:
             yield from sorted((suffix, value) for suffix, value in changed.items() if value is not None)
             return
@@ -158,13 +158,13 @@ class RocksDBKeyedState(KeyedState):
     def _is_pending(self, kind: TimerKind, timer: tuple[int, bytes, int]) -> bool:
         """True unless this epoch has deleted the timer (a new or stored one)."""
         ts_ms, key, key_group = timer
-        changes = self._changes if self._ident == (key_group, key) else self._overlay.get((key_group, key))
+        changes = self.changes if self._ident == (key_group, key) else self._overlay.get((key_group, key))
         return changes is None or changes.get(_suffix(kind, ts_ms), b"") is not None
 
     def _change_of(self, key_group: int, key: bytes) -> _Changes:
         ident = (key_group, key)
         if ident == self._ident:
-            return self._changes
+            return self.changes
         return self._overlay.setdefault(ident, {})
 
     def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:

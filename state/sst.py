@@ -158,7 +158,7 @@ class SstWriter:
             self._put_chunk(keys[start : start + _CHUNK_ENTRIES], values[start : start + _CHUNK_ENTRIES])
 
     def _put_chunk(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        if None in values:
+        if not all(values) and None in values:
             for key, value in zip(keys, values, strict=True):
                 if value is None:
                     self.delete(key)

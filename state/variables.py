@@ -22,6 +22,10 @@ Row = tuple[Any, ...]
 class Cells(Protocol):
     """The cells of the current key.  Scans are point in time: the consumer may change cells while it iterates."""
 
+    #: What was written to the current key since it was last stored, by suffix; None: deleted.  Setting an item is what
+    #: write_cell() does, without the call: values are read and written for every key.
+    changes: dict[bytes, bytes | None]
+
     def read_cell(self, suffix: bytes) -> bytes | None: ...
 
     def write_cell(self, suffix: bytes, value: bytes) -> None: ...
@@ -59,7 +63,8 @@ class ValueState(_Variable):
 
     def exists(self) -> bool:
         """True if there is a value."""
-        return self._live(self._cells.read_cell(self._suffix)) is not None
+        stored = self._cells.read_cell(self._suffix)
+        return stored is not None and (not self._ttl or self._live(stored) is not None)
 
     def get(self) -> Row | None:
         """The value; None if there is none."""
@@ -74,7 +79,8 @@ class ValueState(_Variable):
 
     def update(self, newValue: Row) -> None:
         """Set the value; with a TTL its time starts again."""
-        self._cells.write_cell(self._suffix, self._packed(newValue))
+        packed = self._encode(newValue)
+        self._cells.changes[self._suffix] = self._expiry + packed if self._ttl else packed
 
     def clear(self) -> None:
         """Remove the value."""
@@ -101,16 +107,16 @@ class ListState(_Variable):
         packed = self._packed_list(newState)
         for index in range(len(packed), self._length()):
             self._cells.delete_cell(self._element(index))
-        self._write(0, packed)
+        self._write_from(0, packed)
 
     def appendValue(self, newState: Row) -> None:
         """Add one element at the end."""
-        self._write(self._length(), [self._packed(newState)])
+        self._write_from(self._length(), [self._packed(newState)])
 
     def appendList(self, newState: list[Row]) -> None:
         """Add elements at the end."""
         packed = self._packed_list(newState)
-        self._write(self._length(), packed)
+        self._write_from(self._length(), packed)
 
     def clear(self) -> None:
         """Remove all elements."""
@@ -137,7 +143,7 @@ class ListState(_Variable):
         stored = self._cells.read_cell(self._suffix)
         return 0 if stored is None else int.from_bytes(stored[-8:], "big")
 
-    def _write(self, start: int, packed: list[bytes]) -> None:
+    def _write_from(self, start: int, packed: list[bytes]) -> None:
         for index, value in enumerate(packed, start):
             self._cells.write_cell(self._element(index), value)
         length = (start + len(packed)).to_bytes(8, "big")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -30,6 +30,17 @@ from pyspark.sql.types import (
 from row_support import TYPES, same
 
 
+def written_of(schema: StructType, rows: Sequence[Any], keys: Sequence[Any] = ()) -> pa.RecordBatch:
+    """The record batch of the rows, each of which belongs to a key of its own."""
+    written: list[pa.RecordBatch] = []
+    buffer = RowBuffer(schema, written.append)
+    for index, row in enumerate(rows):
+        buffer.extend([row], keys[index] if keys else index)
+    buffer.flush()
+    (batch,) = written
+    return batch
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_writes_as_pyspark_does(name: str) -> None:
     """For every type, the writer's column equals what PySpark's own converter makes of the same rows."""
@@ -38,7 +49,7 @@ def test_writes_as_pyspark_does(name: str) -> None:
 
     @given(st.lists(st.tuples(st.none() | values), min_size=1, max_size=6))
     def check(rows: list[tuple[Any]]) -> None:
-        written = RowWriter(schema).batch(rows, lambda index: index)
+        written = written_of(schema, rows)
         expected = LocalDataToArrowConversion.convert(rows, schema, False).cast(arrow_schema(schema)).combine_chunks()
         reader = RowReader(schema)
         assert written.schema == arrow_schema(schema)
@@ -66,7 +77,7 @@ def test_misfit_names_field_value_and_key(row: tuple[Any, ...], field: str, valu
     """A value that does not fit is named with its field, its type and the key whose handler yielded it."""
     keys = [("first",), ("second",)]
     with pytest.raises(OutputSchemaError) as caught:
-        RowWriter(OUTPUT).batch([("fine", 1), row], lambda index: keys[index])
+        written_of(OUTPUT, [("fine", 1), row], keys)
     message = str(caught.value)
     assert f"field '{field}'" in message and value in message and "('second',)" in message
 
@@ -107,11 +118,11 @@ def test_nested_rows_go_by_their_names() -> None:
     types = {"s": pair, "l": ArrayType(pair), "m": MapType(StringType(), pair)}
     schema = StructType([StructField(name, data_type) for name, data_type in types.items()])
     swapped = Row(b=2, a=1)
-    batch = RowWriter(schema).batch([(swapped, [swapped], {"x": swapped})], lambda index: ("k",))
+    batch = written_of(schema, [(swapped, [swapped], {"x": swapped})])
     inner = {"a": 1, "b": 2}
     assert [column[0].as_py() for column in batch.columns] == [inner, [inner], [("x", inner)]]
     with pytest.raises(OutputSchemaError, match="field 's'"):
-        RowWriter(schema).batch([(Row(a=1, c=2), [], {})], lambda index: ("k",))
+        written_of(schema, [(Row(a=1, c=2), [], {})])
 
 
 def test_lists_and_dicts_are_taken_for_rows() -> None:
@@ -125,7 +136,7 @@ def test_decimal_beyond_the_scale_does_not_pass_silently() -> None:
     """A decimal that needs more digits than the type has is refused, not cut."""
     schema = StructType([StructField("price", DecimalType(5, 2))])
     with pytest.raises(OutputSchemaError, match="field 'price'"):
-        RowWriter(schema).batch([(Decimal("123456.78"),)], lambda index: ("k",))
+        written_of(schema, [(Decimal("123456.78"),)])
 
 
 # -- many rows at once ---------------------------------------------------------------------------------------------
@@ -193,12 +204,16 @@ def test_names_that_all_rows_leave_out_are_null() -> None:
 def test_error_in_a_batch_names_the_key_of_its_row(row: Any, told: str) -> None:
     """However many keys a batch holds, an error names the one whose handler yielded the row."""
     batches = Batches(OUTPUT)
-    for number in range(100):
-        batches.buffer.extend([("a", 1)] * (number % 3), (f"k{number}",))
-        if number == 70:
-            batches.buffer.extend([row], ("culprit",))
-    with pytest.raises(OutputSchemaError, match=told) as caught:
+
+    def run() -> None:
+        for number in range(100):
+            batches.buffer.extend([("a", 1)] * (number % 3), (f"k{number}",))
+            if number == 70:
+                batches.buffer.extend([("b", 2), row], ("culprit",))
         batches.buffer.flush()
+
+    with pytest.raises(OutputSchemaError, match=told) as caught:
+        run()
     assert "for key ('culprit',)" in str(caught.value)
 
 
@@ -256,7 +271,7 @@ def test_aware_and_naive_moments_are_instants() -> None:
     schema = StructType([StructField("at", TimestampType())])
     naive = datetime(2024, 7, 1, 12)
     aware = naive.replace(tzinfo=timezone(timedelta(hours=5)))
-    batch = RowWriter(schema).batch([(naive,), (aware,), (None,)], lambda index: index)
+    batch = written_of(schema, [(naive,), (aware,), (None,)])
     assert batch.column(0).to_pylist() == [naive.astimezone(timezone.utc), aware.astimezone(timezone.utc), None]
     with pytest.raises(OutputSchemaError, match="field 'at'"):
-        RowWriter(schema).batch([(1_700_000_000,)], lambda index: index)
+        written_of(schema, [(1_700_000_000,)])

@@ -171,3 +171,37 @@ def test_values_of_older_versions_are_adapted_by_name() -> None:
         ("x", None, moment),
         ("y", timedelta(1), None),
     ]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_a_range_is_checked_on_every_write(bits: int, width: int) -> None:
+    """An int out of its field's range is refused, also after rows of the same types were taken."""
+    types = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+    codec = RowCodec(pa.schema([(f"f{place}", types[bits]) for place in range(width)]))
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for fitting in (0, low, high):
+        row = (*[1] * (width - 1), fitting)
+        assert codec.decode(codec.encode(row)) == row
+    for misfit in (low - 1, high + 1, 2**bits - 1, 2**64):
+        with pytest.raises(StateSchemaError, match="it takes an int between"):
+            codec.encode((*[1] * (width - 1), misfit))
+    for wrong in ((1,) * (width + 1), (1,) * (width - 1)):
+        with pytest.raises(StateSchemaError, match=f"a tuple of {width} values"):
+            codec.encode(wrong)
+
+
+@pytest.mark.parametrize("values", [{1: "x", 2: "y"}, {1, 2}, iter((1, 2)), "ab", None], ids=lambda v: type(v).__name__)
+def test_what_is_no_row_is_refused_after_rows_were_taken(values: object) -> None:
+    """Something else with as many elements is not taken for a tuple."""
+    codec = RowCodec(pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    codec.encode((1, 2))
+    with pytest.raises(StateSchemaError, match="a tuple of 2 values"):
+        codec.encode(values)
+
+
+def test_long_values_come_back() -> None:
+    """A value of any length is decoded, of the kind that is copied first and of the kind that is not."""
+    codec = RowCodec(pa.schema([("a", pa.string()), ("b", pa.int64())]))
+    for length in (0, 4000, 4096, 5000, 1 << 20):
+        assert codec.decode(codec.encode(("x" * length, 2**63 - 1))) == ("x" * length, 2**63 - 1)
