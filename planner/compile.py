@@ -112,6 +112,7 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
         late_rows=None if late_path is None else LateRows(late_path, stage.input_schema),
         trigger=dict(plan.trigger),
         explain=plan.explain,
+        plan_json=plan.model_dump_json(indent=1),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..runtime.spec import Phase
+from .grouped import STAGE_UID
 from .options import OPTIONS, format_value
 from .plan import ExecutionPlan
 from .values import format_duration_ms
@@ -45,6 +46,12 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     if late is not None:
         yield "late rows", f"parquet files in {late}: exactly-once, visible when a checkpoint completes"
     yield "keyed stage", ", ".join(f"{name}: {_text(value)}" for name, value in plan.operator.items())
+    if plan.operator.get("uid") == STAGE_UID:
+        yield (
+            "warning",
+            "the keyed stage has no name of its own: set .uid('…'), so that its state is found again in savepoints"
+            " when the job changes",
+        )
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"

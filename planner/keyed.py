@@ -6,8 +6,9 @@ by whoever reads the output, or in ``foreachBatch``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.types import StructType
@@ -19,6 +20,8 @@ from .inputs import Inputs
 
 if TYPE_CHECKING:
     from .writer import MixedStreamWriter
+
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,25 @@ class KeyedFrame:
     @property
     def isStreaming(self) -> bool:
         return self._stage.inputs.live is not None
+
+    def uid(self, uid: str) -> KeyedFrame:
+        """Name the keyed stage: the id under which its state is stored, the same for the life of the state.
+
+        It is what a savepoint's state is found by again when the job has changed.
+        """
+        if not isinstance(uid, str) or not _UID.fullmatch(uid):
+            raise PlanError(
+                f"uid({uid!r}) is not allowed: it names a folder; give 1 to 64 letters, digits, '_', '-' or '.', the"
+                " first of them a letter or digit"
+            )
+        build = self._stage.build
+
+        def named(output_mode: str, settings: Settings) -> KeyedOperator:
+            operator = build(output_mode, settings)
+            operator.uid = uid
+            return operator
+
+        return KeyedFrame(replace(self._stage, build=named))
 
     def printSchema(self, level: int | None = None) -> None:
         """Print the schema as a tree."""

@@ -128,6 +128,20 @@ OPTIONS: tuple[Option, ...] = (
         "whether a driver that restarts in the backlog takes over the shards that were finished",
     ),
     Option(
+        "execution.savepoint.path",
+        "savepoint_path",
+        parse_path,
+        "the folder of a savepoint",
+        "savepoint that a new checkpointLocation begins with; unset: the job begins with nothing",
+    ),
+    Option(
+        "execution.savepoint.ignore-unclaimed-state",
+        "savepoint_ignore_unclaimed",
+        parse_bool,
+        "true, false",
+        "whether state of the savepoint that the job does not have is dropped; false: it is an error",
+    ),
+    Option(
         "execution.history.rows-per-epoch",
         "history_rows_per_epoch",
         int_between(1),

@@ -17,6 +17,7 @@ from .checkpoints.store import CheckpointStore, JobIdentity
 from .failpoints import failpoint
 from .fingerprint import backlog_fingerprint
 from .pinned_backlog import PinnedBacklog
+from .savepoint_restore import check_restorable, restore_if_asked
 from .staging import check_staged
 from .state_of_job import JobState, stored_registry
 from .watermarks import WatermarkTracker
@@ -45,6 +46,7 @@ def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
     described = job.operator.describe()
     known = store.identity()
     if known is None:
+        check_restorable(job)
         known = JobIdentity(uuid.uuid4().hex, described, job.settings.max_parallelism)
         store.claim(known)
         return known
@@ -74,6 +76,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         job.settings.watermark_idle_timeout_ms,
     )
     log = store.spark_log
+    restore_if_asked(job, store, identity)
     metadata = store.latest()
     if metadata is None:
         parallelism = job.settings.parallelism or min(

@@ -73,9 +73,11 @@ class Settings(BaseModel):
     tolerable_failed_checkpoints: int = 0
     #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
     sink_transactional: bool | None = None
-    #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
-    sink_transactional: bool | None = None
     final_watermark: Literal["max", "observed"] = "max"
+    #: Savepoint that a new checkpoint location begins with; None: the job begins with nothing.
+    savepoint_path: str | None = None
+    #: State of the savepoint that the job does not have is dropped; False: it is an error.
+    savepoint_ignore_unclaimed: bool = False
     #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.
     reuse_finished_shards: bool = True
     history_rows_per_epoch: int = 1_000_000
@@ -238,6 +240,8 @@ class JobSpec:
     live_inputs: tuple[LiveInput, ...] = ()
     #: Where rows that came too late go; None: they are dropped.
     late_rows: LateRows | None = None
+    #: The plan as JSON, for savepoints.
+    plan_json: str = "{}"
 
     @property
     def keeps_state(self) -> bool:

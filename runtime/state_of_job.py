@@ -180,12 +180,7 @@ class JobState:
             operators=(
                 OperatorState(
                     uid=operator.uid,
-                    layout=StateLayout(
-                        operator=operator.describe().get("operator", "unknown"),
-                        key_labels=operator.key_labels,
-                        key_schema=schema_to_json(operator.key_schema),
-                        values=operator.state_values,
-                    ),
+                    layout=layout_of(operator),
                     finished=self.finished,
                     max_parallelism=self.max_parallelism,
                     registry=operator.registry.to_json(),
@@ -196,6 +191,16 @@ class JobState:
             late_rows=_transaction(checkpoint_id, self.pending_late) if self.pending_late else None,
             rows_late_total=self.rows_late_total,
         )
+
+
+def layout_of(operator: KeyedOperator) -> StateLayout:
+    """What a reader must know of an operator's state."""
+    return StateLayout(
+        operator=operator.describe().get("operator", "unknown"),
+        key_labels=operator.key_labels,
+        key_schema=schema_to_json(operator.key_schema),
+        values=operator.state_values,
+    )
 
 
 def stored_registry(metadata: CheckpointMetadata, uid: str) -> StateRegistry | None:

@@ -27,6 +27,7 @@ from ..state.registry import StateDescriptor, StateRegistry, schema_from_json
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.store import CheckpointStore
 from .filesystem import exists, resolve
+from .savepoint_store import SavepointStore, open_store
 from .state_lookup import identify_key, lookup, only_shard
 from .state_scan import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
 
@@ -81,17 +82,19 @@ class OperatorInfo:
 
 
 def state_reader(path: str, spark: SparkSession | None = None) -> StateReader:
-    """A reader of the checkpoints below a ``checkpointLocation``.
+    """A reader of the checkpoints below a ``checkpointLocation``, or of a savepoint.
 
     Args:
-        path: the job's checkpointLocation, local or a URI.
+        path: the job's checkpointLocation, or the folder of a savepoint, local or a URI.
         spark: the session that reads; None: the active one.
 
     Raises:
         CheckpointError: there are no checkpoints of mixedmode at ``path``.
     """
     filesystem, location = resolve(path)
-    store = CheckpointStore(filesystem, location)
+    store = open_store(filesystem, location)
+    if isinstance(store, SavepointStore):
+        return StateReader(store, spark)
     if not exists(filesystem, f"{store.root}/job.json") and not exists(filesystem, f"{store.root}/checkpoints"):
         there = "exists, but has no folder mixedmode/" if exists(filesystem, location) else "does not exist"
         raise CheckpointError(

@@ -26,9 +26,10 @@ from ..state.lineage import ShardLineage
 from ..state.reader import Ident, ShardView
 from ..state.registry import StateDescriptor
 from ..state.replica import ReplicaCache
-from .checkpoints.store import CheckpointStore
 from .operators.aggregate_codec import RecordCodec, RecordListCodec
-from .rows import RowWriter, arrow_type
+from .row_writer import RowWriter
+from .rows import arrow_type
+from .savepoint_store import open_store
 from .shard_task import local_root
 
 #: Rows, and about bytes of state, per record batch.
@@ -70,7 +71,7 @@ class Shards:
     @contextmanager
     def opened(self, shard: int) -> Iterator[ShardView]:
         """One shard, for as long as it is looked at."""
-        store = CheckpointStore(self.filesystem, self.location)
+        store = open_store(self.filesystem, self.location)
         lineage, cache = self.lineages[shard], ReplicaCache(max_open=1)
         try:
             replica = cache.acquire(

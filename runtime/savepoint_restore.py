@@ -1,0 +1,250 @@
+"""Begins a new job from a savepoint: what the savepoint holds becomes the first checkpoint of an empty location.
+
+State is copied into the job's own pool, checked on the way: from then on the job does not need the savepoint, which may
+be deleted, and no damage passes from one to the other.  After the copy the usual recovery goes on from the checkpoint
+as from any other, so parallelism, sink and trigger may differ.  The restored job is another job: its id, and that of
+its Structured Streaming query, are new, so that it can run beside the one it comes from.
+
+``<checkpointLocation>/mixedmode/savepoint.json`` says which savepoint a location was begun from.  It is written before
+anything else, and without a checkpoint it means that the restore has to be done (again).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
+from ..state.keygroups import shard_ranges
+from ..state.lineage import ShardLineage
+from ..state.registry import StateRegistry
+from .checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
+from .checkpoints.store import CheckpointStore, JobIdentity
+from .failpoints import failpoint
+from .filesystem import delete_quietly, exists, read_bytes, write_atomically
+from .pinned_backlog import PinnedBacklog
+from .savepoint_files import Copied, copy_checked, in_parallel
+from .savepoint_store import SavepointFile, SavepointStore, open_savepoint
+from .sealed import seal, unseal
+from .state_of_job import layout_of
+
+if TYPE_CHECKING:
+    from .spec import JobSpec
+
+logger = logging.getLogger(__name__)
+
+OPTION = "execution.savepoint.path"
+_IGNORE = "execution.savepoint.ignore-unclaimed-state"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The savepoint that a checkpoint location was begun from."""
+
+    savepoint_id: str
+    #: Where it was then.
+    path: str
+
+
+def check_restorable(job: JobSpec) -> None:
+    """Raise if the job names a savepoint that is not for it; called before anything is written.
+
+    Raises:
+        CheckpointError: there is no savepoint at that path, or the job could not go on from it.
+        CheckpointMismatchError: it is another job's, or holds state that this job lacks.
+        OptionError: ``pipeline.max-parallelism`` is not the savepoint's.
+    """
+    if job.settings.savepoint_path is not None:
+        _check_claims(job, open_savepoint(job.settings.savepoint_path))
+
+
+def restore_if_asked(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> None:
+    """Make the first checkpoint of an empty location from the savepoint that the job names, if it names one.
+
+    A location that has been begun from that very savepoint goes on from its own checkpoints.
+
+    Raises:
+        CheckpointError: the location has checkpoints that do not come from the savepoint, or an earlier restore into it
+            was cut short and the option is not set any more.
+        CorruptStateError: a file of the savepoint is not as it was written.
+    """
+    path, origin = job.settings.savepoint_path, _origin(store)
+    has_checkpoints = bool(store.known_ids())
+    if path is None:
+        if origin is not None and not has_checkpoints:
+            raise CheckpointError(
+                f"savepoint {origin.path!r} was being restored into {store.location!r}, and it was cut short: set"
+                f" {OPTION} again, or use a new checkpointLocation"
+            )
+        return
+    if not has_checkpoints:
+        _restore(job, store, identity, open_savepoint(path))
+        return
+    _check_descent(store, origin, path)
+    logger.info("%s = %r is ignored: %r was begun from it and has checkpoints of its own", OPTION, path, store.location)
+
+
+def _check_descent(store: CheckpointStore, origin: Origin | None, path: str) -> None:
+    """The same command line again is fine, whether or not the savepoint is still there; another savepoint is not."""
+    if origin is not None and (origin.path == path or origin.savepoint_id == _savepoint_id(path)):
+        return
+    begun = "from no savepoint" if origin is None else f"from savepoint {origin.path!r}"
+    raise CheckpointError(
+        f"{OPTION} is {path!r}, but the job in checkpointLocation {store.location!r} was begun {begun} and has"
+        " checkpoints of its own, which would be lost; use a new checkpointLocation, or leave the option out"
+    )
+
+
+def _savepoint_id(path: str) -> str | None:
+    try:
+        return open_savepoint(path).savepoint.savepoint_id
+    except CheckpointError:
+        return None
+
+
+def _origin_path(store: CheckpointStore) -> str:
+    return f"{store.root}/savepoint.json"
+
+
+def _origin(store: CheckpointStore) -> Origin | None:
+    path = _origin_path(store)
+    if not exists(store.filesystem, path):
+        return None
+    try:
+        return Origin(**json.loads(unseal(read_bytes(store.filesystem, path))))
+    except (ValueError, TypeError) as error:
+        raise CorruptStateError(f"{path} is damaged ({error}); restore it, or use a new checkpointLocation") from error
+
+
+# -- what fits ---------------------------------------------------------------------------------------------------------
+
+
+def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
+    """Raise if the savepoint is not for this job, or holds state that the job does not claim."""
+    held, where = savepoint.savepoint, f"savepoint {savepoint.location!r}"
+    if not job.keeps_state:
+        raise CheckpointError(
+            f"{where} cannot be restored in runtime-mode batch, which keeps no state; use mixed or streaming"
+        )
+    if held.max_parallelism != job.settings.max_parallelism:
+        raise OptionError(
+            f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state of {where} was written with "
+            f"{held.max_parallelism}; it is fixed for the life of the state"
+        )
+    if any(operator.uid == job.operator.uid for operator in held.checkpoint.operators):
+        differences = JobIdentity("", held.operator, held.max_parallelism).differences(job.operator.describe())
+        if differences:
+            raise CheckpointMismatchError(f"{where} is another job's: {'; '.join(differences)}")
+    unclaimed = _unclaimed(job, held.checkpoint)
+    if unclaimed and not job.settings.savepoint_ignore_unclaimed:
+        raise CheckpointMismatchError(
+            f"{where} holds state that this job does not have: {', '.join(unclaimed)}. Name the keyed stage as it was"
+            f" with .uid(…), declare the variables, or set {_IGNORE} = true to drop that state"
+        )
+
+
+def _unclaimed(job: JobSpec, checkpoint: CheckpointMetadata) -> list[str]:
+    """Operators and state variables of the savepoint that the job lacks, in words."""
+    found = []
+    for operator in checkpoint.operators:
+        if operator.uid != job.operator.uid:
+            found.append(f"operator {operator.uid!r} (the job's is {job.operator.uid!r})")
+            continue
+        declared = {item.name for item in job.operator.registry}
+        found += [
+            f"state {item.name!r} ({item.kind}) of operator {operator.uid!r}"
+            for item in StateRegistry.from_json(operator.registry)
+            if item.name not in declared
+        ]
+    return found
+
+
+# -- taking over -------------------------------------------------------------------------------------------------------
+
+
+def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepoint: SavepointStore) -> None:
+    held = savepoint.savepoint
+    given = str(job.settings.savepoint_path)
+    _check_claims(job, savepoint)
+    origin = seal(json.dumps(asdict(Origin(held.savepoint_id, given))).encode())
+    write_atomically(store.filesystem, _origin_path(store), origin)
+    PinnedBacklog(store, "").discard()
+    claimed = tuple(operator for operator in held.checkpoint.operators if operator.uid == job.operator.uid)
+    _copy_state(savepoint, store, claimed)
+    _copy_source_logs(savepoint, store)
+    failpoint("restore-before-metadata")
+    store.write(
+        held.checkpoint.model_copy(
+            update={
+                "job_id": identity.job_id,
+                "trigger": "savepoint",
+                "operators": claimed or (_empty(job),),
+                "transaction": SinkTransaction(id=held.checkpoint.checkpoint_id),
+                "late_rows": None,
+            }
+        )
+    )
+    store.mark_committed(held.checkpoint.checkpoint_id)
+
+
+def _copy_state(savepoint: SavepointStore, store: CheckpointStore, operators: tuple[OperatorState, ...]) -> None:
+    for operator in operators:
+        store.filesystem.create_dir(store.pool(operator.uid), recursive=True)
+    wanted = {
+        (operator.uid, file.name): Copied(file.size_bytes, file.sha256)
+        for operator in operators
+        for shard in operator.shards
+        for file in shard.load().files
+    }
+
+    def copy(item: tuple[str, str]) -> None:
+        uid, name = item
+        source, target = f"{savepoint.pool(uid)}/{name}", f"{store.pool(uid)}/{name}"
+        failpoint("restore-copy")
+        _copy_from(savepoint, source, store, target, wanted[item])
+
+    in_parallel(copy, wanted)
+
+
+def _copy_source_logs(savepoint: SavepointStore, store: CheckpointStore) -> None:
+    """Give Spark's query what it has read under a new id; its position itself is written by recovery, as always."""
+    store.spark_log.clear()
+    if savepoint.savepoint.checkpoint.spark is None:
+        return
+    store.filesystem.create_dir(store.spark_location, recursive=True)
+    metadata = json.dumps({"id": str(uuid.uuid4())}).encode()
+    write_atomically(store.filesystem, f"{store.spark_location}/metadata", metadata)
+
+    def copy(file: SavepointFile) -> None:
+        target = f"{store.location}/{file.path}"
+        store.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+        source = f"{savepoint.location}/{file.path}"
+        _copy_from(savepoint, source, store, target, Copied(file.size_bytes, file.sha256))
+
+    in_parallel(copy, [file for file in savepoint.savepoint.files if file.path.startswith("spark/")])
+
+
+def _copy_from(savepoint: SavepointStore, source: str, store: CheckpointStore, target: str, expected: Copied) -> None:
+    try:
+        copy_checked(savepoint.filesystem, source, store.filesystem, target, expected)
+    except CorruptStateError as error:
+        delete_quietly(store.filesystem, target)
+        raise savepoint.with_alternative(error, savepoint.ids()[0]) from error
+
+
+def _empty(job: JobSpec) -> OperatorState:
+    """The state of an operator that the savepoint knows nothing of."""
+    settings = job.settings
+    parallelism = settings.parallelism or min(job.spark.sparkContext.defaultParallelism, settings.max_parallelism)
+    ranges = shard_ranges(parallelism, settings.max_parallelism)
+    registry: Any = job.operator.registry.to_json()
+    return OperatorState(
+        uid=job.operator.uid,
+        layout=layout_of(job.operator),
+        max_parallelism=settings.max_parallelism,
+        registry=registry,
+        shards=tuple(ShardState(lineage=ShardLineage(groups).to_json()) for groups in ranges),
+    )

@@ -1,0 +1,272 @@
+"""Savepoints: a job goes on elsewhere from a folder that was moved, and its output is that of the undisturbed run."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from mixedmode import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedQuery, OptionError
+from mixedmode.runtime import failpoints
+from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.savepoint import write_savepoint
+from pyarrow import fs
+from support import World
+
+pytestmark = pytest.mark.spark
+
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+EVENTS = support.stream_of(200, seed=11)
+UID = "sessions"
+PATH = "execution.savepoint.path"
+
+
+def job(world: World, history: bool = True) -> Any:
+    past = world.history(EVENTS[:80]) if history else None
+    return support.sessions(past, world.live()).uid(UID)
+
+
+def savepoint_of(world: World, path: Path) -> Path:
+    """The newest checkpoint of a world as a savepoint."""
+    store = CheckpointStore(fs.LocalFileSystem(), str(world.checkpoints))
+    latest = store.latest()
+    assert latest is not None
+    return Path(write_savepoint(store, latest, str(path), "{}"))
+
+
+def live(query: MixedQuery) -> MixedQuery:
+    assert query.wait_for("live", 300), query.exception()
+    return query
+
+
+@pytest.fixture(scope="module")
+def first(worlds: Any) -> World:
+    """A job that was stopped in the middle of its stream."""
+    world: World = worlds()
+    query = live(world.start(job(world), OBSERVED))
+    for part in (EVENTS[80:110], EVENTS[110:140]):
+        world.land(part)
+        query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    return world
+
+
+@pytest.fixture(scope="module")
+def taken(first: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A savepoint of it."""
+    return savepoint_of(first, tmp_path_factory.mktemp("savepoints") / "sp")
+
+
+@pytest.fixture
+def second(first: World, taken: Path, tmp_path: Path) -> Iterator[World]:
+    """A world with the first one's landing zone and a moved copy of the savepoint, but nothing else of it."""
+    shutil.copytree(first.landing, tmp_path / "landing")
+    shutil.copytree(taken, tmp_path / "moved")
+    made = World(first.spark, tmp_path)
+    # The source's log names the files by their full paths: the landing zone stays where it was.
+    made.landing = first.landing
+    yield made
+    made.stop_all()
+
+
+def from_savepoint(world: World, **more: Any) -> dict[str, Any]:
+    return {**OBSERVED, PATH: str(world.folder / "moved"), **more}
+
+
+def failure(query: MixedQuery) -> BaseException:
+    """What ended a query that could not start."""
+    with pytest.raises(mixedmode.QueryError):
+        query.awaitTermination(120)
+    error = query.exception()
+    assert error is not None and error.__cause__ is not None
+    return error.__cause__
+
+
+def test_restored_job_goes_on_elsewhere(first: World, second: World, tmp_path: Path) -> None:
+    """From the moved savepoint, with other shards, sink and trigger, without the old checkpoints: nothing is missing.
+
+    Started by the same command line again, without the savepoint, it goes on from its own checkpoints.
+    """
+    rest = [*EVENTS[140:]]
+    collected: list[tuple[Any, ...]] = []
+
+    def collect(rows: Any, number: int) -> None:
+        collected.extend(tuple(row) for row in rows.collect())
+
+    def start(parallelism: int) -> MixedQuery:
+        writer = job(second, history=False).writeStream.foreachBatch(collect).trigger(processingTime="1 second")
+        writer = writer.option("checkpointLocation", str(second.checkpoints)).option(
+            "pipeline.parallelism", parallelism
+        )
+        for name, value in from_savepoint(second).items():
+            writer = writer.option(name, value)
+        second.queries.append(live(writer.start()))
+        return second.queries[-1]
+
+    hidden = tmp_path / "hidden"
+    first.checkpoints.rename(hidden)
+    try:
+        query = start(3)
+        assert support.events_of(query)[:2] == ["restored", "phase"]
+        assert support.details(query, "phase") == ["live"]
+        first.land(rest[:30])
+        query.processAllAvailable()
+        query.stop()
+        shutil.rmtree(tmp_path / "moved")
+        query = start(5)
+        first.land(rest[30:], support.flush_after(EVENTS))
+        query.processAllAvailable()
+        query.stop()
+        assert query.exception() is None
+    finally:
+        hidden.rename(first.checkpoints)
+    together = support.without_flush(sorted([*first.output(), *collected], key=repr))
+    assert together == support.expected_sessions(first.spark, EVENTS)
+    assert query.id != first.queries[0].id
+
+
+def test_savepoint_can_be_looked_into(first: World, taken: Path) -> None:
+    """The reader of checkpoints reads a savepoint as well: state, timers and one key."""
+    reader, origin = mixedmode.state_reader(str(taken)), mixedmode.state_reader(str(first.checkpoints))
+    assert [info.complete for info in reader.checkpoints(verify=True)] == [True]
+    assert [info.uid for info in reader.operators()] == [UID]
+    rows = sorted(reader.state("open").drop("partition_id").collect())
+    assert rows == sorted(origin.state("open").drop("partition_id").collect())
+    assert reader.lookup(rows[0].key)["state"]["open"] == rows[0].value
+
+
+@pytest.mark.parametrize("what", ["state/", "spark/sources/"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
+def test_damaged_savepoint_is_named(second: World, what: str, damage: str) -> None:
+    """A file of the savepoint with a flipped bit, cut off or lost is found before the job reads anything, and named."""
+    moved = second.folder / "moved"
+    path = next(path for path in sorted((moved / what).rglob("*")) if path.is_file())
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2] ^= 1
+    path.write_bytes(content[:-1] if damage == "cut" else content)
+    if damage == "lose":
+        path.unlink()
+    error = failure(second.start(job(second), from_savepoint(second)))
+    assert isinstance(error, CorruptStateError)
+    assert str(path) in str(error) and "use a copy" in str(error)
+    assert not list((second.checkpoints / "mixedmode").glob("checkpoints/*/_metadata"))
+
+
+def test_failed_restore_is_done_again(second: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore that was cut short is done again from the start; without the option the job does not begin anew."""
+    monkeypatch.setenv(failpoints.VARIABLE, "restore-before-metadata=raise")
+    failpoints._hits.clear()
+    assert isinstance(failure(second.start(job(second), from_savepoint(second))), failpoints.InjectedFailure)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    error = failure(second.start(job(second), OBSERVED))
+    assert isinstance(error, CheckpointError) and "was cut short" in str(error)
+    query = live(second.start(job(second), from_savepoint(second)))
+    query.stop()
+    assert query.exception() is None
+
+
+def test_used_location_is_not_overwritten(first: World, second: World) -> None:
+    """A location with checkpoints of its own that do not come from the savepoint refuses the option."""
+    store = first.checkpoints / "mixedmode" / "checkpoints"
+    before = sorted(path.name for path in store.iterdir())
+    options = {**OBSERVED, PATH: str(second.folder / "moved")}
+    error = failure(first.start(job(first), options))
+    assert isinstance(error, CheckpointError) and "begun from no savepoint" in str(error)
+    assert sorted(path.name for path in store.iterdir()) == before
+
+
+def test_option_is_ignored_where_it_was_used(second: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The same savepoint under another path is recognised by its id; that it is ignored is logged."""
+    live(second.start(job(second), from_savepoint(second))).stop()
+    (second.folder / "moved").rename(second.folder / "moved-again")
+    with caplog.at_level(logging.INFO, "mixedmode.runtime.savepoint_restore"):
+        options = {**OBSERVED, PATH: str(second.folder / "moved-again")}
+        query = live(second.start(job(second), options))
+    assert "is ignored" in caplog.text
+    query.stop()
+    (second.folder / "moved-again" / "_metadata").unlink()
+    error = failure(second.start(job(second), {**OBSERVED, PATH: str(second.folder / "other")}))
+    assert "was begun from savepoint" in str(error)
+
+
+def test_unclaimed_operator(second: World) -> None:
+    """A keyed stage of another name does not find its state: refused by name, unless it is to be dropped."""
+    renamed = support.sessions(None, second.live()).uid("renamed")
+    error = failure(second.start(renamed, from_savepoint(second)))
+    assert isinstance(error, CheckpointMismatchError)
+    assert "operator 'sessions' (the job's is 'renamed')" in str(error) and "ignore-unclaimed-state" in str(error)
+    assert not (second.checkpoints / "mixedmode" / "job.json").exists(), "a refused restore claims nothing"
+    query = live(
+        second.start(renamed, from_savepoint(second, **{"execution.savepoint.ignore-unclaimed-state": "true"}))
+    )
+    query.stop()
+    assert query.exception() is None
+    assert mixedmode.state_reader(str(second.checkpoints)).state("open").count() == 0
+
+
+class Fewer(support.Sessions):
+    """Sessions under another variable name."""
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._open = handle.getValueState("current", "start long, last long, count long, total long")
+
+
+def test_unclaimed_variable(second: World) -> None:
+    """A state variable that the job does not declare any more is refused by name, unless it is to be dropped."""
+    changed = (
+        mixedmode.read(live=second.live())
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key")
+        .transformWithState(Fewer(), support.SESSION_SCHEMA, "append", "eventTime")
+        .uid(UID)
+    )
+    error = failure(second.start(changed, from_savepoint(second)))
+    assert "state 'open' (value) of operator 'sessions'" in str(error)
+    query = live(
+        second.start(changed, from_savepoint(second, **{"execution.savepoint.ignore-unclaimed-state": "true"}))
+    )
+    query.stop()
+    assert query.exception() is None
+
+
+def test_other_max_parallelism(second: World) -> None:
+    """The number of key groups is fixed for the life of the state; the location is not claimed with a wrong one."""
+    error = failure(second.start(job(second), from_savepoint(second, **{"pipeline.max-parallelism": 64})))
+    assert isinstance(error, OptionError) and "128" in str(error)
+    live(second.start(job(second), from_savepoint(second))).stop()
+
+
+@pytest.mark.parametrize("path", ["nowhere", "checkpoints of another job"])
+def test_not_a_savepoint(first: World, second: World, path: str) -> None:
+    """A path without a savepoint is an error that says what is there, and claims nothing."""
+    given = str(second.folder / "nowhere") if path == "nowhere" else str(first.checkpoints)
+    error = failure(second.start(job(second), {**OBSERVED, PATH: given}))
+    assert isinstance(error, CheckpointError)
+    assert ("does not exist" if path == "nowhere" else "it is a checkpointLocation") in str(error)
+    assert not (second.checkpoints / "mixedmode" / "job.json").exists()
+
+
+def test_savepoint_is_no_checkpoint_location(second: World) -> None:
+    """A savepoint given as checkpointLocation is refused: it never changes."""
+    second.checkpoints = second.folder / "moved"
+    before = sorted(path.name for path in second.checkpoints.rglob("*"))
+    error = failure(second.start(job(second), OBSERVED))
+    assert "is a savepoint" in str(error)
+    assert sorted(path.name for path in second.checkpoints.rglob("*")) == before
+
+
+def test_stage_without_a_name_is_warned_about(first: World) -> None:
+    """explain() warns while the keyed stage has no name of its own, and not when it has."""
+    writer = support.sessions(None, first.live()).writeStream.format("noop")
+    assert "set .uid(" in str(writer.plan())
+    assert "set .uid(" not in str(job(first, history=False).writeStream.format("noop").plan())
+    with pytest.raises(mixedmode.PlanError, match="names a folder"):
+        support.sessions(None, first.live()).uid("a/b")
