@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CheckpointError
@@ -20,6 +20,7 @@ from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease
 from .failpoints import failpoint
+from .meter import Laps
 from .pinned_backlog import PinnedBacklog
 from .recovery import commit_transaction
 from .state_of_job import JobState
@@ -41,16 +42,30 @@ class CheckpointReport:
     duration_ms: int
     state_bytes: int
     keys: int
+    #: What is in it that the one before did not have.
     new_files: int
+    new_bytes: int = 0
+    files: int = 0
+    #: What became visible with it (nothing for a sink that shows rows at once).
+    output_rows: int = 0
+    output_bytes: int = 0
+    #: Its parts: compact (change logs that have outgrown their base), write (``_metadata``), commit (the sink),
+    #: cleanup (older checkpoints, files that nothing names).
+    durations_ms: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "id": self.checkpoint_id,
             "trigger": self.trigger,
             "durationMs": self.duration_ms,
+            "durationsMs": self.durations_ms,
             "stateBytes": self.state_bytes,
             "stateEntries": self.keys,
+            "stateFiles": self.files,
             "newFiles": self.new_files,
+            "newBytes": self.new_bytes,
+            "numOutputRows": self.output_rows,
+            "outputBytes": self.output_bytes,
         }
 
 
@@ -65,7 +80,11 @@ class Checkpointer:
     run_id: str
     lease: DriverLease
     _failures: int = 0
-    _last_files: frozenset[str] = frozenset()
+    _last_files: frozenset[str] = field(init=False)
+    _laps: Laps = field(init=False, default_factory=Laps)
+
+    def __post_init__(self) -> None:
+        self._last_files = frozenset(file.name for lineage in self.state.lineages for file in lineage.files)
 
     def take(self, trigger: str, now_ms: int) -> CheckpointReport | None:
         """Take a checkpoint now; None if it failed within the tolerated number of failures.
@@ -76,6 +95,7 @@ class Checkpointer:
         """
         self.lease.check()
         started = time.monotonic()
+        self._laps = laps = Laps()
         self.scheduler.triggered(now_ms)
         try:
             metadata = self._write(trigger)
@@ -90,12 +110,14 @@ class Checkpointer:
                 ) from error
             logger.warning("checkpoint %s failed, the job goes on: %s", self.state.checkpoint_id + 1, error)
             return None
+        laps.mark("write")
         self._failures = 0
         self.state.checkpoint_id = metadata.checkpoint_id
         self.state.pending, self.state.pending_late = [], []
         failpoint("checkpoint-after-metadata")
         PinnedBacklog(self.store, "").discard()  # the backlog is in the checkpoint now
         commit_transaction(self.job, self.store, metadata)
+        laps.mark("commit")
         self.store.subsume(self.job.settings.retained_checkpoints)
         failpoint("checkpoint-before-gc")
         self.job.sink.sweep(self.state.epoch)
@@ -104,20 +126,28 @@ class Checkpointer:
         self.store.collect_garbage(self.job.operator.uid, self.state.lineages, up_to_epoch=self.state.epoch)
         self.scheduler.ended_checkpoint(now_ms)
         files = {file.name: file for lineage in self.state.lineages for file in lineage.files}
-        new_files = len(files.keys() - self._last_files)
+        new = [file for name, file in files.items() if name not in self._last_files]
         self._last_files = frozenset(files)
+        output = metadata.transaction.files
+        laps.mark("cleanup")
         return CheckpointReport(
             metadata.checkpoint_id,
             trigger,
             round((time.monotonic() - started) * 1000),
             sum(file.size_bytes for file in files.values()),
             sum(file.entries - file.tombstones for file in files.values()),
-            new_files,
+            new_files=len(new),
+            new_bytes=sum(file.size_bytes for file in new),
+            files=len(files),
+            output_rows=sum(file.rows for file in output),
+            output_bytes=sum(file.size_bytes for file in output),
+            durations_ms=laps.ms,
         )
 
     def _write(self, trigger: str) -> Any:
         failpoint("checkpoint-start")
         self._compact()
+        self._laps.mark("compact")
         state = self.state
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
             state.spark = self.store.spark_log.position(state.batch_id)

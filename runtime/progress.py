@@ -21,7 +21,39 @@ _REPORT_EVERY_S = 0.5
 
 
 class QueryProgress(dict[str, Any]):
-    """One finished epoch, as a dictionary whose entries are also attributes (like Spark's StreamingQueryProgress)."""
+    """One finished epoch, as a dictionary whose entries are also attributes (like Spark's StreamingQueryProgress).
+
+    Field names are Spark's where Spark has the thing:
+
+    ``id runId name timestamp batchId batchDuration observedMetrics``
+        as in Spark; a batch is an epoch.
+    ``mode phase isBacklog``
+        ``backlog`` (sorted, one key at a time) or ``streaming``; the plan's phase; whether any source is in backlog.
+    ``numInputRows inputRowsPerSecond processedRowsPerSecond``
+        rows of the epoch, per second since the last epoch began, per second that the epoch took.
+    ``durationMs``
+        ``triggerExecution`` (all), ``addBatch`` (the epoch's Spark jobs), ``deliver`` (a sink that shows rows at once).
+        Of ``addBatch``: ``keyedStage``, from the first shard task's start to the last one's end, and ``outsideTasks``,
+        the rest: planning, reading and shuffling the input, scheduling.  Of the slowest shard in each: ``restore``
+        (bring the state to the task), ``read`` (take in rows), ``sort`` (if the task sorts), ``process`` (the
+        operator), ``publish`` (make the epoch's files durable).
+    ``eventTime watermarkLagMs``
+        ``watermark`` and ``max`` (greatest event time) after the epoch; how far the watermark is behind the clock.
+    ``stateOperators``
+        one entry: ``operatorName numRowsTotal`` (entries), ``numRowsUpdated`` (keys touched), ``numRowsRemoved``,
+        ``allUpdatesTimeMs commitTimeMs`` (process and publish of all shards together), ``numRowsDroppedByWatermark``,
+        ``numShufflePartitions`` (shards), ``numStateStoreInstances`` (shards that the epoch visited), and in
+        ``customMetrics``: ``numExpiredTimers`` (timers fired); ``replicaCacheHits`` and ``replicaCacheMisses``, the
+        shards with state that found it in place and those that had to build it from files, with
+        ``stateFilesRead stateBytesRead`` for what either brought in; ``stateEntriesWritten stateFilesWritten
+        stateBytesWritten``; ``inputBytes`` that the tasks took in, ``spilledBytes`` that their sorters wrote to disk.
+    ``sources``
+        ``description isBacklog finished``.
+    ``sink``
+        ``description`` with its guarantee, ``numOutputRows``, and ``outputBytes outputFiles`` in ``metrics``.
+    ``checkpoint``
+        the last complete one, None before the first: see :class:`~.checkpointer.CheckpointReport`.
+    """
 
     def __getattr__(self, name: str) -> Any:
         try:

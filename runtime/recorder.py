@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .checkpointer import CheckpointReport
+from .epoch_metrics import durations_ms, state_operator, totals
 from .progress import QueryProgress, timestamp
-from .shard_task import ShardReport, describe
+from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
 from .state_of_job import JobState
 
@@ -54,6 +55,8 @@ class Recorder:
         self._numbers = itertools.count()
         self._checkpoint: dict[str, Any] | None = None
         self._checkpoints: deque[CheckpointReport] = deque(maxlen=_RECENT)
+        #: When the last epoch began, by the monotonic clock.
+        self._epoch_started: float | None = None
 
     def event(self, event: str, detail: str = "") -> None:
         """Note something that happened."""
@@ -81,51 +84,49 @@ class Recorder:
         elapsed_s: float,
     ) -> None:
         """An epoch has been applied."""
-        sums = describe(reports)
-        rate = sums["numInputRows"] / elapsed_s if elapsed_s > 0 else 0.0
-        durations: dict[str, int] = {"addBatch": round(elapsed_s * 1000)}
-        for report in reports:
-            for name, value in report.durations_ms.items():
-                durations[name] = max(durations.get(name, 0), value)
+        sums, elapsed_ms = totals(reports), round(elapsed_s * 1000)
+        now = time.monotonic()
+        since_last_s = now - elapsed_s - self._epoch_started if self._epoch_started is not None else 0.0
+        self._epoch_started = now - elapsed_s
         progress = QueryProgress(
             id=state.job_id,
             runId=self._run_id,
             name=self._name,
             timestamp=timestamp(),
             batchId=spec.epoch,
-            batchDuration=round(elapsed_s * 1000),
-            durationMs=durations,
+            batchDuration=elapsed_ms,
+            durationMs=durations_ms(reports, elapsed_ms),
             eventTime=_event_time(state.watermark.current_ms, state.watermark.max_event_time_ms),
+            watermarkLagMs=_lag_ms(state.watermark.current_ms),
             mode="backlog" if spec.style == "sorted" else "streaming",
             phase=phase.kind,
             isBacklog=state.is_backlog,
-            numInputRows=sums["numInputRows"],
-            processedRowsPerSecond=rate,
-            stateOperators=[
-                {
-                    "operatorName": job.operator.uid,
-                    "numRowsUpdated": sums["numKeys"],
-                    "numRowsTotal": sum(f.entries - f.tombstones for line in state.lineages for f in line.files),
-                    "commitTimeMs": durations.get("publish", 0),
-                    "numRowsDroppedByWatermark": sums["numRowsDroppedByWatermark"],
-                    "numShufflePartitions": len(state.shards),
-                    "customMetrics": {
-                        "timersFired": sums["numTimersFired"],
-                        "stateBytesWritten": sums["stateBytesWritten"],
-                        "spilledBytes": sums["spilledBytes"],
-                    },
-                }
-            ],
+            numInputRows=sums["inputRows"],
+            inputRowsPerSecond=sums["inputRows"] / since_last_s if since_last_s > 0 else 0.0,
+            processedRowsPerSecond=sums["inputRows"] / elapsed_s if elapsed_s > 0 else 0.0,
+            stateOperators=[state_operator(job.operator.uid, reports, state.lineages, sums)],
             sources=[
                 {"description": name, "isBacklog": source.is_backlog, "finished": source.finished}
                 for name, source in state.sources.items()
             ],
-            sink={"description": self._sink, "numOutputRows": sums["numOutputRows"]},
+            sink={
+                "description": self._sink,
+                "numOutputRows": sums["outputRows"],
+                "metrics": {"outputBytes": sums["outputBytes"], "outputFiles": sums["outputFiles"]},
+            },
             observedMetrics={},
             checkpoint=self._checkpoint,
         )
         with self._lock:
             self._recent.append(progress)
+
+    def delivered(self, elapsed_s: float) -> None:
+        """The last epoch's rows have been shown by a sink that shows them at once."""
+        with self._lock:
+            if self._recent:
+                durations, elapsed_ms = self._recent[-1]["durationMs"], round(elapsed_s * 1000)
+                durations["deliver"] = elapsed_ms
+                durations["triggerExecution"] = durations["addBatch"] + elapsed_ms
 
     @property
     def recent(self) -> list[QueryProgress]:
@@ -145,6 +146,11 @@ class Recorder:
         with self._lock:
             numbered = sorted([*self._events, *self._checkpoint_events], key=lambda entry: entry[0])
             return [event for _, event in numbered]
+
+
+def _lag_ms(watermark_ms: int) -> int | None:
+    """How far the watermark is behind the clock; None: there is none, or it is at the end of time."""
+    return round(time.time() * 1000) - watermark_ms if MIN_WATERMARK < watermark_ms < MAX_WATERMARK else None
 
 
 def _event_time(watermark_ms: int, max_ms: int | None) -> dict[str, str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from ..state.replica import process_cache
 from ..state.sst import LogWriter, SstWriter, StateFile
 from .failpoints import failpoint
 from .filesystem import write_atomically
+from .meter import TaskMeter
 from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .progress import TaskProgress
 from .projection import REPORT_COLUMN, RowSpool
@@ -72,6 +72,8 @@ class ShardReport:
     durations_ms: dict[str, int]
     #: Bytes that the task's sorter wrote to disk.
     spilled_bytes: int = 0
+    #: Bytes, files and times as :class:`~.meter.TaskMeter` counts them.
+    measured: dict[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         body = asdict(self)
@@ -89,6 +91,7 @@ class ShardReport:
             counters=ShardCounters(**body["counters"]),
             durations_ms=body["durations_ms"],
             spilled_bytes=body["spilled_bytes"],
+            measured=body.get("measured", {}),  # a report that an older version has left
         )
 
 
@@ -184,7 +187,7 @@ class _Attempt:
     task: ShardTask
     shard: int
     task_attempt_id: int
-    durations_ms: dict[str, int] = field(default_factory=dict)
+    meter: TaskMeter = field(default_factory=TaskMeter)
     #: The rows, if Spark is to compute the output columns of them.
     spool: RowSpool | None = None
 
@@ -196,33 +199,37 @@ class _Attempt:
         local_dir = local_root(task.local_dir)
         # Task attempt ids start again with each SparkContext; the run id and a random part make the name unique.
         name = f"e{task.epoch.epoch:08d}-s{self.shard:04d}-{task.run_id}-{self.task_attempt_id}-{uuid.uuid4().hex[:8]}"
-        started = time.monotonic()
-        base = None
+        base, cache = None, process_cache()
         if lineage.files:
-            base = process_cache().acquire(
-                task.job_id, self.shard, lineage, task.state_filesystem, task.state_pool, local_dir, task.cache_bytes
-            )
-        self._lap("restore", started)
+            with self.meter.restoring(cache):
+                base = cache.acquire(
+                    task.job_id,
+                    self.shard,
+                    lineage,
+                    task.state_filesystem,
+                    task.state_pool,
+                    local_dir,
+                    task.cache_bytes,
+                )
         failpoint("task-after-restore")
         writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
         writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
         output = self._output(operator, name, local_dir)
         counters = ShardCounters()
         shard_context = ShardContext(self.shard, lineage.key_groups, task.epoch, base, writer, output, counters)
-        started = time.monotonic()
         try:
-            spilled = self._execute(operator, shard_context, batches)
-            self._lap("process", started)
+            with self.meter.processing():
+                spilled = self._execute(operator, shard_context, self.meter.reading(batches))
             failpoint("task-before-publish")
-            started = time.monotonic()
-            files = tuple(writer.finish())
-            staged = tuple(output.finish())
-            self._lap("publish", started)
+            with self.meter.publishing():
+                files = tuple(writer.finish())
+                staged = tuple(output.finish())
         except BaseException:
             writer.abort()
             output.abort()
             raise
-        return ShardReport(self.shard, name, files, staged, counters, self.durations_ms, spilled)
+        durations_ms, counts = self.meter.finish()
+        return ShardReport(self.shard, name, files, staged, counters, durations_ms, spilled, counts)
 
     def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> StagedOutput | RowSpool:
         if operator.projection is not None:
@@ -262,12 +269,10 @@ class _Attempt:
             first.schema, sort.key, then=sort.then, memory_bytes=sort.memory_bytes, spill_dir=spill_dir
         ) as sorter:
             for batch in chain([first], batches):
-                sorter.add(batch)
+                with self.meter.sorting():
+                    sorter.add(batch)
             del first, batch
-            yield sorter.sorted_batches(), sorter
-
-    def _lap(self, name: str, started: float) -> None:
-        self.durations_ms[name] = round((time.monotonic() - started) * 1000)
+            yield self.meter.merged(sorter.sorted_batches()), sorter
 
 
 def _spilled(sorter: ExternalSorter | None) -> int:
@@ -287,17 +292,3 @@ def local_root(configured: str | None) -> str:
     folder = os.path.join(root, "mixedmode")
     os.makedirs(folder, exist_ok=True)
     return folder
-
-
-def describe(reports: list[ShardReport]) -> dict[str, Any]:
-    """Sums of the reports' counters, for progress."""
-    return {
-        "numInputRows": sum(report.counters.rows_in for report in reports),
-        "numRowsDroppedByWatermark": sum(report.counters.rows_late for report in reports),
-        "numKeys": sum(report.counters.keys for report in reports),
-        "numTimersFired": sum(report.counters.timers_fired for report in reports),
-        "numOutputRows": sum(file.rows for report in reports for file in report.output),
-        "stateBytesWritten": sum(file.size_bytes for report in reports for file in report.files),
-        "stateEntriesWritten": sum(file.entries for report in reports for file in report.files),
-        "spilledBytes": sum(report.spilled_bytes for report in reports),
-    }

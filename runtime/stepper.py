@@ -273,7 +273,9 @@ class Stepper:
     def deliver(self) -> None:
         """Hand rows to a sink that shows them at once; all others wait for the checkpoint."""
         if self.job.sink.shows_at_once:
+            started = time.monotonic()
             self.job.sink.deliver(self.state.epoch, self.state.pending)
+            self.recorder.delivered(time.monotonic() - started)
             self.state.pending = []
 
     def checkpoint_if_due(self, trigger: str = "interval") -> None:

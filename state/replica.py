@@ -120,6 +120,7 @@ class ReplicaCache:
         self.rebuilds = 0
         #: Files brought in so far, by either way.
         self.files_brought = 0
+        self.bytes_brought = 0
         self.evictions = 0
 
     def acquire(
@@ -165,6 +166,7 @@ class ReplicaCache:
                 raise
             self.applies += 1
             self.files_brought += len(missing)
+            self.bytes_brought += sum(file.size_bytes for file in missing)
         else:
             self.hits += 1
         held.lineage = lineage
@@ -189,6 +191,7 @@ class ReplicaCache:
             raise
         self.rebuilds += 1
         self.files_brought += len(lineage.files)
+        self.bytes_brought += lineage.size_bytes
         return _Held(replica, restorer, lineage)
 
     def _root(self, local_root: str) -> str:

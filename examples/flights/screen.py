@@ -113,7 +113,7 @@ class Screen:
             checkpoint = progress["checkpoint"]
             self.say(
                 f"          {seen:>5} {progress['numInputRows']:>7,} {state['numRowsUpdated']:>6,}"
-                f" {progress['sink']['numOutputRows']:>8,} {metrics['timersFired']:>7,}"
+                f" {progress['sink']['numOutputRows']:>8,} {metrics['numExpiredTimers']:>7,}"
                 f" {state['numRowsDroppedByWatermark']:>5} {progress['batchDuration']:>5} ms  {watermark:<17}"
                 f" {checkpoint['id'] if checkpoint else '-'}"
             )

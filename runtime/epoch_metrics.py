@@ -1,0 +1,77 @@
+"""From the reports of an epoch's shard tasks to the fields of a progress record.  No Spark, no clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ..state.lineage import ShardLineage
+from .shard_task import ShardReport
+
+
+def totals(reports: Sequence[ShardReport]) -> Counter[str]:
+    """Everything that can be summed up over the shards, by name."""
+    sums: Counter[str] = Counter()
+    for report in reports:
+        sums.update(report.measured)
+        sums.update({f"{name}Ms": value for name, value in report.durations_ms.items()})
+        sums.update(
+            inputRows=report.counters.rows_in,
+            lateRows=report.counters.rows_late,
+            keys=report.counters.keys,
+            timers=report.counters.timers_fired,
+            outputRows=sum(file.rows for file in report.output),
+            outputBytes=sum(file.size_bytes for file in report.output),
+            outputFiles=len(report.output),
+            stateEntries=sum(file.entries for file in report.files),
+            tombstones=sum(file.tombstones for file in report.files),
+            stateBytes=sum(file.size_bytes for file in report.files),
+            stateFiles=len(report.files),
+            spilledBytes=report.spilled_bytes,
+        )
+    return sums
+
+
+def durations_ms(reports: Sequence[ShardReport], elapsed_ms: int) -> dict[str, int]:
+    """Where an epoch's time went: Spark's own names, the slowest shard of each phase, and what was outside of tasks."""
+    durations = {"triggerExecution": elapsed_ms, "addBatch": elapsed_ms}
+    for report in reports:
+        for name, value in report.durations_ms.items():
+            durations[name] = max(durations.get(name, 0), value)
+    times = [report.measured for report in reports if "endedAtMs" in report.measured]
+    if times:
+        keyed_ms = max(one["endedAtMs"] for one in times) - min(one["startedAtMs"] for one in times)
+        # Clocks of two machines may disagree, and reports that were taken over are of another run.
+        durations["keyedStage"] = min(max(keyed_ms, 0), elapsed_ms)
+        durations["outsideTasks"] = elapsed_ms - durations["keyedStage"]
+    return durations
+
+
+def state_operator(
+    name: str, reports: Sequence[ShardReport], lineages: Sequence[ShardLineage], sums: Counter[str]
+) -> dict[str, Any]:
+    """One entry of ``stateOperators``, with Spark's names where Spark has the thing."""
+    return {
+        "operatorName": name,
+        "numRowsTotal": sum(file.entries - file.tombstones for lineage in lineages for file in lineage.files),
+        "numRowsUpdated": sums["keys"],
+        "numRowsRemoved": sums["tombstones"],
+        "allUpdatesTimeMs": sums["processMs"],
+        "commitTimeMs": sums["publishMs"],
+        "numRowsDroppedByWatermark": sums["lateRows"],
+        "numShufflePartitions": len(lineages),
+        "numStateStoreInstances": len(reports),
+        "customMetrics": {
+            "numExpiredTimers": sums["timers"],
+            "replicaCacheHits": sums["replicaHits"],
+            "replicaCacheMisses": sums["replicaMisses"],
+            "stateFilesRead": sums["stateFilesRead"],
+            "stateBytesRead": sums["stateBytesRead"],
+            "stateEntriesWritten": sums["stateEntries"],
+            "stateFilesWritten": sums["stateFiles"],
+            "stateBytesWritten": sums["stateBytes"],
+            "inputBytes": sums["inputBytes"],
+            "spilledBytes": sums["spilledBytes"],
+        },
+    }

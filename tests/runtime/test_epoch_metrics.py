@@ -1,0 +1,106 @@
+"""Progress fields from the reports of shards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mixedmode.runtime.epoch_metrics import durations_ms, state_operator, totals
+from mixedmode.runtime.shard_task import ShardReport
+from mixedmode.runtime.spec import ShardCounters
+from mixedmode.runtime.staging import StagedFile
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.sst import StateFile
+
+
+def state_file(entries: int, tombstones: int, size_bytes: int) -> StateFile:
+    described: dict[str, Any] = {
+        "name": "f",
+        "entries": entries,
+        "tombstones": tombstones,
+        "size_bytes": size_bytes,
+        "first_key": "",
+        "last_key": "",
+    }
+    blank = dict.fromkeys(StateFile.__dataclass_fields__)
+    return StateFile(**{**blank, **described})
+
+
+def report(shard: int, start_ms: int, end_ms: int, process_ms: int, **measured: int) -> ShardReport:
+    return ShardReport(
+        shard=shard,
+        attempt=f"a{shard}",
+        files=(state_file(10, 2, 500),),
+        output=(StagedFile("o", 3, 70),),
+        counters=ShardCounters(rows_in=20, rows_late=1, keys=5, timers_fired=4),
+        durations_ms={"process": process_ms, "publish": 7},
+        spilled_bytes=9,
+        measured={"startedAtMs": start_ms, "endedAtMs": end_ms, **measured},
+    )
+
+
+REPORTS = [
+    report(0, 1_000, 1_400, 300, replicaHits=1, inputBytes=50),
+    report(1, 1_200, 1_900, 600, replicaMisses=1, stateFilesRead=4, stateBytesRead=800, inputBytes=60),
+]
+
+
+def test_phases_are_those_of_the_slowest_shard() -> None:
+    """An epoch's time is split into the keyed stage, from first start to last end, and what was outside of it."""
+    durations = durations_ms(REPORTS, 1_500)
+    assert durations == {
+        "triggerExecution": 1_500,
+        "addBatch": 1_500,
+        "process": 600,
+        "publish": 7,
+        "keyedStage": 900,
+        "outsideTasks": 600,
+    }
+
+
+def test_clocks_that_disagree_give_no_negative_times() -> None:
+    """Times of other machines or runs are cut to what the driver has measured."""
+    assert durations_ms(REPORTS, 100)["outsideTasks"] == 0
+    assert durations_ms([report(0, 5_000, 1_000, 1)], 100)["keyedStage"] == 0
+    assert "outsideTasks" not in durations_ms([], 100)
+
+
+def test_state_operator_sums_up_the_shards() -> None:
+    """Keys, timers, late rows, bytes, files and cache hits of all shards, under the documented names."""
+    lineages = [ShardLineage(KeyGroupRange(0, 63), (state_file(10, 2, 500),)), ShardLineage(KeyGroupRange(64, 127), ())]
+    found = state_operator("stage", REPORTS, lineages, totals(REPORTS))
+    assert found == {
+        "operatorName": "stage",
+        "numRowsTotal": 8,
+        "numRowsUpdated": 10,
+        "numRowsRemoved": 4,
+        "allUpdatesTimeMs": 900,
+        "commitTimeMs": 14,
+        "numRowsDroppedByWatermark": 2,
+        "numShufflePartitions": 2,
+        "numStateStoreInstances": 2,
+        "customMetrics": {
+            "numExpiredTimers": 8,
+            "replicaCacheHits": 1,
+            "replicaCacheMisses": 1,
+            "stateFilesRead": 4,
+            "stateBytesRead": 800,
+            "stateEntriesWritten": 20,
+            "stateFilesWritten": 2,
+            "stateBytesWritten": 1_000,
+            "inputBytes": 110,
+            "spilledBytes": 18,
+        },
+    }
+
+
+def test_reports_of_older_versions_are_read() -> None:
+    """A finished shard's report without measurements still counts its rows."""
+    new = ShardReport(0, "a", (), (), ShardCounters(rows_in=3), {"process": 5}, 0, {"inputBytes": 9})
+    assert ShardReport.from_bytes(new.to_bytes()) == new
+    body = json.loads(new.to_bytes())
+    del body["measured"]
+    old = ShardReport.from_bytes(json.dumps(body).encode())
+    assert (totals([old])["inputRows"], totals([old])["inputBytes"]) == (3, 0)
+    assert "keyedStage" not in durations_ms([old], 10)
