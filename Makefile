@@ -1,12 +1,13 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
-#   make test [ARGS="tests/state -x"]   make lint   make format   make demo   make bench   make clean
+#   make test [ARGS="tests/state -x"]   make lint   make format   make demo   make clean
+#   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: demo test lint format bench clean java
+.PHONY: demo test lint format bench bench-full bench-growth clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -15,8 +16,20 @@ demo: java $(VENV)/.installed-demo
 test: java $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(ARGS)
 
+# A benchmark takes as long as it takes: the time limit is for tests.
+PYTEST_BENCH := $(BIN)/python -m pytest -o timeout=0
+
 bench: java $(VENV)/.installed-bench
-	$(BIN)/python -m pytest benchmarks $(ARGS)
+	$(PYTEST_BENCH) benchmarks --ignore=benchmarks/test_growth.py $(ARGS)
+
+# What was measured is published even if a benchmark failed; the failure is told all the same.
+bench-full: java $(VENV)/.installed-bench
+	@export MIXEDMODE_BENCH_SIZE=full; $(PYTEST_BENCH) benchmarks --ignore=benchmarks/test_growth.py $(ARGS); \
+	status=$$?; $(BIN)/python benchmarks/publish.py figures && exit $$status
+
+bench-growth: java $(VENV)/.installed-bench
+	@export MIXEDMODE_BENCH_SIZE=full; $(PYTEST_BENCH) benchmarks/test_growth.py $(ARGS); \
+	status=$$?; $(BIN)/python benchmarks/publish.py growth && exit $$status
 
 lint: $(VENV)/.installed-test build/typecheck
 	$(BIN)/ruff check .

@@ -59,7 +59,7 @@ def closing_lines(measurements: Sequence[Measurement]) -> list[str]:
         lines += [f"  {note}" for note in measurement.notes]
         if not measurement.machine.get("idle", True):
             lines.append(f"  the machine was busy before it began: {measurement.machine['busy']:.0%} of its cores")
-    if measurements:
+    if any(measurement.findings for measurement in measurements):
         lines += ["", "Targets", *(f"  {line}" for line in aligned(targets_table(measurements)))]
     return lines
 

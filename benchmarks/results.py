@@ -34,7 +34,7 @@ class Measurement:
     rows: int | None = None
     #: Seconds of each round, by way.
     seconds: dict[str, list[float]] = field(default_factory=dict)
-    #: The way that the table compares the others with.
+    #: The ways that the table compares the others with.
     baselines: tuple[str, ...] = ()
     #: Measured figure by target.
     findings: dict[str, float] = field(default_factory=dict)

@@ -44,7 +44,7 @@ class Sizes:
     steady_epochs: int = 200
     steady_batch_rows: int = 1_000
     steady_keys: int = 100_000
-    #: Growth of the backlog's time: thousands of rows of the base point (aggregate, processor), and timed rounds.
+    #: Growth of the backlog's time: rows of the point from which one thing at a time is changed, and timed rounds.
     growth_aggregate_rows: int = 10_000_000
     growth_processor_rows: int = 1_000_000
     growth_rounds: int = 2
@@ -61,7 +61,7 @@ _SMALL = Sizes(
     latency_batches=10,
     latency_keys=20_000,
     migration_keys=300_000,
-    sorter_budget_bytes=8 << 20,
+    sorter_budget_bytes=16 << 20,
     checkpoint_changed_keys=1_000,
     checkpoint_small_keys=10_000,
     checkpoint_large_keys=1_000_000,
@@ -85,7 +85,7 @@ _TINY = replace(
     latency_batch_rows=100,
     latency_keys=500,
     migration_keys=20_000,
-    sorter_budget_bytes=1 << 20,
+    sorter_budget_bytes=4 << 20,
     checkpoint_changed_keys=100,
     checkpoint_small_keys=1_000,
     checkpoint_large_keys=10_000,

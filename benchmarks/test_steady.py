@@ -1,0 +1,119 @@
+"""A stream that runs on and on: its epochs do not get slower, nor do files, memory or open handles pile up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import mixedmode
+from dataset import Dataset, Shape, dataset
+from micro_batches import Feed, only_active_run, trigger_s, watched
+from processes import descendants, files_below, memory_bytes, open_handles, python_workers
+from pyspark.sql import SparkSession
+from workload import processor
+
+_MIB = 1 << 20
+#: Batches whose logs Spark keeps: fewer than a quarter of the epochs, so that they have stopped growing by then.
+_SPARK_BATCHES = 5
+
+
+@dataclass(frozen=True)
+class Sample:
+    """How things stand after an epoch."""
+
+    seconds: float
+    files: int
+    spark_files: int
+    python_bytes: int
+    jvm_bytes: int
+    handles: int
+
+
+def test_steady_state(benchmark: Any, spark: SparkSession, bench: Any) -> None:
+    """Many small epochs with a checkpoint each second or so; the first quarter against the last."""
+    epochs, rows, keys = bench.sizes.steady_epochs, bench.sizes.steady_batch_rows, bench.sizes.steady_keys
+    title = f"Steady stream: {epochs} epochs of {rows:,} rows on {keys:,} keys of state, a checkpoint a second"
+    begun = bench.begin("steady", title, epochs=epochs, rows=rows, keys=keys)
+    history = dataset(Shape(keys, keys, each_key_once=True))
+    live = dataset(Shape(epochs * rows, keys, files=epochs))
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", _SPARK_BATCHES)
+    try:
+        with bench.scratch() as folder:
+            samples = benchmark.pedantic(run, args=(spark, history, live, folder), rounds=1)
+    finally:
+        spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
+    quarter = max(len(samples) // 4, 1)
+    first, last = middle(samples[:quarter]), middle(samples[-quarter:])
+    findings = {
+        "steady-latency": last["seconds"] / first["seconds"],
+        "steady-files": last["files"] / first["files"],
+        "steady-memory": last["python_bytes"] / first["python_bytes"],
+        "steady-handles": last["handles"] / first["handles"],
+    }
+    told = (
+        ("p50 of an epoch, ms", "seconds", 1e3),
+        ("files of ours below the checkpoint location", "files", 1),
+        ("files of Spark's own log there", "spark_files", 1),
+        ("memory of all Python processes, MiB", "python_bytes", 1 / _MIB),
+        ("memory of the JVM, MiB (it takes what it may)", "jvm_bytes", 1 / _MIB),
+        ("open handles of all processes", "handles", 1),
+    )
+    notes = tuple(
+        f"{what:<45} first quarter {first[name] * unit:>8,.0f}, last {last[name] * unit:>8,.0f}"
+        for what, name, unit in told
+    )
+    bench.record(begun, rows=rows, seconds={"epoch": [s.seconds for s in samples]}, findings=findings, notes=notes)
+
+
+def run(spark: SparkSession, history: Dataset, live: Dataset, folder: Path) -> list[Sample]:
+    """A sample after each epoch of the stream."""
+    feed = Feed(folder / "in", live.files)
+    checkpoints = folder / "checkpoints"
+    waiting = spark.readStream.schema(live.shape.ddl).option("maxFilesPerTrigger", 1).parquet(str(feed.folder))
+    before = spark.read.schema(history.shape.ddl).parquet(*history.files)
+    samples: list[Sample] = []
+    with watched(spark) as batches:
+        query = (
+            processor(mixedmode.read(history=before, live=waiting))
+            .writeStream.format("noop")
+            .outputMode("update")
+            .option("checkpointLocation", str(checkpoints))
+            .option("execution.checkpointing.interval", "1 s")
+            .start()
+        )
+        try:
+            assert query.wait_for("live", 600), query.exception()
+            run_id = only_active_run(spark)
+            loaded = len(batches.of(run_id))
+            for number in range(1, len(live.files) + 1):
+                feed.land()
+                batches.wait_for(run_id, loaded + number)
+                samples.append(sample(trigger_s(batches.of(run_id)[-1]), checkpoints))
+        finally:
+            query.stop()
+    return samples
+
+
+def sample(seconds: float, checkpoints: Path) -> Sample:
+    """Look at everything once."""
+    pythons = [os.getpid(), *python_workers()]
+    everyone = [os.getpid(), *descendants(os.getpid())]
+    files = files_below(checkpoints)
+    of_spark = sum(path.startswith(str(checkpoints / "spark")) for path in files)
+    return Sample(
+        seconds=seconds,
+        files=len(files) - of_spark,
+        spark_files=of_spark,
+        python_bytes=sum(map(memory_bytes, pythons)),
+        jvm_bytes=sum(memory_bytes(pid) for pid in everyone if pid not in pythons),
+        handles=sum(map(open_handles, everyone)),
+    )
+
+
+def middle(samples: Sequence[Sample]) -> Mapping[str, float]:
+    """The median of each figure."""
+    return {name: median([getattr(one, name) for one in samples]) for name in Sample.__dataclass_fields__}

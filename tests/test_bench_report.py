@@ -1,0 +1,174 @@
+"""The benchmarks' report: verdicts, ratios, resuming and publishing, without running a benchmark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """The benchmarks' modules by name, with an empty results folder; forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setenv("MIXEDMODE_BENCH_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("MIXEDMODE_BENCH_DATA", str(tmp_path / "data"))
+    before = set(sys.modules)
+    yield lambda name: __import__(name)
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(BENCHMARKS)):
+            del sys.modules[name]
+
+
+def measurement(bench: Any, **changes: Any) -> Any:
+    """A measurement of two ways, one four times as fast, on an idle machine."""
+    given = {
+        "name": "one",
+        "title": "One thing",
+        "parameters": {"rows": 12},
+        "rows": 12,
+        "seconds": {"slow": [4.0, 5.0, 4.0], "fast": [1.0]},
+        "baselines": ("slow",),
+        "findings": {"aggregate-stock": 4.0},
+        "preset": "full",
+        "machine": {"idle": True, "at": "2026-01-02 03:04", "cores": 2, "spark": "4.3.0", "python": "3.11.7"},
+        **changes,
+    }
+    return bench("results").Measurement(**given)
+
+
+def test_ways_are_compared_by_medians_fastest_first(bench: Any) -> None:
+    """Each way has its rows per second and how many times faster than the baseline it is."""
+    header, *rows = bench("report").ways_table(measurement(bench))
+    assert header == ["way", "median s", "rows/s", "x slow", "rounds"]
+    assert rows == [["fast", "1", "12", "4.00", "1"], ["slow", "4", "3", "1.00", "3"]]
+
+
+@pytest.mark.parametrize(
+    ("figure", "preset", "expected"),
+    [(10.0, "full", "pass"), (9.99, "full", "miss"), (11.0, "small", "pass (small sizes)")],
+)
+def test_a_verdict_names_sizes_that_are_not_the_promised_ones(
+    bench: Any, figure: float, preset: str, expected: str
+) -> None:
+    """A figure is held against its limit, and small sizes are called so."""
+    found = measurement(bench, findings={"aggregate-stock": figure}, preset=preset)
+    table = bench("report").targets_table([found])
+    (row,) = [row for row in table if row[3] == expected]
+    assert row[1] == "at least 10.00 x"
+    assert sum(row[3] == "not measured" for row in table) == len(bench("targets").TARGETS) - 1
+
+
+def test_upper_limits_are_upper_limits(bench: Any) -> None:
+    """A target that says "at most" is missed above its limit."""
+    target = bench("targets").BY_ID["latency-stock"]
+    assert (target.is_met(0.5), target.is_met(0.51)) == (True, False)
+
+
+def test_a_resumed_run_knows_what_it_has(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measurements survive on disk; only a resumed run with equal parameters takes them for its own."""
+    results = bench("results")
+    found = measurement(bench)
+    results.save(found)
+    assert results.load_all() == [found]
+    assert not results.known("one", {"rows": 12})
+    monkeypatch.setenv("MIXEDMODE_BENCH_RESUME", "1")
+    assert results.known("one", {"rows": 12})
+    assert not results.known("one", {"rows": 13})
+
+
+def test_figures_go_between_their_markers(bench: Any) -> None:
+    """Only what is between the markers changes, and publishing twice changes nothing more."""
+    publish = bench("publish")
+    text = "before\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nafter\n"
+    lines = publish.figures([measurement(bench)])
+    once = publish.between(text, "figures", lines)
+    assert once.startswith("before\n<!-- figures: begin -->\n")
+    assert once.endswith("<!-- figures: end -->\nafter\n")
+    assert "old" not in once
+    assert "| fast | 1 | 12 | 4.00 | 1 |" in once
+    assert publish.between(once, "figures", lines) == once
+    with pytest.raises(ValueError, match="growth: begin"):
+        publish.between(text, "growth", [])
+
+
+def test_figures_of_a_busy_machine_say_so(bench: Any) -> None:
+    """The line above the tables tells when and where, and whether other things ran."""
+    quiet = measurement(bench)
+    loud = measurement(bench, name="two", machine={**quiet.machine, "idle": False})
+    publish = bench("publish")
+    assert "an otherwise idle machine" in publish.provenance([quiet])
+    assert "busy with other things when 1 of 2 measurements began" in publish.provenance([quiet, loud])
+
+
+def test_the_readme_has_the_markers(bench: Any) -> None:
+    """What the tool fills in is there."""
+    publish = bench("publish")
+    for name in ("figures", "growth"):
+        assert "filled" in publish.between(publish.README.read_text(), name, ["filled"])
+
+
+def test_a_race_runs_the_ways_in_turn(bench: Any) -> None:
+    """A, B, A, B: noise hits both; a way whose rounds are used up is left out."""
+    order: list[str] = []
+    ways = {"a": lambda _: order.append("a"), "b": lambda _: order.append("b")}
+    race = bench("race").Race(ways, {"a": 3, "b": 1})
+    for _ in range(4):
+        race.round()
+    assert order == ["a", "b", "a", "a"]
+    assert {way: len(seconds) for way, seconds in race.seconds.items()} == {"a": 3, "b": 1}
+
+
+def test_growth_has_the_base_point_on_every_axis(bench: Any) -> None:
+    """A table has a row for each point, and the shared point is measured once."""
+    growth = bench("growth")
+    points = growth.points(10_000)
+    shapes = {point.shape for point in points}
+    assert [point.axis for point in points].count("rows") == 4
+    assert len(shapes) == len(points) - 3
+    found = [
+        measurement(
+            bench,
+            name=growth.name(job, shape),
+            parameters={"base": 10_000},
+            seconds={"mixed": [2.0]} if job == "processor" else {"mixed": [2.0], "plain batch": [1.0]},
+        )
+        for job in growth.JOBS
+        for shape in shapes
+    ]
+    lines = growth.lines(found)
+    assert sum(line.startswith("| skew: ") for line in lines) == 8
+    assert "| rows: 30,000 | 30,000 | 1,000 | 2.00 | 0.01 | 1.00 | 0.50 |" in lines
+
+
+@pytest.mark.parametrize("skew", ["uniform", "zipf-1.0", "zipf-1.5", "hot"])
+def test_keys_have_the_skew_that_they_are_said_to_have(bench: Any, skew: str) -> None:
+    """The hottest key has about the share of rows that the law gives it, and keys are in range."""
+    dataset = bench("dataset")
+    shape = dataset.Shape(20_000, 1_000, skew=skew, files=1)
+    (batch,) = dataset.batches(shape, 0)
+    keys = batch.column("key").to_pylist()
+    weights = {"uniform": 1 / 1_000, "hot": 0.5, "zipf-1.0": 1 / 7.485, "zipf-1.5": 1 / 2.549}
+    assert keys.count(0) / len(keys) == pytest.approx(weights[skew], rel=0.1, abs=0.001)
+    assert (min(keys), max(keys) < 1_000) == (0, True)
+
+
+def test_a_dataset_is_made_once_and_is_the_same_again(bench: Any) -> None:
+    """All rows are there, in as many files as asked for, every key once if asked for; made anew they are equal."""
+    import pyarrow.parquet as pq
+
+    dataset = bench("dataset")
+    shape = dataset.Shape(1_000, 1_000, width="text", files=3, each_key_once=True)
+    made = dataset.dataset(shape)
+    rows = pq.read_table(made.folder)
+    assert sorted(rows.column("key").to_pylist()) == list(range(1_000))
+    assert len(made.files) == 3
+    changed_at = [Path(path).stat().st_mtime_ns for path in made.files]
+    assert [Path(path).stat().st_mtime_ns for path in dataset.dataset(shape).files] == changed_at
+    again = [row for number in range(3) for batch in dataset.batches(shape, number) for row in batch.to_pylist()]
+    assert again == rows.to_pylist()
