@@ -300,7 +300,10 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
     }
     threshold_ms = settings.watermark_lag_threshold_ms
     if threshold_ms is not None:
-        lag = f"while the watermark lags by more than {format_duration_ms(threshold_ms)}, isBacklog is true"
+        lag = (
+            f"while the watermark lags by more than {format_duration_ms(threshold_ms)} and something waits at the"
+            " source, isBacklog is true"
+        )
         details["backlog"] = (
             f"{lag}: what waits is one sorted chunk, merged with the state under the observed watermark"
             if runs_sorted(settings)

@@ -66,6 +66,11 @@ class LiveSource:
         """True if handing over a micro-batch raised."""
         return self._error is not None
 
+    @property
+    def is_drained(self) -> bool:
+        """True if the query has found nothing more when it last looked at the source."""
+        return self.query is not None and self.query.isActive and not self.query.status["isDataAvailable"]
+
     def start(self, on_batch: OnBatch, trigger: dict[str, Any]) -> StreamingQuery:
         """Start the query, or go on with it where it was."""
         self._error, self._refusing = None, False

@@ -285,6 +285,8 @@ class JobRunner:
                 with self.turn:
                     if not self.stopping.is_set() and not live.failed:
                         step.tick(phase)
+                        if live.is_drained:
+                            step.note_drained()
                         step.checkpoint_if_due()
         finally:
             # The epoch in hand is finished first; a micro-batch that still waits for its turn is refused.

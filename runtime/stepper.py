@@ -18,6 +18,7 @@ from .checkpointer import Checkpointer, CheckpointReport
 from .checkpoints.scheduler import CheckpointScheduler
 from .epochs import EpochExecutor
 from .failpoints import failpoint
+from .lag import LagGates
 from .live import Stopped
 from .live_inputs import Reach, look_at
 from .pinned_backlog import PinnedBacklog
@@ -63,9 +64,14 @@ class Stepper:
     turn: threading.RLock
     stopping: threading.Event
     _checkpointed_epoch: int = field(init=False)
+    #: isBacklog by watermark lag; None: lag has no effect.
+    _lag: LagGates | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self._checkpointed_epoch = self.state.epoch
+        settings = self.job.settings
+        if settings.watermark_lag_threshold_ms is not None:
+            self._lag = LagGates(settings.watermark_lag_threshold_ms, calm_ms=settings.checkpoint_interval_ms)
 
     def check_stopped(self) -> None:
         """Raise Stopped if the job is to stop."""
@@ -264,9 +270,16 @@ class Stepper:
 
     def note_lag(self) -> None:
         """isBacklog by watermark lag (FLIP-328), evaluated whenever the watermark may have moved."""
-        if self.job.settings.watermark_lag_threshold_ms is not None:
+        if self._lag is not None:
             for one in self.job.live_inputs:
-                self.set_backlog(one.name, self.state.watermark.is_backlog(now_ms(), one.name), "watermark lag")
+                lags = self.state.watermark.is_backlog(now_ms(), one.name)
+                self.set_backlog(one.name, self._lag.of(one.name).judge(lags, clock_ms()), "watermark lag")
+
+    def note_drained(self) -> None:
+        """Nothing waits at the live inputs: one whose watermark lags now is old, not behind."""
+        if self._lag is not None:
+            for one in self.job.live_inputs:
+                self.set_backlog(one.name, self._lag.of(one.name).drained(clock_ms()), "nothing waits at the source")
 
     # -- delivery and checkpoints ------------------------------------------------------------------------------------
 
