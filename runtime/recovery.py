@@ -102,6 +102,8 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
                 f"{store.location!r} are {', '.join(stored_live)}: Spark's log knows them by their order, so their "
                 "names, number and order are fixed for the life of the state"
             )
+        if metadata.spark is not None:
+            log.check()
         _check_staged_output(job, store, metadata)
         commit_transaction(job, store, metadata)
         failpoint("recovery-after-commit")

@@ -13,6 +13,7 @@ import zlib
 
 from pyarrow import fs
 
+from ..errors import CorruptStateError
 from .checkpoints.metadata import SparkPosition
 from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 
@@ -71,6 +72,27 @@ class SparkLog:
             self._restore("offsets", position.batch_id - 1, entry)
         self._restore("commits", position.batch_id, _COMMITTED)
         return forgotten
+
+    def check(self) -> None:
+        """Compare what rewinding cannot restore with Hadoop's checksum files, which Spark itself does not look at.
+
+        A wrong bit in the list of files that the source has read would make it read one again.
+
+        Raises:
+            CorruptStateError: the query's id or the source's own log was altered or cut off.
+        """
+        found = list_files(self._filesystem, f"{self._folder}/sources", recursive=True)
+        found += list_files(self._filesystem, self._folder)
+        files = {info.path: info.base_name for info in found if info.type == fs.FileType.File}
+        for path, name in files.items():
+            crc = f"{path[: -len(name)]}.{name}.crc"
+            if crc not in files:
+                continue
+            if read_bytes(self._filesystem, crc) != crc_file(read_bytes(self._filesystem, path)):
+                raise CorruptStateError(
+                    f"{path}, which belongs to Spark's log of the live source, or its checksum file {crc} was altered "
+                    "or cut off; restore both, or start again with a new checkpointLocation and a new output path"
+                )
 
     def _restore(self, log: str, batch_id: int, content: bytes, *, exactly: bool = False) -> None:
         """Write an entry if it is missing or damaged (or, with ``exactly``, if it says anything else)."""

@@ -65,6 +65,18 @@ def test_sparks_log_is_put_right(world: World, harm: Harm) -> None:
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.parametrize("victim", ["metadata", "sources/0/0", "sources/0/1"])
+def test_sparks_list_of_files_is_checked(world: World, victim: str) -> None:
+    """A wrong bit in what only Spark knows, which would make it read a file again or not at all, is named."""
+    assert life(world, EVENTS[80:110], EVENTS[110:140]).exception() is None
+    before = world.output()
+    flip(world.checkpoints / "spark" / victim)
+    cause = life(world).exception()
+    assert cause is not None and isinstance(cause.__cause__, CorruptStateError), cause
+    assert f"spark/{victim}" in str(cause)
+    assert world.output() == before
+
+
 def test_lost_checkpoints_are_no_new_job(world: World) -> None:
     """Without its checkpoints, or without job.json, a job is refused; what is committed is not committed again."""
     assert life(world, EVENTS[80:140]).exception() is None

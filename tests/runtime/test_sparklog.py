@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from mixedmode.errors import CorruptStateError
 from mixedmode.runtime.sparklog import SparkLog, crc_file
 from pyarrow import fs
 
@@ -136,3 +137,22 @@ def test_replay_restores_the_first_entry(folder: Path) -> None:
     (folder / "offsets" / "0").write_text(offsets(0)[:-3])
     log_of(folder).replay(offsets(0))
     assert (folder / "offsets" / "0").read_text() == offsets(0)
+
+
+def test_what_cannot_be_restored_is_checked(folder: Path) -> None:
+    """The source's own log and the query's id are compared with Hadoop's checksums; an entry without one is taken."""
+    log = log_of(folder)
+    log.check()
+    for name in ("metadata", "sources/0/4"):
+        path = folder / name
+        whole = path.read_bytes() * 400  # several chunks
+        path.write_bytes(whole)
+        crc = path.with_name(f".{path.name}.crc")
+        crc.write_bytes(crc_file(whole))
+        log.check()
+        for harmed in (whole[:-1], whole[:700] + b"?" + whole[701:], b""):
+            path.write_bytes(harmed)
+            with pytest.raises(CorruptStateError, match=str(path)):
+                log.check()
+        path.write_bytes(whole)
+    log.check()
