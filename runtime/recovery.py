@@ -34,6 +34,8 @@ class Recovered:
     checkpoint: CheckpointMetadata | None
     #: Keeps the finished shards of the backlog; None: the backlog is behind, or cannot be told from another one.
     pin: PinnedBacklog | None = None
+    #: What the job's state variables have become since the checkpoint, in words.
+    evolution: tuple[str, ...] = ()
 
 
 def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
@@ -86,7 +88,9 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         return Recovered(state, None, _recover_backlog(job, store, state))
     else:
         stored = stored_registry(metadata, job.operator.uid)
+        evolution: list[str] = []
         if stored is not None:
+            evolution = job.operator.registry.changes_since(stored)
             job.operator.registry = job.operator.registry.evolve(stored)
         state = JobState.restored(metadata, job.operator.uid, job.settings.parallelism, watermark)
         for name in sources:
@@ -115,7 +119,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         if job.late_rows is not None:
             job.late_rows.sweep()
     store.collect_garbage(job.operator.uid, state.lineages)
-    return Recovered(state, metadata)
+    return Recovered(state, metadata, evolution=tuple(evolution))
 
 
 def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:

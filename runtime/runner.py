@@ -93,6 +93,8 @@ class JobRunner:
         state, checkpoint = self._recovered.state, self._recovered.checkpoint
         if checkpoint is not None:
             self.recorder.event("restored", f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}")
+        for change in self._recovered.evolution:
+            self.recorder.event("state-evolved", change)
         if state.finished:
             self._refuse_more_after_the_end(state)
             self.recorder.event("finished", "the job had reached its end in an earlier run")

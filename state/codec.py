@@ -66,7 +66,7 @@ class RowCodec:
     """Codec of the values of one state variable.
 
     ``history`` holds the older schemas of the variable, oldest first; values that they wrote are decoded and then
-    adapted by field name: fields that are gone are dropped, new ones are None.
+    adapted by field name: fields that are gone are dropped, new ones are None (also those that take up an old name).
     """
 
     def __init__(self, schema: pa.Schema, history: Sequence[pa.Schema] = ()) -> None:
@@ -95,7 +95,12 @@ class RowCodec:
         #: that MessagePack marks as unsigned.
         self._has_narrow_ints = any(bits < 64 for bits in ints)
         self._has_longs = 64 in ints
-        self._older = {version: _Older(RowCodec(older), self._names) for version, older in enumerate(self.history)}
+        self._older: dict[int, _Older] = {}
+        # A field that was removed and came back is a new one: what older values hold under its name is not its.
+        kept = set(self._names)
+        for version in reversed(range(len(self.history))):
+            kept &= set(self.history[version].names)
+            self._older[version] = _Older(RowCodec(self.history[version]), self._names, kept)
 
     def encode(self, values: Any) -> bytes:
         """Bytes of a tuple, list or Row with one value per field."""
@@ -191,10 +196,10 @@ _TYPES_OF = {1: _types_of_one, 2: _types_of_two, 3: _types_of_three}
 class _Older:
     """Decodes with an older schema and adapts by name."""
 
-    def __init__(self, codec: RowCodec, names: tuple[str, ...]) -> None:
+    def __init__(self, codec: RowCodec, names: tuple[str, ...], kept: set[str]) -> None:
         self._codec = codec
         older = list(codec.schema.names)
-        self._places = [older.index(name) if name in older else None for name in names]
+        self._places = [older.index(name) if name in kept else None for name in names]
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         row = self._codec.decode(b"\x00" + data[1:])

@@ -157,6 +157,20 @@ class StateRegistry:
             )
         return registry
 
+    def changes_since(self, stored: StateRegistry) -> list[str]:
+        """What :meth:`evolve` does to stored state, in words; empty if nothing changes."""
+        changes = [
+            f"state {item.name!r} is not declared any more: what it held is dropped"
+            for item in stored
+            if item.name not in self
+        ]
+        for item in self:
+            if item.name not in stored:
+                changes.append(f"state {item.name!r} is new")
+            else:
+                changes += _changed_fields(stored.get(item.name), item)
+        return changes
+
     def evolve(self, stored: StateRegistry) -> StateRegistry:
         """This registry's declarations with the slots and histories of the stored state.
 
@@ -239,6 +253,22 @@ def _evolve_one(old: StateDescriptor, new: StateDescriptor) -> StateDescriptor:
             f"state {old.name!r} has changed its schema {len(old.history)} times, no more is possible"
         )
     return replace(old, schema=new.schema, ttl_ms=new.ttl_ms, history=history)
+
+
+def _changed_fields(old: StateDescriptor, new: StateDescriptor) -> list[str]:
+    """What becomes of the stored values of one variable."""
+    state = f"state {new.name!r}"
+    lost = [field for field in old.schema if field.name not in new.schema.names]
+    gained = [field for field in new.schema if field.name not in old.schema.names]
+    found = [f"{state} lost field {field.name!r} ({field.type}): its stored values are dropped" for field in lost]
+    found += [f"{state} gained field {field.name!r} ({field.type}): None in older values" for field in gained]
+    if {field.type for field in lost} & {field.type for field in gained}:
+        found.append(f"{state}: a field that was renamed counts as lost and gained; its values are not taken over")
+    if not (lost or gained) and not _same_fields(old.schema, new.schema):
+        found.append(f"{state}: fields ({_text(old.schema)}) became ({_text(new.schema)}); values go by name")
+    if old.ttl_ms != new.ttl_ms:
+        found.append(f"{state}: ttl {old.ttl_ms} ms became {new.ttl_ms} ms for values written from now on")
+    return found
 
 
 def _retired_name(name: str, retired: dict[str, int]) -> str:

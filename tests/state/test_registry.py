@@ -100,6 +100,38 @@ def test_nullable_fields_come_and_go() -> None:
     assert third.get("v").history == (NUMBER, wide)
 
 
+def test_a_field_that_comes_back_is_a_new_one() -> None:
+    """Values of before its removal do not come back under its name, whatever type it has now."""
+    wide = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    first = registry(v=wide)
+    second = registry(v=NUMBER).evolve(first)
+    third = registry(v=pa.schema([("n", pa.int64()), ("s", pa.int64())])).evolve(second)
+    codec = third.get("v").row_codec()
+    assert codec.decode(first.get("v").row_codec().encode((5, "x"))) == (5, None)
+    assert codec.decode(second.get("v").row_codec().encode((6,))) == (6, None)
+    assert codec.decode(codec.encode((7, 8))) == (7, 8)
+
+
+def test_changes_are_told_in_words() -> None:
+    """Whoever restarts a changed program can read what becomes of its state, above all what is dropped."""
+    wide = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    renamed = pa.schema([("m", pa.int64()), ("s", pa.string())])
+    assert registry(v=wide).changes_since(registry(v=wide)) == []
+    assert registry(v=renamed, w=TEXT).changes_since(registry(v=wide, gone=TEXT)) == [
+        "state 'gone' is not declared any more: what it held is dropped",
+        "state 'v' lost field 'n' (int64): its stored values are dropped",
+        "state 'v' gained field 'm' (int64): None in older values",
+        "state 'v': a field that was renamed counts as lost and gained; its values are not taken over",
+        "state 'w' is new",
+    ]
+    (reordered,) = registry(v=pa.schema([wide.field(1), wide.field(0)])).changes_since(registry(v=wide))
+    assert "values go by name" in reordered
+    old, new = StateRegistry(), StateRegistry()
+    old.declare("v", "value", NUMBER, ttl_ms=5)
+    new.declare("v", "value", NUMBER, ttl_ms=9)
+    assert new.changes_since(old) == ["state 'v': ttl 5 ms became 9 ms for values written from now on"]
+
+
 def test_an_unchanged_program_evolves_into_the_stored_registry() -> None:
     """Nothing changes if nothing changed."""
     stored = registry(v=TEXT).evolve(registry(v=NUMBER, w=TEXT))
