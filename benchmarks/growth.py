@@ -41,7 +41,7 @@ def points(base_rows: int) -> list[Point]:
         *(Point("keys", f"{keys:,}", replace(base, keys=keys)) for keys in (few, some, base.keys)),
         Point("width", "3 columns", base),
         Point("width", "13 columns", replace(base, width="columns")),
-        Point("width", f"and {TEXT_BYTES} bytes of text", replace(base, width="text")),
+        Point("width", f"{TEXT_BYTES} bytes of text", replace(base, width="text")),
         *(Point("skew", label, replace(base, skew=skew)) for skew, label in _SKEWS.items()),  # type: ignore[arg-type]
     ]
 
@@ -82,7 +82,7 @@ def lines(all_measurements: Iterable[Measurement]) -> list[str]:
 def _row(point: Point, measurement: Measurement) -> list[str]:
     mixed = median(measurement.seconds[MIXED])
     row = [f"{point.axis}: {point.label}", f"{point.shape.rows:,}", f"{point.shape.keys:,}", f"{mixed:.2f}"]
-    row.append(f"{point.shape.rows / mixed / 1e6:.2f}")
+    row.append(f"{point.shape.rows / mixed / 1e6:.3g}")
     if PLAIN in measurement.seconds:
         plain = median(measurement.seconds[PLAIN])
         row += [f"{plain:.2f}", f"{plain / mixed:.2f}"]
@@ -128,7 +128,9 @@ def _draw(place: Any, axis: str, mine: Sequence[Point], measured: Sequence[Measu
         if axis == "rows":
             place.set_yscale("log")
     else:
-        place.set_xticks([start + 0.4 for start in range(len(mine))], [point.label for point in mine], rotation=20)
+        place.set_xticks(
+            [start + 0.4 for start in range(len(mine))], [point.label for point in mine], rotation=20, ha="right"
+        )
     if axis != "rows":
         place.set_ylim(bottom=0)
     place.set_title(axis)

@@ -36,7 +36,7 @@ def figures(measurements: list[Measurement]) -> list[str]:
     lines = [provenance(mine), "", *markdown(targets_table(mine)), ""]
     for one in mine:
         lines += [f"**{one.title}**", "", *markdown(ways_table(one)), ""]
-        lines += [*(f"- {note.strip()}" for note in one.notes), ""]
+        lines += [*(f"- {' '.join(note.split())}" for note in one.notes), ""]
     return lines
 
 

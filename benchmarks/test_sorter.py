@@ -14,7 +14,7 @@ import pyarrow as pa
 from dataset import Shape, batches, dataset
 from processes import memory_bytes, python_workers, reset_peak
 from pyspark.sql import SparkSession
-from race import Race, ratio
+from race import Race
 from sorter_process import WARM_UP_BATCHES, WARM_UP_BUDGET_BYTES
 from workload import processor
 
@@ -72,7 +72,7 @@ def test_sorter(benchmark: Any, spark: SparkSession, bench: Any, tmp_path: Path)
     used_by_arrow = max(run["peak_bytes"] - run["base_bytes"] for run in found["memory"])
     notes = (
         f"memory over the process's base: {used_bytes / _MIB:.0f} MiB, all in memory {used_by_arrow / _MIB:.0f} MiB",
-        f"{found['external'][-1]['runs']} runs spilled; x Spark: {ratio(seconds, EXTERNAL, SPARK):.2f}",
+        f"{found['external'][-1]['runs']} runs spilled",
     )
     findings = {"sorter-memory": used_bytes / budget_bytes}
     bench.record(begun, rows=shape.rows, seconds=seconds, baselines=(SPARK, IN_MEMORY), findings=findings, notes=notes)
