@@ -1,0 +1,160 @@
+"""Several inputs: what read() takes for live, what union puts together, names, watermarks and what the plan says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mixedmode import PlanError, read
+from mixedmode.planner.frame import MixedFrame
+from mixedmode.runtime.live_inputs import INPUT_COLUMN, LiveInput, look_at
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+pytestmark = pytest.mark.spark
+
+
+def names(frame: MixedFrame) -> list[str]:
+    return [part.name for part in frame._inputs.parts]
+
+
+def delays(frame: MixedFrame) -> list[int]:
+    assert frame._watermark is not None
+    return [frame._watermark.delay_of(part.name) for part in frame._inputs.lives]
+
+
+def test_one_live_input_is_called_live(history: DataFrame, live: DataFrame) -> None:
+    """A list of one is the same as the frame itself; no column is added to its rows."""
+    for given in (live, [live]):
+        frame = read(history=history, live=given)
+        assert names(frame) == ["history", "live"]
+        numbered = frame._inputs.numbered().live
+        assert numbered is not None
+        assert INPUT_COLUMN not in numbered.columns
+
+
+def test_several_are_numbered_or_named(live: DataFrame) -> None:
+    """A list counts its inputs, a dict names them."""
+    assert names(read(live=[live, live])) == ["live-1", "live-2"]
+    assert names(read(live={"orders": live, "returns": live})) == ["orders", "returns"]
+
+
+@pytest.mark.parametrize("name", ["", " ", "history", 7])
+def test_a_name_must_be_one(live: DataFrame, name: Any) -> None:
+    """What cannot be told from the history, or is no text, names no input."""
+    with pytest.raises(PlanError, match="live has an input called"):
+        read(live={name: live})
+
+
+def test_each_input_is_checked_under_its_name(history: DataFrame, live: DataFrame) -> None:
+    """An error says which of the inputs it is about."""
+    with pytest.raises(PlanError, match="late is a batch DataFrame"):
+        read(live={"orders": live, "late": history})
+    with pytest.raises(PlanError, match="live-1 and live-2 have different columns: only live-1 has k"):
+        read(live=[live, live.drop("k")])
+    with pytest.raises(PlanError, match="live-2 contains dropDuplicates"):
+        read(live=[live, live.dropDuplicates(["k"])])
+    with pytest.raises(PlanError, match="neither history nor live"):
+        read(live=[])
+
+
+def test_columns_of_all_are_put_into_one_order(live: DataFrame) -> None:
+    """The first input's order counts."""
+    inputs = read(live=[live, live.select(*reversed(live.columns))])._inputs
+    assert {tuple(part.frame.columns) for part in inputs.parts} == {tuple(live.columns)}
+
+
+def test_operations_reach_every_input(live: DataFrame) -> None:
+    """What is done to the frame is done to each of them; the one that does not take it is named."""
+    frame = read(live={"a": live, "b": live}).withColumn("w", F.lit(1)).where("v > 0")
+    assert all("w" in part.frame.columns for part in frame._inputs.parts)
+    with pytest.raises(PlanError, match="withColumn works on a but not on b"):
+        read(live={"a": live, "b": live.withColumn("v", F.col("v") * 2)}).withColumn("w", live["v"] + 1)
+
+
+def test_union_is_by_position_and_union_by_name_by_name(history: DataFrame, live: DataFrame) -> None:
+    """As on a DataFrame: union takes the left side's names, unionByName matches them."""
+    left = read(live=live.select("k", "ts"))
+    by_position = left.union(read(live=live.select(F.col("k").alias("other"), F.col("ts").alias("time"))))
+    by_name = left.unionByName(read(history=history.select("ts", "k")))
+    assert by_position.columns == by_name.columns == ["k", "ts"]
+    assert names(by_position) == ["live-1", "live-2"]
+    assert names(by_name) == ["live", "history"]
+    assert left.unionAll(left).columns == ["k", "ts"]
+
+
+def test_union_refuses_what_does_not_fit(live: DataFrame) -> None:
+    """Another number of columns, other names, other types, two inputs of one name, or a frame of Spark's."""
+    left = read(live={"a": live})
+    with pytest.raises(PlanError, match="one side has 5 columns, the other 4"):
+        left.union(read(live=live.drop("k")))
+    with pytest.raises(PlanError, match="have different columns: only a has k"):
+        left.unionByName(read(live={"b": live.drop("k")}))
+    with pytest.raises(PlanError, match="two live inputs are called 'a'"):
+        left.union(left)
+    with pytest.raises(PlanError, match=r"union takes what mixedmode\.read\(\) returns, got DataFrame"):
+        left.union(live)  # type: ignore[arg-type]
+
+
+def test_union_by_name_fills_in_what_one_side_lacks(live: DataFrame) -> None:
+    """allowMissingColumns gives nulls of the other side's type."""
+    both = read(live=live.drop("k")).unionByName(read(live=live.drop("v")), allowMissingColumns=True)
+    assert sorted(both.columns) == sorted(live.columns)
+    assert {both.schema[name].dataType for name in ("k", "v")} == {live.schema[name].dataType for name in ("k", "v")}
+
+
+def test_each_side_of_a_union_keeps_its_delay(live: DataFrame) -> None:
+    """Delays stay with the inputs that they were given to; a later withWatermark is for all."""
+    one = read(live=live).withWatermark("ts", "1 second")
+    two = read(live=[live, live]).withWatermark("ts", "2 seconds")
+    assert delays(one.union(two)) == [1000, 2000, 2000]
+    assert delays(two.union(one).union(two)) == [2000, 2000, 1000, 2000, 2000]
+    assert delays(one.union(two).withWatermark("ts", "3 seconds")) == [3000] * 3
+    renamed = one.union(two).withColumnRenamed("ts", "at")
+    assert renamed._watermark is not None
+    assert renamed._watermark.event_time == "at"
+    assert delays(renamed) == [1000, 2000, 2000]
+
+
+def test_the_watermarks_of_a_union_are_of_one_column(live: DataFrame) -> None:
+    """By position the right side's column becomes the left one's; a side without a watermark is refused."""
+    left = read(live=live.select("k", "ts")).withWatermark("ts", "1 second")
+    right = read(live=live.select("k", F.col("ts").alias("at"))).withWatermark("at", "2 seconds")
+    assert delays(left.union(right)) == [1000, 2000]
+    with pytest.raises(PlanError, match="of the columns ts and none"):
+        left.union(read(live=live.select("k", "ts")))
+
+
+def test_a_history_belongs_to_the_inputs_that_it_was_read_with(history: DataFrame, live: DataFrame) -> None:
+    """Rows carry the number of their frame, and each live input knows which numbers move its watermark."""
+    both = read(history=history, live=[live, live])
+    assert [one.frames for one in both._inputs.live_inputs(lambda name: 0)] == [(0, 1), (0, 2)]
+    apart = read(history=history, live=live).union(read(live=live))
+    assert [one.frames for one in apart._inputs.live_inputs(lambda name: 0)] == [(0, 1), (2,)]
+
+
+def test_a_look_at_rows_tells_inputs_apart(spark: SparkSession) -> None:
+    """Greatest event times come by input; one without rows is left out, one without times has none."""
+    rows = [(0, "2024-01-01 00:00:09"), (1, "2024-01-01 00:00:05"), (3, None)]
+    frame = spark.createDataFrame(rows, f"{INPUT_COLUMN} int, ts string").withColumn("ts", F.to_timestamp("ts"))
+    inputs = [LiveInput("a", 0, (0, 1)), LiveInput("b", 0, (2,)), LiveInput("c", 0, (3,)), LiveInput("d", 0, (1,))]
+
+    found = look_at(frame, "ts", inputs)
+
+    second_ms = 1_704_067_200_000
+    assert found.rows == 3
+    assert found.seen == {"a": second_ms + 9000, "c": None, "d": second_ms + 5000}
+
+
+def test_the_plan_names_inputs_delays_and_where_late_rows_go(live: DataFrame, tmp_path: Any) -> None:
+    """explain() says what each input's watermark is, when it is idle, and what becomes of late rows."""
+    one = read(live={"a": live}).withWatermark("ts", "1 second")
+    both = one.union(read(live={"b": live}).withWatermark("ts", "2 minutes"))
+    writer = both.groupBy("k").count().writeStream.outputMode("update").format("noop")
+    plan = writer.option("pipeline.watermark.idle-timeout", "5 min").plan()
+    text = " ".join(plan.explain().split())
+    assert [source.name for source in plan.sources] == ["a", "b"]
+    assert "the least of the live inputs' own (a - 1 s, b - 2 min; idle after 5 min)" in text
+    assert "late rows" not in text
+    late = writer.option("pipeline.late-data.path", str(tmp_path / "late")).plan().explain()
+    assert f"parquet files in {tmp_path / 'late'}: exactly-once" in " ".join(late.split())
