@@ -10,7 +10,7 @@ changed in the epoch, not the state.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from .keyed import KeyedState, NoKey
 from .keygroups import KeyGroupRange
@@ -20,9 +20,10 @@ from .replica import ShardReplica
 from .sst import StateWriter
 from .timers import FIRST_TIMER_SLOT, IndexChanges, earliest, stored_timers
 
-_Ident = tuple[int, bytes]
 _Changes = dict[bytes, "bytes | None"]
 _NOT_READ = object()
+#: Where the key begins in what its cells start with.
+_KEY_AT = len(state_prefix(0, b""))
 #: Entries handed to the writer at a time.
 _CHUNK_ENTRIES = 4096
 
@@ -36,15 +37,18 @@ class RocksDBKeyedState(KeyedState):
         super().__init__(registry, now_ms)
         self._replica = replica
         self._key_groups = key_groups
+        self._database = replica.database if replica is not None else None
         self._index_cursor = replica.cursor() if replica is not None else None
-        #: Changes of every key that has any, except the current one's, which join when the next key comes.
-        self._overlay: dict[_Ident, _Changes] = {}
-        self._ident: _Ident = (-1, b"")
+        #: Changes of every key that has any, by what its stored cells start with; the current one's join when the next
+        #: key comes.
+        self._overlay: dict[bytes, _Changes] = {}
+        self._key_group = -1
+        self._key = b""
+        self._group_prefix = b""
         self._prefix = b""
         self.changes: _Changes = NoKey()
         #: Cells of the current key that were read already.
         self._read: _Changes = {}
-        self._prefetched: dict[bytes, bytes | None] = {}
         #: Timers registered in this epoch, as heaps of (ts, key, key group); some may be deleted or fired since.
         self._new_timers: dict[TimerKind, list[tuple[int, bytes, int]]] = {kind: [] for kind in TIMER_KINDS}
 
@@ -52,38 +56,40 @@ class RocksDBKeyedState(KeyedState):
 
     def set_current_key(self, key_group: int, key: bytes) -> None:
         """Make a key the current one."""
-        ident = (key_group, key)
-        if ident == self._ident:
+        if key_group != self._key_group:
+            if key_group not in self._key_groups:
+                raise ValueError(
+                    f"key group {key_group} is not of this shard, which has {self._key_groups.first} to "
+                    f"{self._key_groups.last}"
+                )
+            self._key_group = key_group
+            self._group_prefix = state_prefix(key_group, b"")
+        elif key == self._key and self._prefix:
             return
-        if key_group not in self._key_groups:
-            raise ValueError(
-                f"key group {key_group} is not of this shard, which has {self._key_groups.first} to "
-                f"{self._key_groups.last}"
-            )
-        self._leave_key()
-        self._ident = ident
-        self._prefix = state_prefix(key_group, key)
-        self.changes = self._overlay.get(ident) or {}
-        self._read = {}
-
-    def _leave_key(self) -> None:
         if self.changes:
-            self._overlay[self._ident] = self.changes
+            self._overlay[self._prefix] = self.changes
+        self._key = key
+        self._prefix = prefix = self._group_prefix + key
+        changes = self._overlay.get(prefix)
+        self.changes = {} if changes is None else changes
+        if self._read:
+            self._read.clear()
 
     def read_cell(self, suffix: bytes) -> bytes | None:
         """A cell of the current key."""
-        changes = self.changes
-        if suffix in changes:
-            return changes[suffix]
-        if self._replica is None:
+        if suffix in self.changes:
+            return self.changes[suffix]
+        if self._database is None:
             return None
         known = self._read.get(suffix, _NOT_READ)
         if known is _NOT_READ:
             stored_key = self._prefix + suffix
-            known = self._prefetched.get(stored_key, _NOT_READ)
-            if known is _NOT_READ:
-                known = self._replica.get(stored_key)
-            self._read[suffix] = known  # type: ignore[assignment]
+            try:
+                known = self._database.get(stored_key)
+            except Exception:
+                assert self._replica is not None
+                known = self._replica.get(stored_key)  # says what is wrong
+            self._read[suffix] = known
         return known  # type: ignore[return-value]
 
     def write_cell(self, suffix: bytes, value: bytes) -> None:
@@ -109,15 +115,6 @@ class RocksDBKeyedState(KeyedState):
             return
         kept = (entry for entry in stored if entry[0] not in changed)
         yield from heapq.merge(kept, sorted((suffix, value) for suffix, value in changed.items() if value is not None))
-
-    def prefetch(self, entries: Sequence[_Ident]) -> None:
-        """Read the value states of many keys (``(key group, key)``) with one multi-get; forgets the prefetch before."""
-        self._prefetched = {}
-        slots = [descriptor.slot for descriptor in self.registry if descriptor.kind == "value"]
-        if self._replica is None or not slots:
-            return
-        wanted = [state_prefix(key_group, key, slot) for key_group, key in entries for slot in slots]
-        self._prefetched = dict(zip(wanted, self._replica.multi_get(wanted), strict=True))
 
     # -- timers ----------------------------------------------------------------------------------------------------
 
@@ -158,18 +155,16 @@ class RocksDBKeyedState(KeyedState):
     def _is_pending(self, kind: TimerKind, timer: tuple[int, bytes, int]) -> bool:
         """True unless this epoch has deleted the timer (a new or stored one)."""
         ts_ms, key, key_group = timer
-        changes = self.changes if self._ident == (key_group, key) else self._overlay.get((key_group, key))
+        prefix = state_prefix(key_group, key)
+        changes = self.changes if self._prefix == prefix else self._overlay.get(prefix)
         return changes is None or changes.get(_suffix(kind, ts_ms), b"") is not None
 
     def _change_of(self, key_group: int, key: bytes) -> _Changes:
-        ident = (key_group, key)
-        if ident == self._ident:
-            return self.changes
-        return self._overlay.setdefault(ident, {})
+        prefix = state_prefix(key_group, key)
+        return self.changes if prefix == self._prefix else self._overlay.setdefault(prefix, {})
 
     def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:
-        key_group, key = self._ident
-        heapq.heappush(self._new_timers[kind], (ts_ms, key, key_group))
+        heapq.heappush(self._new_timers[kind], (ts_ms, self._key, self._key_group))
 
     def next_timer(self, kind: TimerKind) -> int | None:
         """The earliest pending timer of the shard."""
@@ -187,33 +182,42 @@ class RocksDBKeyedState(KeyedState):
 
     def flush(self, writer: StateWriter) -> None:
         """Write the overlay in stored order; call once, at the end of the epoch."""
-        self._leave_key()
+        if self.changes:
+            self._overlay[self._prefix] = self.changes
         fresh = self._replica is None
+        keys: list[bytes] = []
+        values: list[bytes | None] = []
         index: IndexChanges | None = None
-        entries: list[tuple[bytes, bytes | None]] = []
-        for key_group, key in sorted(self._overlay):
-            if index is None or index.key_group != key_group:
+        group = b""
+        for prefix in sorted(self._overlay):
+            if prefix[:2] != group:
                 if index is not None:
-                    entries += index.entries()
-                index = IndexChanges(key_group)
-            prefix = state_prefix(key_group, key)
-            for suffix, value in sorted(self._overlay[key_group, key].items()):
+                    _add_index(index, keys, values)
+                group = prefix[:2]
+                index = IndexChanges(int.from_bytes(group, "big"))
+            changes = self._overlay[prefix]
+            for suffix, value in sorted(changes.items()) if len(changes) > 1 else changes.items():
                 if value is None and fresh:
                     continue
                 if suffix[0] >= FIRST_TIMER_SLOT:
-                    index.add(key, suffix, value)
-                entries.append((prefix + suffix, value))
-            if len(entries) >= _CHUNK_ENTRIES:
-                _write(writer, entries)
-                entries = []
+                    assert index is not None
+                    index.add(prefix[_KEY_AT:], suffix, value)
+                keys.append(prefix + suffix)
+                values.append(value)
+            if len(keys) >= _CHUNK_ENTRIES:
+                writer.put_many(keys, values)
+                keys, values = [], []
         if index is not None:
-            _write(writer, entries + index.entries())
+            _add_index(index, keys, values)
+        if keys:
+            writer.put_many(keys, values)
 
 
 def _suffix(kind: TimerKind, ts_ms: int) -> bytes:
     return bytes([TIMER_SLOTS[kind]]) + encode_ts(ts_ms)
 
 
-def _write(writer: StateWriter, entries: list[tuple[bytes, bytes | None]]) -> None:
-    if entries:
-        writer.put_many([stored for stored, _ in entries], [value for _, value in entries])
+def _add_index(index: IndexChanges, keys: list[bytes], values: list[bytes | None]) -> None:
+    for stored, value in index.entries():
+        keys.append(stored)
+        values.append(value)

@@ -199,8 +199,6 @@ class World:
     def _random(self, number, epoch, now_ms, base, answers, fired):  # type: ignore[no-untyped-def]
         state = RocksDBKeyedState(REGISTRY, base, GROUPS, now_ms)
         visits = [(key, group_of(key), CODEC.encode((key,)), operations) for key, operations in epoch["visits"]]
-        if number % 2:
-            state.prefetch([(group, encoded) for _, group, encoded, _ in visits])
         for key, group, encoded, operations in visits:
             state.set_current_key(group, encoded)
             answers[key] += [apply(state, operation) for operation in operations]

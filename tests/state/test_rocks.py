@@ -1,10 +1,11 @@
-"""The random-access backend: overlay, prefetch, timers over the whole shard."""
+"""The random-access backend: overlay, reads, timers over the whole shard."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
+from mixedmode.errors import CheckpointError
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.registry import StateRegistry
@@ -79,23 +80,38 @@ def test_reading_alone_writes_nothing(workspace: Workspace, registry: StateRegis
     assert epoch(workspace, registry, lineage, read) == lineage
 
 
-def test_prefetch_reads_values_at_once(workspace: Workspace, registry: StateRegistry) -> None:
-    """Prefetched values, absent ones too, need no further read, and later writes win over them."""
+def test_a_cell_is_read_once_per_visit(workspace: Workspace, registry: StateRegistry) -> None:
+    """What the replica says of a key, also that there is nothing, is asked for once; later writes win over it."""
+    lineage = epoch(workspace, registry, ShardLineage(WHOLE), lambda state: _put(state, b"a", 1))
+    state = RocksDBKeyedState(registry, workspace.replica(lineage), WHOLE, 0)
+    database = state._database
+    reads: list[bytes] = []
+
+    class Counting:
+        def get(self, key: bytes) -> bytes | None:
+            reads.append(key)
+            return database.get(key)  # type: ignore[union-attr]
+
+    state._database = Counting()  # type: ignore[assignment]
+    for key, expected in ((b"a", (1,)), (b"none", None), (b"other", None)):
+        state.set_current_key(1, key)
+        for _ in range(2):
+            assert state.value_state("v").exists() is (expected is not None)
+            assert state.value_state("v").get() == expected
+        state.value_state("v").update((9,))
+        assert state.value_state("v").get() == (9,)
+    assert len(reads) == 3
+
+
+def test_a_failing_read_says_what_is_wrong(workspace: Workspace, registry: StateRegistry) -> None:
+    """A read that the replica cannot serve is an error of the house that names the replica."""
     lineage = epoch(workspace, registry, ShardLineage(WHOLE), lambda state: _put(state, b"a", 1))
     replica = workspace.replica(lineage)
     state = RocksDBKeyedState(registry, replica, WHOLE, 0)
-    state.prefetch([(1, b"a"), (1, b"none")])
-    reads: list[bytes] = []
-    replica.get = reads.append  # type: ignore[method-assign, assignment]
-    for key, expected in ((b"a", (1,)), (b"none", None)):
-        state.set_current_key(1, key)
-        assert state.value_state("v").get() == expected
-        state.value_state("v").update((9,))
-        assert state.value_state("v").get() == (9,)
-    assert reads == []
-    state.set_current_key(1, b"other")
-    state.value_state("v").get()
-    assert len(reads) == 1
+    state.set_current_key(1, b"a")
+    replica.close()
+    with pytest.raises(CheckpointError, match=r"replica at .* is closed"):
+        state.value_state("v").get()
 
 
 def test_due_timers_come_in_time_order_over_all_key_groups(workspace: Workspace, registry: StateRegistry) -> None:
