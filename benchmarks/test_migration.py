@@ -70,7 +70,6 @@ def test_migration(benchmark: Any, spark: SparkSession, bench: Any, tmp_path: Pa
         notes += told
     seconds = {"a key each, CPU time": [run.cpu_s for run in runs]}
     bench.record(begun, rows=keys, seconds=seconds, findings=findings, notes=tuple(notes))
-    )
 
 
 def stream_on(operator: KeyedOperator, migrated: Migrated, folder: Path) -> tuple[list[int], list[str]]:
