@@ -50,6 +50,7 @@ class EpochExecutor:
         self._hash_exchange: HashExchange | None = None
         self._misplaced = False
         self._pins: ShardPins | None = None
+        self._asked_for_pins = False
 
     def close(self) -> None:
         """Let go of what executors hold for this run."""
@@ -81,8 +82,9 @@ class EpochExecutor:
         Returns:
             One report per visited shard: those of the attempts whose result Spark took.
         """
-        if self._pins is None and any(lineage.files for lineage in lineages) and ShardPins.are_useful(self.spark):
-            self._pins = ShardPins(self.spark, len(lineages))
+        if not self._asked_for_pins and any(lineage.files for lineage in lineages):
+            self._asked_for_pins = True
+            self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
         visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)
         task = ShardTask(
             job_id=self.job_id,

@@ -10,6 +10,7 @@ With a single executor there is nothing to choose, and the join would only cost.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,9 @@ from .private_session import PrivateSession
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+logger = logging.getLogger(__name__)
+
+_REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 #: The column of the shard's number.
 PIN_COLUMN = "__pin"
 
@@ -46,8 +50,21 @@ class ShardPins:
 
     @staticmethod
     def are_useful(spark: SparkSession) -> bool:
-        """True if there are executors to choose from; in local mode there is only the driver."""
-        return not spark.sparkContext.master.startswith("local[") and len(_block_managers(spark)) > 2
+        """True if there are executors to choose from, and Spark lets the pins choose.
+
+        In local mode there is only the driver.  Unless told otherwise Spark also prefers the executors that hold most
+        of a task's shuffled input, which are any; the session cannot tell it, only the application's configuration.
+        """
+        if spark.sparkContext.master.startswith("local[") or len(_block_managers(spark)) <= 2:
+            return False
+        if spark.sparkContext.getConf().get(_REDUCE_LOCALITY, "true").lower() == "false":
+            return True
+        logger.warning(
+            "shards move between executors from epoch to epoch, and are restored where they come to: start Spark with "
+            "%s=false, so that mixedmode can keep them in place",
+            _REDUCE_LOCALITY,
+        )
+        return False
 
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, to be planned so that they can be joined to the pins."""

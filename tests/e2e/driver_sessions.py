@@ -26,6 +26,7 @@ def main(folder: Path, options: dict[str, str]) -> None:
     cloudpickle.register_pickle_by_value(support)
     spark = (
         SparkSession.builder.master(os.environ.get("SESSIONS_MASTER", LOCAL))
+        .config("spark.shuffle.reduceLocality.enabled", "false")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
