@@ -17,6 +17,7 @@ from ..runtime.query import MixedQuery, start_query
 from ..runtime.spec import JobSpec
 from .compile import SinkRequest, compile_job
 from .config_file import file_layer, option_text
+from .dry_run import stop_if_dry
 from .keyed import KeyedStage
 from .options import Layer
 from .plan import ExecutionPlan
@@ -183,7 +184,9 @@ class MixedStreamWriter:
             self.queryName(queryName)
         if path is not None:
             self.option("path", path)
-        return start_query(self._compile()[1])
+        plan, job = self._compile()
+        stop_if_dry(plan)
+        return start_query(job)
 
     # -- ours ----------------------------------------------------------------------------------------------------------
 

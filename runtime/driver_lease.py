@@ -20,6 +20,22 @@ from .filesystem import delete_quietly, exists, read_bytes, write_atomically
 
 
 @dataclass(frozen=True)
+class Holder:
+    """The run that has a location."""
+
+    run: str
+    #: Host and pid namespace in which the pid means something.
+    place: str
+    pid: int
+    started: int
+
+    @property
+    def lives(self) -> bool | None:
+        """Whether its process runs; None: it is elsewhere, so that cannot be known."""
+        return is_alive(self.pid, self.started) if self.place == place() else None
+
+
+@dataclass(frozen=True)
 class DriverLease:
     """The claim of one run on a checkpoint location; ``root`` must exist when it is taken."""
 
@@ -37,11 +53,11 @@ class DriverLease:
         Raises:
             CheckpointError: a run that lives on this host has it.
         """
-        holder = self._holder()
-        if holder is not None and holder["place"] == place() and is_alive(holder["pid"], holder["started"]):
-            where = "in this process" if holder["pid"] == os.getpid() else f"in process {holder['pid']} on this host"
+        holder = self.holder()
+        if holder is not None and holder.lives:
+            where = "in this process" if holder.pid == os.getpid() else f"in process {holder.pid} on this host"
             raise CheckpointError(
-                f"another driver (run {holder['run']}, {where}) runs this job on the same checkpointLocation: "
+                f"another driver (run {holder.run}, {where}) runs this job on the same checkpointLocation: "
                 f"{self.root}. Stop one of them"
             )
         pid = os.getpid()
@@ -50,25 +66,25 @@ class DriverLease:
 
     def check(self) -> None:
         """Raise CheckpointError if another run has taken the location over."""
-        holder = self._holder()
-        if holder is not None and holder["run"] != self.run_id:
+        holder = self.holder()
+        if holder is not None and holder.run != self.run_id:
             raise CheckpointError(
-                f"another driver (run {holder['run']}) has taken over this job's checkpointLocation: {self.root}. "
+                f"another driver (run {holder.run}) has taken over this job's checkpointLocation: {self.root}. "
                 "This run ends; what it has processed since its last checkpoint is the other one's"
             )
 
     def release(self) -> None:
         """Give the location free, if this run still has it."""
-        holder = self._holder()
-        if holder is not None and holder["run"] == self.run_id:
+        holder = self.holder()
+        if holder is not None and holder.run == self.run_id:
             delete_quietly(self.filesystem, self._path)
 
-    def _holder(self) -> dict[str, Any] | None:
+    def holder(self) -> Holder | None:
         """The run that has the location; None: nobody, or a file that says nothing."""
         if not exists(self.filesystem, self._path):
             return None
         try:
             body: dict[str, Any] = json.loads(read_bytes(self.filesystem, self._path))
-        except (ValueError, FileNotFoundError):
+            return Holder(body["run"], body["place"], body["pid"], body["started"])
+        except (ValueError, TypeError, KeyError, FileNotFoundError):
             return None
-        return body if {"run", "place", "pid", "started"} <= body.keys() else None

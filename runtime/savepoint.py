@@ -162,6 +162,7 @@ def _copy_source_logs(store: CheckpointStore, target: fs.FileSystem, folder: str
             return SavepointFile(path=path, size_bytes=done.size_bytes, sha256=done.sha256)
 
         try:
+            store.spark_log.check()
             return in_parallel(copy_entry, entries)
         except FileNotFoundError as error:
             if not last:

@@ -17,6 +17,8 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyarrow import fs
+
 from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
 from ..state.keygroups import shard_ranges
 from ..state.lineage import ShardLineage
@@ -29,6 +31,7 @@ from .pinned_backlog import PinnedBacklog
 from .savepoint_files import Copied, copy_checked, in_parallel
 from .savepoint_store import SavepointFile, SavepointStore, open_savepoint
 from .sealed import seal, unseal
+from .sparklog import crc_file
 from .state_of_job import layout_of
 
 if TYPE_CHECKING:
@@ -223,6 +226,10 @@ def _copy_source_logs(savepoint: SavepointStore, store: CheckpointStore) -> None
         store.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
         source = f"{savepoint.location}/{file.path}"
         _copy_from(savepoint, source, store, target, Copied(file.size_bytes, file.sha256))
+        if isinstance(store.filesystem, fs.LocalFileSystem):  # where Hadoop keeps checksums, recovery compares them
+            folder, _, name = target.rpartition("/")
+            content = read_bytes(store.filesystem, target)
+            write_atomically(store.filesystem, f"{folder}/.{name}.crc", crc_file(content))
 
     in_parallel(copy, [file for file in savepoint.savepoint.files if file.path.startswith("spark/")])
 

@@ -16,6 +16,7 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
 from mixedmode.runtime.savepoint import write_savepoint
 from mixedmode.runtime.savepoint_store import MANIFEST, SAVEPOINT_VERSION, SavepointStore, open_savepoint, open_store
+from mixedmode.runtime.sparklog import crc_file
 from mixedmode.state.sst import StateFile
 from pyarrow import fs
 
@@ -32,8 +33,9 @@ def store(tmp_path: Path) -> CheckpointStore:
     made.claim(JobIdentity("job", {"uid": UID}, 128))
     log = Path(made.spark_location, "sources", "0")
     log.mkdir(parents=True)
-    for name in ("9.compact", "10", ".10.crc", ".11.abc.tmp"):
+    for name in ("9.compact", "10", ".11.abc.tmp"):
         (log / name).write_text(name)
+    (log / ".10.crc").write_bytes(crc_file(b"10"))
     return made
 
 
@@ -213,3 +215,14 @@ def test_checkpoint_metadata_is_no_savepoint(store: CheckpointStore, taken: Chec
         open_savepoint(store.folder(2))
     with pytest.raises(CheckpointError, match="it is a checkpointLocation"):
         open_savepoint(store.location)
+
+
+def test_damaged_source_log_makes_no_savepoint(
+    store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path
+) -> None:
+    """A source's log that does not match its checksum is not copied as if it were whole."""
+    log = Path(store.spark_location, "sources", "0")
+    (log / ".10.crc").write_bytes(crc_file(b"what it said before"))
+    with pytest.raises(CorruptStateError, match="sources/0/10"):
+        write_savepoint(store, taken, str(tmp_path / "sp"), PLAN_TEXT)
+    assert not (tmp_path / "sp").exists()

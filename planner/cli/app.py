@@ -1,0 +1,165 @@
+"""The commands of ``mixedmode``; each parses, calls one function of the library, and prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ... import __version__
+from .console import FAILED, failures, misused, print_facts, print_json, say
+
+app = typer.Typer(
+    name="mixedmode",
+    help="Look at checkpoints and savepoints of mixedmode jobs, plan job files, ask running jobs for savepoints.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Location = Annotated[str, typer.Argument(help="The job's checkpointLocation, a folder or a URI.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for the job.", min=0.1)]
+
+
+@app.callback(invoke_without_command=True)
+def main(version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def checkpoints(
+    location: Location,
+    verify: Annotated[bool, typer.Option(help="Read all state files and compare their checksums.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the checkpoints of a job: size, age, whole or damaged.  Exit code 1 if one is damaged."""
+    from .checkpoints import checkpoints_of, show_checkpoints
+    from .places import opened
+
+    with failures(as_json):
+        reader, _ = opened(location)
+        found = checkpoints_of(reader, verify)
+    if as_json:
+        print_json(found)
+    else:
+        show_checkpoints(found)
+    if not all(one["whole"] for one in found):
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def inspect(
+    path: Annotated[str, typer.Argument(help="A checkpointLocation or a savepoint.", show_default=False)],
+    checkpoint: Annotated[int | None, typer.Option(help="Which checkpoint; the newest if not given.")] = None,
+    operator: Annotated[str | None, typer.Option(help="The keyed stage of --key, if there are several.")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="Look up the state and timers of a key; once for each key column."),
+    ] = None,
+    count_keys: Annotated[bool, typer.Option(help="Count the keys, which reads all state.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a checkpoint or savepoint holds: operators, shards, positions, finished flags; or one key."""
+    from . import inspect as inspection
+    from .places import one_of_the_operators, opened, read_checkpoint
+
+    with failures(as_json):
+        reader, store = opened(path)
+        metadata = read_checkpoint(store, checkpoint)
+        if key:
+            stored = one_of_the_operators(metadata, operator)
+            values = inspection.key_values(stored, key)
+            inspection.local_session()
+            found = reader.lookup(*values, operator=stored.uid, checkpoint=metadata.checkpoint_id)
+            looked_up = inspection.plain(found)
+            if as_json:
+                print_json(looked_up)
+            else:
+                inspection.show_key(looked_up)
+            return
+        facts = inspection.described(metadata)
+        if count_keys:
+            inspection.local_session()
+            for one, stored in zip(facts["operators"], metadata.operators, strict=True):
+                one["keys"] = inspection.count_keys(reader, stored, metadata.checkpoint_id)
+    if as_json:
+        print_json(facts)
+    else:
+        inspection.show(facts)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def plan(
+    context: typer.Context,
+    job_file: Annotated[Path, typer.Argument(help="A Python program that starts a job.", exists=True, dir_okay=False)],
+    extended: Annotated[bool, typer.Option(help="With all settings, and Spark's plans of the inputs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a job file without starting its job; what follows the file's name are arguments of the program.
+
+    The file is run up to its first start().  One that never calls start() may define `job`, a writeStream.
+    """
+    from .job_file import plan_of
+
+    with failures(as_json):
+        found = plan_of(job_file, context.args)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        typer.echo(found.explain(extended))
+
+
+@app.command()
+def savepoint(
+    location: Location,
+    path: Annotated[str, typer.Argument(help="Where to: a folder that is empty or does not exist.")],
+    timeout: Timeout = 600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Have the job that runs on LOCATION take a savepoint, and go on."""
+    _ask(location, path, timeout, as_json, stop=False, drain=False)
+
+
+@app.command()
+def stop(
+    location: Location,
+    savepoint: Annotated[str, typer.Option(help="Where to: a folder that is empty or does not exist.")],
+    drain: Annotated[bool, typer.Option("--drain", help="First fire all that waits for the end of input.")] = False,
+    timeout: Timeout = 600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Have the job that runs on LOCATION take a savepoint, and end with it."""
+    _ask(location, savepoint, timeout, as_json, stop=True, drain=drain)
+
+
+def _ask(location: str, path: str, timeout_s: float, as_json: bool, *, stop: bool, drain: bool) -> None:
+    from ...runtime.ask import ask
+    from .places import check_location
+
+    check_location(location)
+    if not path.strip():
+        raise misused("the savepoint's path is empty")
+
+    def on_status(status: str) -> None:
+        if not as_json:
+            say("the job has taken up the request" if status == "running" else "waiting for the job …")
+
+    with failures(as_json):
+        made = ask(
+            location, "stop" if stop else "savepoint", path, drain=drain, timeout_s=timeout_s, on_status=on_status
+        )
+    if as_json:
+        print_json({"savepoint": made, "stopped": stop, "drained": drain})
+    else:
+        print_facts([("savepoint", made), ("job", "stopped" if stop else "goes on")])
+
+
+def run() -> None:
+    """Entry point of the console script."""
+    sys.exit(app())

@@ -1,0 +1,90 @@
+"""What commands print: tables for people, JSON for programs; and how failures become exit codes.
+
+Exit codes: 0 done, 1 the job or its files are at fault, 2 the command line is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ...errors import MixedModeError
+
+FAILED, MISUSED = 1, 2
+
+
+def print_json(body: Any) -> None:
+    """One JSON document on standard output."""
+    json.dump(body, sys.stdout, indent=2, default=str)
+    sys.stdout.write("\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
+    """A table on standard output; numbers are aligned to the right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[place], (int, float)) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    _console().print(table, markup=False)
+
+
+def print_facts(facts: Sequence[tuple[str, Any]]) -> None:
+    """Names and values, one a line."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, "" if value is None else str(value))
+    _console().print(table)
+
+
+def say(text: str) -> None:
+    """A line for people that is no result: it goes to standard error."""
+    typer.echo(text, err=True)
+
+
+def _console() -> Console:
+    # Made when needed: the streams may have been replaced.  A pipe has no width, and nothing may be cut off in it.
+    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=200)
+
+
+@contextmanager
+def failures(as_json: bool) -> Iterator[None]:
+    """Turn errors of the library into a message and exit code 1."""
+    try:
+        yield
+    except MixedModeError as error:
+        if as_json:
+            print_json({"error": {"type": type(error).__name__, "message": str(error)}})
+        else:
+            say(f"error: {error}")
+        raise typer.Exit(FAILED) from error
+
+
+def misused(message: str) -> typer.BadParameter:
+    """An error of the command line: usage and exit code 2."""
+    return typer.BadParameter(message)
+
+
+def size(size_bytes: int) -> str:
+    """Bytes as people read them."""
+    value, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def age(age_s: float) -> str:
+    """A span of time as people read it."""
+    return str(timedelta(seconds=max(0, round(age_s))))

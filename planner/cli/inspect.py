@@ -1,0 +1,223 @@
+"""``mixedmode inspect PATH``: what one checkpoint or savepoint holds.
+
+Everything but keys is read from metadata alone; counting or looking up keys starts a small local Spark session.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+
+from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState
+from ...runtime.spec import MAX_WATERMARK, MIN_WATERMARK
+from ...runtime.state_reader import StateReader
+from ...state.registry import StateRegistry, schema_from_json
+from .console import misused, print_facts, print_table, size
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def described(metadata: CheckpointMetadata) -> dict[str, Any]:
+    """A checkpoint as JSON-able facts."""
+    spark = metadata.spark
+    return {
+        "checkpoint": metadata.checkpoint_id,
+        "kind": metadata.kind,
+        "trigger": metadata.trigger,
+        "time": _moment(metadata.timestamp_ms),
+        "epoch": metadata.epoch,
+        "watermark": _watermark(metadata.watermark_ms),
+        "rowsLate": metadata.rows_late_total,
+        "pendingFiles": len(metadata.transaction.files),
+        "sources": [
+            {
+                "name": name,
+                "isBacklog": source.is_backlog,
+                "finished": source.finished,
+                "position": source.position,
+            }
+            for name, source in metadata.sources.items()
+        ],
+        "sparkBatch": None if spark is None else spark.batch_id,
+        "sparkOffsets": None if spark is None else spark.offset_entry.splitlines()[2:],
+        "operators": [_operator(operator) for operator in metadata.operators],
+    }
+
+
+def _operator(operator: OperatorState) -> dict[str, Any]:
+    lineages = [shard.load() for shard in operator.shards]
+    return {
+        "uid": operator.uid,
+        "operator": None if operator.layout is None else operator.layout.operator,
+        "key": [] if operator.layout is None else list(operator.layout.key_labels),
+        "finished": operator.finished,
+        "maxParallelism": operator.max_parallelism,
+        "states": [
+            {"name": item.name, "kind": item.kind, "ttlMs": item.ttl_ms, "fields": item.schema.names}
+            for item in StateRegistry.from_json(operator.registry)
+        ],
+        "shards": [
+            {
+                "shard": number,
+                "keyGroups": [lineage.key_groups.first, lineage.key_groups.last],
+                "files": len(lineage.files),
+                "sizeBytes": lineage.size_bytes,
+                # A key has an entry per variable and timer, and changed ones more until files are compacted.
+                "entries": sum(file.entries - file.tombstones for file in lineage.files),
+                "finished": shard.finished,
+                "nextEventTimer": None if shard.next_event_timer_ms is None else _moment(shard.next_event_timer_ms),
+                "nextProcessingTimer": None
+                if shard.next_processing_timer_ms is None
+                else _moment(shard.next_processing_timer_ms),
+            }
+            for number, (shard, lineage) in enumerate(zip(operator.shards, lineages, strict=True))
+        ],
+    }
+
+
+def _moment(timestamp_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
+
+
+def _watermark(watermark_ms: int) -> str | None:
+    if watermark_ms == MIN_WATERMARK:
+        return None
+    return "MAX_WATERMARK" if watermark_ms == MAX_WATERMARK else _moment(watermark_ms)
+
+
+def show(found: dict[str, Any]) -> None:
+    """The same for people."""
+    print_facts(
+        [
+            ("checkpoint", f"{found['checkpoint']} ({found['kind']}, {found['trigger'] or 'unknown trigger'})"),
+            ("time", found["time"]),
+            ("epoch", found["epoch"]),
+            ("watermark", found["watermark"] or "none"),
+            ("late rows", found["rowsLate"]),
+            ("pending output", f"{found['pendingFiles']} files"),
+            ("Spark batch", "none" if found["sparkBatch"] is None else found["sparkBatch"]),
+            *[("Spark offset", offset) for offset in found["sparkOffsets"] or ()],
+        ]
+    )
+    rows = [
+        [one["name"], "yes" if one["isBacklog"] else "no", "yes" if one["finished"] else "no", one["position"]]
+        for one in found["sources"]
+    ]
+    print_table(["source", "in backlog", "finished", "position"], rows, "\nSources")
+    for operator in found["operators"]:
+        _show_operator(operator)
+
+
+def _show_operator(operator: dict[str, Any]) -> None:
+    finished = ", finished" if operator["finished"] else ""
+    key, kind = ", ".join(operator["key"]), operator["operator"] or "keyed stage"
+    print_table(
+        ["state", "kind", "fields"],
+        [[one["name"], one["kind"], ", ".join(one["fields"])] for one in operator["states"]],
+        f"\nOperator {operator['uid']}: {kind} by {key or 'unknown key'}{finished}",
+    )
+    print_table(
+        ["shard", "key groups", "files", "size", "entries", "finished", "next event timer", "next processing timer"],
+        [
+            [
+                one["shard"],
+                "{}-{}".format(*one["keyGroups"]),
+                one["files"],
+                size(one["sizeBytes"]),
+                one["entries"],
+                "yes" if one["finished"] else "no",
+                one["nextEventTimer"],
+                one["nextProcessingTimer"],
+            ]
+            for one in operator["shards"]
+        ],
+        f"\nShards ({len(operator['shards'])} over {operator['maxParallelism']} key groups)",
+    )
+    if "keys" in operator:
+        print_facts([("\nkeys", f"\n{operator['keys']}")])
+
+
+def local_session() -> SparkSession:
+    """The active Spark session, or one of this process alone that says nothing."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("mixedmode inspect")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def count_keys(reader: StateReader, operator: OperatorState, checkpoint: int) -> int:
+    """Distinct keys that have state or a timer; reads all of it."""
+    labels = 0 if operator.layout is None else len(operator.layout.key_labels)
+    frames = [reader.state(item.name, operator.uid, checkpoint) for item in StateRegistry.from_json(operator.registry)]
+    frames.append(reader.timers(operator.uid, checkpoint))
+    keys = [frame.select(*frame.columns[:labels]).toDF(*(f"k{place}" for place in range(labels))) for frame in frames]
+    return functools.reduce(lambda one, other: one.unionByName(other), keys).distinct().count()
+
+
+def key_values(operator: OperatorState, given: list[str]) -> list[Any]:
+    """The key's columns from the texts of the command line."""
+    if operator.layout is None:
+        return list(given)
+    labels, schema = operator.layout.key_labels, schema_from_json(operator.layout.key_schema)
+    if len(given) != len(labels):
+        raise misused(f"--key is given {len(given)} times, the key has {len(labels)} columns: {', '.join(labels)}")
+    return [_value(label, field.type, text) for label, field, text in zip(labels, schema, given, strict=True)]
+
+
+def _value(label: str, data_type: pa.DataType, text: str) -> Any:
+    try:
+        return pa.scalar(text).cast(data_type).as_py()
+    except pa.ArrowException as error:
+        raise misused(f"--key {text!r} is no {data_type}, which key column {label!r} is: {error}") from error
+
+
+def plain(found: dict[str, Any]) -> dict[str, Any]:
+    """What a look-up has found, as JSON-able values; a map state is a list of keys and values."""
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        return {name: _plain(part) for name, part in value.asDict().items()}
+    if isinstance(value, dict):
+        if any(isinstance(name, Row) for name in value):
+            return [{"key": _plain(name), "value": _plain(part)} for name, part in value.items()]
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list) else value
+
+
+def show_key(found: dict[str, Any]) -> None:
+    """State and timers of one key for people."""
+    print_facts(
+        [
+            ("checkpoint", found["checkpoint"]),
+            *[(f"key {name}", value) for name, value in found["key"].items()],
+            *[(f"state {name}", value) for name, value in found["state"].items()],
+            *[
+                (f"{kind} timers", ", ".join(map(_moment, moments)) or "none")
+                for kind, moments in found["timers"].items()
+            ],
+        ]
+    )

@@ -1,0 +1,65 @@
+"""Finds what a path on the command line means; a wrong path is an error of the command line."""
+
+from __future__ import annotations
+
+from pyarrow import fs
+
+from ...errors import CheckpointError, UnknownStateError
+from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState
+from ...runtime.checkpoints.store import CheckpointStore
+from ...runtime.filesystem import exists, resolve
+from ...runtime.savepoint_store import MANIFEST, open_store
+from ...runtime.state_reader import StateReader
+from .console import misused
+
+
+def opened(path: str) -> tuple[StateReader, CheckpointStore]:
+    """The reader and the store of a checkpointLocation or a savepoint."""
+    filesystem, folder = _resolved(path)
+    if not exists(filesystem, f"{folder}/{MANIFEST}"):
+        check_location(path)
+    store = open_store(filesystem, folder)
+    return StateReader(store, None), store
+
+
+def check_location(location: str) -> None:
+    """Raise if there is no checkpointLocation of a mixedmode job."""
+    filesystem, folder = _resolved(location)
+    if exists(filesystem, f"{folder}/mixedmode"):
+        return
+    if exists(filesystem, f"{folder}/{MANIFEST}"):
+        raise misused(f"{location!r} is a savepoint; give the checkpointLocation of a job")
+    there = "exists, but has no folder mixedmode/" if exists(filesystem, folder) else "does not exist"
+    raise misused(f"{location!r} is not a checkpointLocation of mixedmode: it {there}")
+
+
+def _resolved(path: str) -> tuple[fs.FileSystem, str]:
+    try:
+        return resolve(path)
+    except (ValueError, OSError) as error:
+        raise misused(f"{path!r} cannot be reached: {error}") from error
+
+
+def read_checkpoint(store: CheckpointStore, checkpoint: int | None) -> CheckpointMetadata:
+    """One checkpoint's metadata; its files are checked by presence and size."""
+    if checkpoint is None:
+        found = store.latest()
+        if found is None:
+            raise CheckpointError(f"{store.location!r} holds no complete checkpoint yet")
+        return found
+    if checkpoint not in store.known_ids():
+        held = ", ".join(map(str, store.known_ids())) or "none"
+        raise misused(f"{store.location!r} has no checkpoint {checkpoint}; it holds {held}")
+    return store.read(checkpoint)
+
+
+def one_of_the_operators(metadata: CheckpointMetadata, uid: str | None) -> OperatorState:
+    """The operator of that id, or the only one."""
+    held = {operator.uid: operator for operator in metadata.operators}
+    if uid is None and len(held) == 1:
+        return next(iter(held.values()))
+    if uid is None:
+        raise misused(f"the checkpoint has the operators {', '.join(held)}; say which with --operator")
+    if uid not in held:
+        raise UnknownStateError(f"the checkpoint has no operator {uid!r}; it has {', '.join(held)}")
+    return held[uid]

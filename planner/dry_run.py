@@ -1,0 +1,37 @@
+"""Lets a program that starts a job be asked for the job's plan instead: ``mixedmode plan job.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .plan import ExecutionPlan
+
+
+class Planned(BaseException):
+    """Raised by ``start()`` in a dry run, with the plan; no Exception, so that no program takes it for a failure."""
+
+    def __init__(self, plan: ExecutionPlan) -> None:
+        super().__init__("planned, not started")
+        self.plan = plan
+
+
+#: How many dry runs this process is in.
+_depth = 0
+
+
+@contextmanager
+def dry_run() -> Iterator[None]:
+    """While inside, no job starts."""
+    global _depth
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+
+
+def stop_if_dry(plan: ExecutionPlan) -> None:
+    """Raise :class:`Planned` in a dry run."""
+    if _depth:
+        raise Planned(plan)

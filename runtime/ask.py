@@ -1,0 +1,130 @@
+"""Asks the running driver of a checkpoint location for something, and waits for the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyarrow import fs
+
+from ..errors import CheckpointError, QueryError
+from .driver_lease import DriverLease, Holder
+from .filesystem import resolve
+from .requests import Action, Request, RequestFolder
+from .savepoint import check_destination
+
+_NAP_S = 0.2
+#: How long an answer is waited for after the driver has given the location free.
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time, and how it is spent."""
+
+    now_s: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+def ask(
+    location: str,
+    action: Action,
+    path: str,
+    *,
+    drain: bool = False,
+    timeout_s: float = 600.0,
+    on_status: Callable[[str], None] = lambda status: None,
+    clock: Clock | None = None,
+) -> str:
+    """Have the job that runs on a checkpoint location take a savepoint; returns the savepoint's path.
+
+    Args:
+        location: the job's checkpointLocation.
+        action: "savepoint", or "stop" to end the job with it.
+        path: where the savepoint goes; a relative path is taken from here, not from where the driver runs.
+        drain: whether the job first fires all that waits for the end of input.
+        timeout_s: how long to wait.
+        on_status: told "waiting" and "running".
+        clock: for tests.
+
+    Raises:
+        CheckpointError: no driver runs, it ended without an answer, or there is none in time.
+        QueryError: the driver could not do it; the message is the driver's.
+    """
+    clock = clock or Clock()
+    check_destination(path)
+    filesystem, checkpoints = resolve(location)
+    target_filesystem, target = resolve(path)
+    root = f"{checkpoints}/mixedmode"
+    holder = _living(filesystem, root, location)
+    deadline_s = clock.now_s() + timeout_s
+    request = Request(
+        action=action,
+        path=target if isinstance(target_filesystem, fs.LocalFileSystem) else path,
+        drain=drain,
+        run=holder.run,
+        expires_ms=round(deadline_s * 1000),
+    )
+    folder = RequestFolder(filesystem, root)
+    folder.put(request)
+    on_status("waiting")
+    try:
+        return _wait(folder, request, location, deadline_s, on_status, clock)
+    finally:
+        folder.forget(request.id)
+
+
+def _wait(
+    folder: RequestFolder,
+    request: Request,
+    location: str,
+    deadline_s: float,
+    on_status: Callable[[str], None],
+    clock: Clock,
+) -> str:
+    begun, gone_since_s = False, None
+    while True:
+        answer = folder.answer_to(request.id)
+        if answer is not None and answer.status == "done":
+            return str(answer.path)
+        if answer is not None and answer.status == "failed":
+            raise QueryError(f"the job on {location!r} could not do it: {answer.error}")
+        if answer is not None and not begun:
+            begun = True
+            on_status("running")
+        now_s = clock.now_s()
+        if _has_gone(folder.filesystem, folder.root, request.run):
+            gone_since_s = now_s if gone_since_s is None else gone_since_s
+            if now_s - gone_since_s > _GRACE_S:
+                raise CheckpointError(f"the job on {location!r} ended without an answer; look at its log")
+        else:
+            gone_since_s = None
+        if now_s > deadline_s:
+            raise CheckpointError(
+                f"the job on {location!r} has not finished in time; it goes on with it, and the savepoint will be at"
+                f" {request.path!r} unless it fails"
+                if begun
+                else f"the job on {location!r} has not taken up the request in time, which is withdrawn: a job takes"
+                " requests once it is past its backlog"
+            )
+        clock.sleep(_NAP_S)
+
+
+def _living(filesystem: fs.FileSystem, root: str, location: str) -> Holder:
+    """The run that has the location.
+
+    Raises:
+        CheckpointError: there is none, or its process is known to be dead.
+    """
+    holder = DriverLease(filesystem, root, "").holder()
+    if holder is None:
+        raise CheckpointError(f"no job is running on {location!r}")
+    if holder.lives is False:
+        raise CheckpointError(f"no job is running on {location!r}: its driver (process {holder.pid}) died")
+    return holder
+
+
+def _has_gone(filesystem: fs.FileSystem, root: str, run: str) -> bool:
+    holder = DriverLease(filesystem, root, "").holder()
+    return holder is None or holder.run != run or holder.lives is False
