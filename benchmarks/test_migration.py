@@ -118,8 +118,6 @@ def debt(replica: ShardReplica) -> int:
 
 def number(replica: ShardReplica, name: str) -> int:
     """A property of the replica's database."""
-    found = replica.database.property_int_value(f"rocksdb.{name}")
-    if found is None:
-        found = replica.database.property_value(f"rocksdb.{name}")
+    found = replica.database.property_value(f"rocksdb.{name}")
     assert found is not None, f"RocksDB has no property rocksdb.{name}"
     return int(found)

@@ -45,9 +45,9 @@ class Totals(StatefulProcessor):
     """Rows and total of every key so far: one value state, one get, one update and one result per key and batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("totals", "rows long, total double")
+        self._state: Any = handle.getValueState("totals", "rows long, total double")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         count, total = self._state.get() if self._state.exists() else (0, 0.0)
         for row in rows:
             count += 1
