@@ -92,14 +92,14 @@ def test_backlog_memory(benchmark: Any, spark: SparkSession, bench: Any) -> None
     base = {pid: memory_bytes(pid) for pid in python_workers()}
     for pid in base:
         reset_peak(pid)
-    started = time.perf_counter()
+    # A worker that comes later is as large as the smallest that is there.
+    smallest = min(base.values())
     with bench.scratch() as folder:
         spilled, seconds = benchmark.pedantic(run_backlog, args=(spark, shape, budget_bytes, folder), rounds=1)
-    used = {pid: memory_bytes(pid, peak=True) - base.get(pid, 0) for pid in python_workers()}
-    assert used, f"no Python worker is left after {time.perf_counter() - started:.0f} s"
+    used = {pid: memory_bytes(pid, peak=True) - base.get(pid, smallest) for pid in python_workers()}
     highest = max(used, key=lambda pid: used[pid])
     notes = (
-        f"peak over the base of {base.get(highest, 0) / _MIB:.0f} MiB: {used[highest] / _MIB:.0f} MiB in one worker;"
+        f"peak over the base of {base.get(highest, smallest) / _MIB:.0f} MiB: {used[highest] / _MIB:.0f} MiB in one worker;"
         f" {spilled / _MIB:,.0f} MiB spilled by all",
     )
     findings = {"backlog-memory": used[highest] / budget_bytes}
