@@ -94,8 +94,16 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     return plan, _job(stage, plan, operator, sink)
 
 
+def _late_rows(stage: KeyedStage, path: str | None) -> LateRows | None:
+    if path is None:
+        return None
+    late_rows = LateRows(path, stage.input_schema)
+    late_rows.check(stage.inputs.spark)
+    return late_rows
+
+
 def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: Sink) -> JobSpec:
-    inputs, watermark, late_path = stage.inputs.numbered(), stage.watermark, plan.settings.late_data_path
+    inputs, watermark = stage.inputs.numbered(), stage.watermark
     return JobSpec(
         spark=inputs.spark,
         name=plan.name,
@@ -109,7 +117,7 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
         phases=plan.phases,
         checkpoint_location=plan.checkpoint_location,
         live_inputs=inputs.live_inputs(lambda name: 0 if watermark is None else watermark.delay_of(name)),
-        late_rows=None if late_path is None else LateRows(late_path, stage.input_schema),
+        late_rows=_late_rows(stage, plan.settings.late_data_path),
         trigger=dict(plan.trigger),
         explain=plan.explain,
         plan_json=plan.model_dump_json(indent=1),

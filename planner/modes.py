@@ -25,6 +25,7 @@ from ..runtime.spec import Phase, Settings
 from .values import format_duration_ms, format_size_bytes
 
 _LATE_AFTER_SWITCH = "rows later than the watermark are dropped and counted"
+_LATE_KEPT = "rows later than the watermark are counted and kept apart (pipeline.late-data.path)"
 _BACK_TO_CHECKPOINT = "back to the last complete checkpoint"
 _ROCKSDB = "RocksDB"
 
@@ -291,7 +292,7 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
     interval_ms = settings.checkpoint_interval_ms
     details = {
         "scheduling": "micro-batches",
-        "watermark": _live_watermark(job),
+        "watermark": _live_watermark(settings, job),
         "checkpoints": f"every {format_duration_ms(interval_ms)} (execution.checkpointing.interval), independent of"
         " micro-batches",
         "failure": _BACK_TO_CHECKPOINT,
@@ -319,11 +320,13 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
     )
 
 
-def _live_watermark(job: JobFacts) -> str:
+def _live_watermark(settings: Settings, job: JobFacts) -> str:
     if not job.has_watermark:
         return "none declared"
-    late = f"; {_LATE_AFTER_SWITCH}" if job.uses_event_time else ""
-    return f"by the watermark strategy{late}"
+    step_ms = settings.watermark_interval_ms
+    steps = f", at most every {format_duration_ms(step_ms)} (pipeline.auto-watermark-interval)" if step_ms else ""
+    late = _LATE_AFTER_SWITCH if settings.late_data_path is None else _LATE_KEPT
+    return f"by the watermark strategy{steps}{f'; {late}' if job.uses_event_time else ''}"
 
 
 def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:

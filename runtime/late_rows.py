@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -55,6 +55,17 @@ class LateRows:
         self.path = path
         self.schema = StructType([*input_schema.fields, StructField(WATERMARK_COLUMN, TimestampType())])
         self._sink = ParquetSink(self.schema, path)
+
+    def check(self, spark: SparkSession) -> None:
+        """Raise PlanError for a column that Parquet cannot hold: the first late row would be the end of the query."""
+        jvm: Any = spark._jvm
+        parquet = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat()
+        for field in self.schema.fields:
+            if not parquet.supportDataType(jvm.org.apache.spark.sql.types.DataType.fromJson(field.dataType.json())):
+                raise PlanError(
+                    f"column {field.name} is of type {field.dataType.simpleString()}, which Parquet cannot hold; drop"
+                    " or cast it, or unset pipeline.late-data.path"
+                )
 
     def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
         """Prepare for a run; the arguments are those of a sink."""

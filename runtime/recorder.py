@@ -16,6 +16,7 @@ from .progress import QueryProgress, timestamp
 from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
 from .state_of_job import JobState
+from .watermarks import WatermarkTracker
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +107,12 @@ class Recorder:
             processedRowsPerSecond=sums["inputRows"] / elapsed_s if elapsed_s > 0 else 0.0,
             stateOperators=[state_operator(job.operator.uid, reports, state.lineages, sums)],
             sources=[
-                {"description": name, "isBacklog": source.is_backlog, "finished": source.finished}
+                {
+                    "description": name,
+                    "isBacklog": source.is_backlog,
+                    "finished": source.finished,
+                    **_of_input(state.watermark, name),
+                }
                 for name, source in state.sources.items()
             ],
             sink={
@@ -151,6 +157,15 @@ class Recorder:
 def _lag_ms(watermark_ms: int) -> int | None:
     """How far the watermark is behind the clock; None: there is none, or it is at the end of time."""
     return round(time.time() * 1000) - watermark_ms if MIN_WATERMARK < watermark_ms < MAX_WATERMARK else None
+
+
+def _of_input(watermark: WatermarkTracker, name: str) -> dict[str, Any]:
+    """How far a live input has come: which one it is that holds the watermark back."""
+    one = watermark.inputs.get(name)
+    if one is None:
+        return {}
+    is_idle = watermark.is_idle(name, round(time.time() * 1000))
+    return {"eventTime": _event_time(one.reached_ms(), one.max_event_time_ms), "isIdle": is_idle}
 
 
 def _event_time(watermark_ms: int, max_ms: int | None) -> dict[str, str]:

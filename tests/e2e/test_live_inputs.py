@@ -132,6 +132,8 @@ def test_each_input_may_have_a_delay_of_its_own(two: TwoInputs) -> None:
     assert watermark_of(query) == "00:00:30"
     two.land(query, b=[("x", 100, 1)])
     assert watermark_of(query) == "00:00:45"
+    own = [source["eventTime"]["watermark"][11:19] for source in query.lastProgress.sources]
+    assert own == ["00:00:45", "00:01:20"]
 
 
 def test_an_idle_input_lets_the_watermark_go_on_without_rows(two: TwoInputs) -> None:

@@ -158,3 +158,11 @@ def test_the_plan_names_inputs_delays_and_where_late_rows_go(live: DataFrame, tm
     assert "late rows" not in text
     late = writer.option("pipeline.late-data.path", str(tmp_path / "late")).plan().explain()
     assert f"parquet files in {tmp_path / 'late'}: exactly-once" in " ".join(late.split())
+
+
+def test_late_rows_must_fit_into_parquet(live: DataFrame, tmp_path: Any) -> None:
+    """A column that Parquet cannot hold is refused before the first late row comes."""
+    frame = read(live=live.withColumn("odd", F.expr("make_interval(1)"))).withWatermark("ts", "1 second")
+    writer = frame.groupBy("k").count().writeStream.outputMode("update").format("noop")
+    with pytest.raises(PlanError, match="column odd is of type interval, which Parquet cannot hold"):
+        writer.option("pipeline.late-data.path", str(tmp_path / "late")).plan()

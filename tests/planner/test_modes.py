@@ -257,6 +257,14 @@ def test_late_rows_are_dropped_only_where_event_time_counts() -> None:
     assert phase(MIXED, JobFacts(True, True), "live").details["watermark"] == "none declared"
 
 
+def test_the_live_watermark_tells_its_steps_and_where_late_rows_go() -> None:
+    """Options of the watermark show where they matter."""
+    settings = MIXED.model_copy(update={"watermark_interval_ms": 200, "late_data_path": "late"})
+    watermark = phase(settings, BOTH, "live").details["watermark"]
+    assert "at most every 200 ms" in watermark
+    assert "kept apart (pipeline.late-data.path)" in watermark
+
+
 @pytest.mark.parametrize(("option", "engine"), [("auto", "arrow"), ("spark", "spark"), ("arrow", "arrow")])
 def test_the_sorter_is_chosen_and_the_choice_explained(option: Any, engine: str) -> None:
     """auto is our sort over Arrow columns; the phase carries the engine and the reason."""
