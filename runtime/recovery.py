@@ -147,8 +147,9 @@ def _check_staged_output(job: JobSpec, store: CheckpointStore, metadata: Checkpo
     """Read what a crash has kept from being shown: it has lain on disk for who knows how long."""
     if store.is_committed(metadata.checkpoint_id):
         return
+    filesystem, folder = job.sink.staging
     try:
-        check_staged(*job.sink.staging, [file.staged() for file in metadata.transaction.files])
+        check_staged(filesystem, folder, [file.staged() for file in metadata.transaction.files])
     except CorruptStateError as error:
         raise store.with_alternative(error, metadata.checkpoint_id) from error
 

@@ -217,7 +217,7 @@ def _column_of(data_type: DataType) -> Callable[[tuple[Any, ...]], pa.Array]:
     writer = RowWriter(data_type)
 
     def convert(values: tuple[Any, ...]) -> pa.Array:
-        batch = writer.batch(list(values), lambda place: f"row {place} of a state variable")
+        batch = writer.batch(list(zip(*values, strict=True)), lambda place: f"row {place} of a state variable")
         return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
 
     return convert
