@@ -32,7 +32,7 @@ from ..runtime.rows import arrow_type
 from ..state.keys import KeyCodec
 from .aggregates_partials import PartialColumns
 from .aggregates_results import plan_results
-from .expressions import class_name, items
+from .expressions import class_name, items, with_attributes, without_alias
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -72,8 +72,8 @@ def plan_aggregate(
         raise PlanError("agg needs at least one aggregate, such as F.count('*')")
     template = _template(frame, event_time)
     columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
-    analyzed, logical, output_schema = _analyze(template, columns, exprs)
-    leading = int(analyzed.aggregateExpressions().size()) - len(exprs)
+    analyzed, outputs, logical, output_schema = _analyze(template, columns, exprs)
+    leading = len(outputs) - len(exprs)
     if leading == 0 and columns:
         raise PlanError(
             "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
@@ -84,7 +84,7 @@ def plan_aggregate(
 
     spark = frame.sparkSession
     collected = PartialColumns(ansi, None if event_time is None else _row_order(template, event_time), spark._jvm)
-    planned = plan_results(spark, analyzed, output_schema, leading, collected)
+    planned = plan_results(spark, outputs, output_schema, leading, collected)
     names = [f"__b{i}" for i in range(len(collected.sql))]
     buffer_fields = _partial_fields(template, columns, names, collected.sql)
     results = [
@@ -140,8 +140,8 @@ def _template(frame: DataFrame, event_time: str | None) -> DataFrame:
 
 def _analyze(
     template: DataFrame, columns: Sequence[Column], exprs: Sequence[Column] | dict[str, str]
-) -> tuple[Any, Any, StructType]:
-    """The analyzed and the unresolved Aggregate node, and the output's schema."""
+) -> tuple[Any, list[Any], Any, StructType]:
+    """The analyzed Aggregate node, the output's expressions, the unresolved node, and the output's schema."""
     grouped = template.groupBy(*columns)
     try:
         result = grouped.agg(exprs) if isinstance(exprs, dict) else grouped.agg(*exprs)
@@ -149,13 +149,22 @@ def _analyze(
     except (AnalysisException, ParseException) as error:
         raise PlanError(f"agg: {_first_line(error)}") from error
     execution = cast(Any, result)._jdf.queryExecution()
-    analyzed = execution.analyzed()
+    analyzed, projects = execution.analyzed(), []
+    while class_name(analyzed) == "Project":  # of expressions that use others by their alias
+        projects.append(analyzed)
+        analyzed = analyzed.child()
     if class_name(analyzed) != "Aggregate":
         raise PlanError(
             f"agg: Spark plans this as {class_name(analyzed)}, not as one aggregation; window functions, generators and"
             " subqueries are not supported here"
         )
-    return analyzed, execution.logical(), schema
+    named = list(items(analyzed.aggregateExpressions()))
+    outputs = [without_alias(item) for item in named]
+    for project in reversed(projects):
+        known = {item.exprId().id(): output for item, output in zip(named, outputs, strict=True)}
+        named = list(items(project.projectList()))
+        outputs = [with_attributes(template.sparkSession._jvm, without_alias(item), known) for item in named]
+    return analyzed, outputs, execution.logical(), schema
 
 
 def _keys(

@@ -22,7 +22,7 @@ from ..runtime.projection import Projection
 from .aggregates_functions import plan_function
 from .aggregates_partials import PartialColumns, PlannedResult
 from .analysis import error_text
-from .expressions import class_name, items, tree, with_children, without_alias
+from .expressions import class_name, items, tree, with_children
 from .schemas import same_type
 
 _UDF = re.compile(r"UDF|UDAF")
@@ -39,14 +39,14 @@ class PlannedResults:
 
 
 def plan_results(
-    spark: SparkSession, analyzed: Any, output: StructType, leading: int, partials: PartialColumns
+    spark: SparkSession, expressions: Sequence[Any], output: StructType, leading: int, partials: PartialColumns
 ) -> PlannedResults:
     """Plan all output columns behind the ``leading`` keys.
 
     Args:
         spark: the session.
-        analyzed: Spark's analyzed Aggregate node.
-        output: Spark's schema of its output.
+        expressions: the output columns as Spark's analyzed expressions, without aliases.
+        output: Spark's schema of them.
         leading: how many output columns are keys.
         partials: takes the partial columns.
 
@@ -54,7 +54,6 @@ def plan_results(
         PlanError: a function is not supported, or an expression cannot be computed apart from its aggregates.
     """
     fields = output.fields[leading:]
-    expressions = [without_alias(item) for item in items(analyzed.aggregateExpressions())]
     given = expressions[leading:]
     if all(class_name(expression) == "AggregateExpression" for expression in given):
         named = zip(given, fields, strict=True)

@@ -12,10 +12,8 @@ from ..runtime.operators.aggregate_registers import Estimator, RegisterBuffer
 from .aggregates_partials import Call, PartialColumns, Plan, PlannedResult
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-#: Precision from which on Spark has no table of biases.
-_PLAIN_PRECISION = 19
-#: A register's index and value are kept in one int.
-_MAX_PRECISION = 25
+#: Bits of a register's number.  Spark has tables up to here, and hardly gets by with more registers itself.
+_MAX_PRECISION = 18
 
 
 def _spread(kind: str) -> Plan:
@@ -62,7 +60,7 @@ def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     """Exact percentiles, from all values."""
     function, (value, _, frequency) = call.function, call.arguments
     kind = call.argument_type()
-    if not kind.startswith(_NUMBERS):
+    if kind.startswith("interval") or not kind.startswith(_NUMBERS):
         raise PlanError(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
     if frequency not in ("1", "1L"):
         raise PlanError(f"agg: percentile with a frequency is not supported (column {call.name}, {frequency})")
@@ -98,7 +96,7 @@ def _approximate_count(call: Call, partials: PartialColumns) -> PlannedResult:
     if precision > _MAX_PRECISION:
         raise PlanError(
             f"agg: approx_count_distinct with rsd {deviation} is not supported (column {call.name}): it needs"
-            f" 2^{precision} registers for each key; 2^{_MAX_PRECISION} are allowed, that is rsd 0.0002 or more"
+            f" 2^{precision} registers for each key; 2^{_MAX_PRECISION} are allowed, that is rsd 0.0022 or more"
         )
     value, width = call.arguments[0], "SMALLINT" if precision <= 9 else "INT"
     hashed = f"xxhash64({value})"
@@ -112,8 +110,6 @@ def _approximate_count(call: Call, partials: PartialColumns) -> PlannedResult:
 
 def _estimator(jvm: Any, precision: int) -> Estimator:
     """Spark's own tables, as arrays of the JVM."""
-    if precision >= _PLAIN_PRECISION:
-        return Estimator(precision)
     tables = jvm.org.apache.spark.sql.catalyst.util.HyperLogLogPlusPlusHelper
 
     def numbers(array: Any) -> tuple[float, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 
@@ -34,3 +35,12 @@ def without_alias(expression: Any) -> Any:
 def with_children(jvm: Any, node: Any, children: Sequence[Any]) -> Any:
     """A copy of the node over other children."""
     return node.withNewChildren(jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(children)))
+
+
+def with_attributes(jvm: Any, node: Any, known: Mapping[int, Any]) -> Any:
+    """The expression with attributes replaced, by the id of each."""
+    if class_name(node) == "AttributeReference":
+        return known.get(node.exprId().id(), node)
+    children = list(items(node.children()))
+    replaced = [with_attributes(jvm, child, known) for child in children]
+    return node if all(map(is_, replaced, children)) else with_children(jvm, node, replaced)

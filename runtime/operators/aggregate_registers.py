@@ -40,10 +40,10 @@ class Estimator:
 
     precision: int
     #: Up to which count the number of empty registers says more than the others' ranks.
-    threshold: float = 0.0
-    #: Raw estimates, and how much each is off; empty if Spark has no table for the precision.
-    estimates: tuple[float, ...] = ()
-    biases: tuple[float, ...] = ()
+    threshold: float
+    #: Raw estimates, and how much each is off.
+    estimates: tuple[float, ...]
+    biases: tuple[float, ...]
 
     def counts(self, registers: pa.Array) -> np.ndarray:
         """Estimated number of different values for each list of registers."""
@@ -54,14 +54,10 @@ class Estimator:
         empty = (size - lengths).astype(np.float64)
         inverse = empty + np.bincount(owners, np.ldexp(1.0, -ranks), len(lengths))
         raw = _alpha(self.precision) * size * size / inverse
-        corrected = raw
-        if self.estimates:
-            corrected = np.where(raw < 5.0 * size, raw - self._bias(raw), raw)
+        corrected = np.where(raw < 5.0 * size, raw - self._bias(raw), raw)
         with np.errstate(divide="ignore"):
             linear = size * np.log(size / empty)
-        few = raw <= 2.5 * size
-        if self.estimates:
-            few |= linear <= self.threshold
+        few = (linear <= self.threshold) | (raw <= 2.5 * size)
         return np.floor(np.where((empty > 0) & few, linear, corrected) + 0.5).astype(np.int64)
 
     def _bias(self, raw: np.ndarray) -> np.ndarray:

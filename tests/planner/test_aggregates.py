@@ -83,9 +83,57 @@ def test_the_watermark_decides_only_over_keys_made_of_its_column(
     assert plan(frame, groups(), F.count("*"), event_time="ts").uses_event_time is waits
 
 
+def test_expressions_over_aggregates_are_named_and_typed_by_spark(frame: DataFrame) -> None:
+    """The output is Spark's; what the operator writes are keys and the plain aggregates, each of them once."""
+    exprs = [
+        F.sum("v") / F.count("*"),
+        F.round(F.avg("m"), 2),
+        F.concat("k", F.lit("!"), F.max("k")),
+        F.struct(F.min("v"), F.sum("v").alias("s")).alias("both"),
+        F.count("*"),
+        F.upper("k"),
+    ]
+    operator = plan(frame, ["k", (F.col("v") % 2).alias("odd")], *exprs, (F.col("odd") + F.sum("v")).alias("t"))
+    expected = frame.groupBy("k", (F.col("v") % 2).alias("odd")).agg(*exprs, (F.col("odd") + F.sum("v")).alias("t"))
+    assert operator.output_schema == expected.schema
+    assert operator.projection is not None
+    assert operator.projection.row_schema.names == ["k0", "k1", "a0", "a1", "a2", "a3", "a4"]
+    assert [result.kind for result in operator.partials.results] == ["value", "count", "decimal_mean", "value", "value"]
+    assert operator.describe()["aggregates"] == expected.columns[2:]
+
+
+def test_an_expression_may_use_another_by_its_alias(frame: DataFrame) -> None:
+    """Also one that is plain, and one that uses others itself."""
+    exprs = [F.sum("v").alias("s"), (F.col("s") + F.max("v")).alias("t"), (F.col("t") * F.col("s")).alias("u")]
+    operator = plan(frame, ["k"], *exprs)
+    assert operator.output_schema == frame.groupBy("k").agg(*exprs).schema
+    assert len(operator.partials.results) == 2
+
+
+def test_plain_aggregates_need_no_further_step_in_spark(frame: DataFrame) -> None:
+    """Only expressions take the rows back into the JVM."""
+    assert plan(frame, ["k"], F.sum("v").alias("total"), F.count("*")).projection is None
+
+
+def test_an_expression_is_part_of_the_fingerprint(frame: DataFrame) -> None:
+    """Shards that were finished for another expression are not taken over, though name, type and state are equal."""
+    more, less = (plan(frame, ["k"], F.expr(f"sum(v) {sign} max(v) AS x")) for sign in "+-")
+    assert more.registry.to_json() == less.registry.to_json()
+    assert more.fingerprint() != less.fingerprint()
+
+
+def test_without_keys_there_is_one_group(frame: DataFrame) -> None:
+    """The output has no key columns, as Spark's."""
+    operator = plan(frame, [], F.sum("v"), F.count("*"))
+    assert operator.output_schema == frame.agg(F.sum("v"), F.count("*")).schema
+    assert operator.key_columns == ()
+    assert operator.prepare(frame, EPOCH).columns == ["__b0", "__b1", "__rows"]
+
+
 def test_the_operator_travels_without_spark_objects(frame: DataFrame) -> None:
     """What tasks get is the whole operator but the Spark columns that only prepare() needs."""
-    operator = plan(frame, ["k", F.window("ts", "10 minutes", "5 minutes")], F.collect_list("v"), event_time="ts")
+    groups = ["k", F.window("ts", "10 minutes", "5 minutes")]
+    operator = plan(frame, groups, F.collect_list("v"), F.sum("v") + 1, event_time="ts")
     there = cloudpickle.loads(cloudpickle.dumps(operator))
     assert there.describe() == operator.describe()
     assert there.key_schema == operator.key_schema
@@ -106,17 +154,28 @@ def test_state_of_other_aggregates_is_another_schema(frame: DataFrame) -> None:
 
 
 REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
-    (lambda: ["k"], lambda: [F.approx_count_distinct("v")], "function approx_count_distinct is not supported"),
-    (lambda: ["k"], lambda: [F.percentile("v", 0.5)], "function percentile is not supported.*supported are count,"),
-    (lambda: ["k"], lambda: [F.sum_distinct("v")], "function sum with DISTINCT is not supported"),
-    (lambda: ["k"], lambda: [F.sum("v") / F.count("*")], "computes with the result of an aggregate"),
-    (lambda: ["k"], lambda: [F.lit(1)], "is not an aggregate"),
+    (lambda: ["k"], lambda: [F.approx_percentile("v", 0.5)], "function approx_percentile is not.*supported are count,"),
+    (lambda: ["k"], lambda: [F.product("v")], "function product is not supported"),
+    (lambda: ["k"], lambda: [F.expr("try_sum(v)")], "function try_sum is not supported"),
+    (lambda: ["k"], lambda: [F.expr("try_avg(v) + 1")], "function try_avg is not supported"),
+    (lambda: ["k"], lambda: [F.expr("stddev(DISTINCT v)")], "function stddev with DISTINCT is not supported"),
+    (lambda: ["k"], lambda: [F.approx_count_distinct("v", 0.002)], r"rsd 0.002 is not.*2\^18 are allowed"),
+    (lambda: ["k"], lambda: [F.approx_count_distinct("c")], "approx_count_distinct of string collate UTF8_LCASE"),
+    (lambda: ["k"], lambda: [F.approx_count_distinct("h")], "cannot be taken over"),
+    (lambda: ["k"], lambda: [F.expr("percentile(v, 0.5, v)")], "percentile with a frequency is not supported"),
+    (lambda: ["k"], lambda: [F.median(F.expr("make_ym_interval(v)"))], "percentiles of interval year to month are not"),
+    (lambda: ["k"], lambda: [F.mode("a")], "mode of array<int> is not supported"),
+    (lambda: ["k"], lambda: [F.expr("mode() WITHIN GROUP (ORDER BY v)")], "mode WITHIN GROUP is not supported"),
+    (lambda: ["k"], lambda: [F.expr("listagg(k) WITHIN GROUP (ORDER BY v)")], "is not supported for listagg"),
+    (lambda: ["k"], lambda: [F.lit(1)], "at least one aggregate function"),
+    (lambda: ["k"], lambda: [F.sum("v") + F.rand()], "is not deterministic"),
+    (lambda: ["k"], lambda: [F.expr("sum(v) + (SELECT 1)")], "contains a subquery"),
+    (lambda: ["k"], lambda: [F.expr("sum(v) + d")], "agg: .*MISSING_AGGREGATION.*d"),
     (lambda: ["k"], lambda: [F.sum("nope")], "nope"),
     (lambda: ["k"], lambda: [F.sum("v").over(Window.partitionBy("k"))], "agg: "),
     (lambda: ["nope"], lambda: [F.sum("v")], "nope"),
     (lambda: ["h"], lambda: [F.sum("v")], "h.*map|map.*h"),
     (lambda: [F.rand()], lambda: [F.sum("v")], "not deterministic"),
-    (lambda: [], lambda: [F.sum("v")], "at least one column to group by"),
     (lambda: ["k"], lambda: [], "at least one aggregate"),
     (lambda: [F.session_window("ts", "1 minute")], lambda: [F.sum("v")], "session window needs another column"),
     (lambda: ["ts", F.window("ts", "1 minute")], lambda: [F.sum("v")], "ts and window are all made of"),
@@ -140,6 +199,8 @@ def test_user_defined_functions_inside_an_aggregate_are_refused(frame: DataFrame
     double = F.udf(lambda value: value * 2, LongType())
     with pytest.raises(PlanError, match="user-defined function; compute it with withColumn before groupBy"):
         plan(frame, ["k"], F.sum(double("v")))
+    with pytest.raises(PlanError, match="user-defined function; compute that in whatever reads the output"):
+        plan(frame, ["k"], double(F.sum("v")))
 
 
 @pytest.mark.parametrize(
