@@ -48,7 +48,7 @@ class QueryProgress(dict[str, Any]):
         ``stateFilesRead stateBytesRead`` for what either brought in; ``stateEntriesWritten stateFilesWritten
         stateBytesWritten``; ``inputBytes`` that the tasks took in, ``spilledBytes`` that their sorters wrote to disk.
     ``sources``
-        ``description isBacklog finished``.
+        ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.
     ``sink``
         ``description`` with its guarantee, ``numOutputRows``, and ``outputBytes outputFiles`` in ``metrics``.
     ``checkpoint``
