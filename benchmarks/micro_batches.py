@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -95,6 +96,13 @@ def watched(spark: SparkSession) -> Iterator[MicroBatches]:
 def trigger_s(progress: Any) -> float:
     """Seconds of one micro-batch."""
     return float(progress.durationMs["triggerExecution"]) / 1000
+
+
+def parts(batches: list[Any]) -> str:
+    """Where the time of the median micro-batch goes, by Spark's own clock."""
+    names = sorted({name for batch in batches for name in batch.durationMs} - {"triggerExecution"})
+    middle = {name: median([batch.durationMs.get(name, 0) for batch in batches]) for name in names}
+    return ", ".join(f"{name} {middle[name]:.0f} ms" for name in sorted(names, key=lambda name: -middle[name]))
 
 
 class Feed:

@@ -98,9 +98,10 @@ def test_backlog_memory(benchmark: Any, spark: SparkSession, bench: Any) -> None
         spilled, seconds = benchmark.pedantic(run_backlog, args=(spark, shape, budget_bytes, folder), rounds=1)
     used = {pid: memory_bytes(pid, peak=True) - base.get(pid, smallest) for pid in python_workers()}
     highest = max(used, key=lambda pid: used[pid])
+    peak, base_mib = used[highest] / _MIB, base.get(highest, smallest) / _MIB
     notes = (
-        f"peak over the base of {base.get(highest, smallest) / _MIB:.0f} MiB: {used[highest] / _MIB:.0f} MiB in one worker;"
-        f" {spilled / _MIB:,.0f} MiB spilled by all",
+        f"peak of a worker: {peak:.0f} MiB over its base of {base_mib:.0f} MiB",
+        f"spilled by all: {spilled / _MIB:,.0f} MiB",
     )
     findings = {"backlog-memory": used[highest] / budget_bytes}
     bench.record(begun, rows=shape.rows, seconds={"mixed": [seconds]}, findings=findings, notes=notes)

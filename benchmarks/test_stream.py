@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import mixedmode
 from dataset import Dataset, Shape, dataset
-from micro_batches import Feed, only_active_run, trigger_s, watched
+from micro_batches import Feed, only_active_run, parts, trigger_s, watched
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from race import ratio
@@ -33,6 +34,12 @@ def start(keyed: Any, checkpoints: Path, available_now: bool, **options: str) ->
     return writer.trigger(**trigger).start()
 
 
+def told(found: Mapping[str, list[Any]]) -> tuple[dict[str, list[float]], tuple[str, ...]]:
+    """Seconds of the micro-batches by way, and where they go."""
+    seconds = {way: [trigger_s(batch) for batch in batches] for way, batches in found.items()}
+    return seconds, tuple(f"{way}: {parts(batches)}" for way, batches in found.items())
+
+
 # --- throughput -------------------------------------------------------------------------------------------------------
 
 
@@ -44,14 +51,14 @@ def test_throughput(benchmark: Any, spark: SparkSession, bench: Any) -> None:
     title = f"Stream, processor: {sizes.stream_batches} micro-batches of {rows:,} rows, {shape.keys:,} keys"
     begun = bench.begin("stream-throughput", title, shape=shape.name)
     drain_both(spark, dataset(Shape(400, 50, files=2)), bench)
-    seconds = benchmark.pedantic(drain_both, args=(spark, dataset(shape), bench), rounds=1)
+    seconds, notes = told(benchmark.pedantic(drain_both, args=(spark, dataset(shape), bench), rounds=1))
     findings = {"stream-stock": ratio(seconds, OURS, STOCK)}
-    bench.record(begun, rows=rows, seconds=seconds, baselines=(STOCK,), findings=findings)
+    bench.record(begun, rows=rows, seconds=seconds, baselines=(STOCK,), findings=findings, notes=notes)
 
 
-def drain_both(spark: SparkSession, data: Dataset, bench: Any) -> dict[str, list[float]]:
-    """Seconds of every micro-batch that has rows, of us and of stock."""
-    seconds = {}
+def drain_both(spark: SparkSession, data: Dataset, bench: Any) -> dict[str, list[Any]]:
+    """Every micro-batch that has rows, of us and of stock."""
+    found = {}
     for way in (OURS, STOCK):
         with bench.scratch() as folder, watched(spark) as batches:
             live = stream(spark, data.shape, data.folder)
@@ -60,8 +67,8 @@ def drain_both(spark: SparkSession, data: Dataset, bench: Any) -> dict[str, list
             start(keyed, folder / "checkpoints", True, **options).awaitTermination()
             batches.wait_for_end()
             (run_id,) = batches.run_ids()
-            seconds[way] = [trigger_s(batch) for batch in batches.of(run_id)]
-    return seconds
+            found[way] = batches.of(run_id)
+    return found
 
 
 # --- latency ----------------------------------------------------------------------------------------------------------
@@ -77,13 +84,15 @@ def test_latency(benchmark: Any, spark: SparkSession, bench: Any) -> None:
     begun = bench.begin("stream-latency", title, history=history.name, small=small.name)
     tiny = dataset(Shape(100, 100, files=1, each_key_once=True)), dataset(Shape(20, 100, files=2))
     feed_both(spark, *tiny, bench)
-    seconds = benchmark.pedantic(feed_both, args=(spark, dataset(history), dataset(small), bench), rounds=1)
+    seconds, notes = told(
+        benchmark.pedantic(feed_both, args=(spark, dataset(history), dataset(small), bench), rounds=1)
+    )
     findings = {"latency-stock": median(seconds[OURS]) / median(seconds[STOCK])}
-    bench.record(begun, rows=rows, seconds=seconds, baselines=(STOCK,), findings=findings)
+    bench.record(begun, rows=rows, seconds=seconds, baselines=(STOCK,), findings=findings, notes=notes)
 
 
-def feed_both(spark: SparkSession, history: Dataset, small: Dataset, bench: Any) -> dict[str, list[float]]:
-    """Seconds of every small micro-batch, of us and of stock."""
+def feed_both(spark: SparkSession, history: Dataset, small: Dataset, bench: Any) -> dict[str, list[Any]]:
+    """Every small micro-batch, of us and of stock."""
     with bench.scratch() as folder, watched(spark) as batches:
         ours_feed = Feed(folder / "ours-in", small.files)
         stock_feed = Feed(folder / "stock-in", [*history.files, *small.files])
@@ -107,7 +116,4 @@ def feed_both(spark: SparkSession, history: Dataset, small: Dataset, bench: Any)
             ours.stop()
             if stock is not None:
                 stock.stop()
-        return {
-            OURS: [trigger_s(batch) for batch in batches.of(ours_id)[loaded:]],
-            STOCK: [trigger_s(batch) for batch in batches.of(stock_id)[1:]],
-        }
+        return {OURS: batches.of(ours_id)[loaded:], STOCK: batches.of(stock_id)[1:]}
