@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.state.batch import BatchKeyedState
@@ -135,14 +134,3 @@ def test_a_variable_of_a_reused_name_starts_empty(tmp_path: Path) -> None:
     )
     assert sum(file.entries for file in smaller.files) == 0, "what removed variables held is gone from the files"
     space.cache.close()
-
-
-def test_what_is_read_cannot_be_changed(tmp_path: Path) -> None:
-    """The reader's cells refuse writes: a checkpoint stays what it is."""
-    from mixedmode.state.reader import KeyCells
-
-    cells = KeyCells()
-    with pytest.raises(TypeError, match="cannot be changed"):
-        cells.write_cell(b"\x00", b"")
-    with pytest.raises(TypeError, match="cannot be changed"):
-        cells.delete_cell(b"\x00")
