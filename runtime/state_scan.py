@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
-from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -118,13 +117,11 @@ class Scan:
         return StructType([StructField(f"c{place}", data_type) for place, data_type in enumerate(types)])
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            pass
-        context = TaskContext.get()
-        assert context is not None, "a scan runs only inside a Spark task"
-        shard = self.shards.visited[context.partitionId()]
-        with self.shards.opened(shard) as view:
-            yield from self.of_shard(shard, view)
+        # The rows say which shards to visit: in a union the numbers of the partitions begin elsewhere.
+        for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
+            shard = self.shards.visited[place]
+            with self.shards.opened(shard) as view:
+                yield from self.of_shard(shard, view)
 
     def of_shard(self, shard: int, view: ShardView) -> Iterator[pa.RecordBatch]:
         """The record batches of one shard."""
@@ -217,7 +214,8 @@ def _column_of(data_type: DataType) -> Callable[[tuple[Any, ...]], pa.Array]:
     writer = RowWriter(data_type)
 
     def convert(values: tuple[Any, ...]) -> pa.Array:
-        batch = writer.batch(list(zip(*values, strict=True)), lambda place: f"row {place} of a state variable")
+        columns = list(zip(*values, strict=True)) or [()] * len(data_type.fields)
+        batch = writer.batch(columns, lambda place: f"row {place} of a state variable")
         return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
 
     return convert

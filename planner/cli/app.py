@@ -83,7 +83,7 @@ def inspect(
             else:
                 inspection.show_key(looked_up)
             return
-        facts = inspection.described(metadata)
+        facts = inspection.described(metadata, store.is_committed(metadata.checkpoint_id))
         if count_keys:
             inspection.local_session()
             for one, stored in zip(facts["operators"], metadata.operators, strict=True):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def described(metadata: CheckpointMetadata) -> dict[str, Any]:
-    """A checkpoint as JSON-able facts."""
+def described(metadata: CheckpointMetadata, committed: bool) -> dict[str, Any]:
+    """A checkpoint as JSON-able facts; ``committed``: its output is visible."""
     spark = metadata.spark
     return {
         "checkpoint": metadata.checkpoint_id,
@@ -35,7 +35,7 @@ def described(metadata: CheckpointMetadata) -> dict[str, Any]:
         "epoch": metadata.epoch,
         "watermark": _watermark(metadata.watermark_ms),
         "rowsLate": metadata.rows_late_total,
-        "pendingFiles": len(metadata.transaction.files),
+        "outputVisible": committed,
         "sources": [
             {
                 "name": name,
@@ -104,7 +104,7 @@ def show(found: dict[str, Any]) -> None:
             ("epoch", found["epoch"]),
             ("watermark", found["watermark"] or "none"),
             ("late rows", found["rowsLate"]),
-            ("pending output", f"{found['pendingFiles']} files"),
+            ("output", "visible" if found["outputVisible"] else "pending"),
             ("Spark batch", "none" if found["sparkBatch"] is None else found["sparkBatch"]),
             *[("Spark offset", offset) for offset in found["sparkOffsets"] or ()],
         ]

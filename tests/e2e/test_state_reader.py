@@ -136,6 +136,14 @@ def test_lookup_agrees_with_the_frames(reader: StateReader) -> None:
     assert nobody["state"] == {"sums": None, "seen": [], "by_value": {}} and nobody["timers"] == {}
 
 
+def test_frames_can_be_united(reader: StateReader) -> None:
+    """Whatever partition of a larger query a scan lands in, it reads the shards that it is to read."""
+    timers, sums = reader.timers().select("key"), reader.state("sums").select("key")
+    united = timers.union(sums).union(sums.coalesce(1))
+    keys = sorted(by_key(EVENTS))
+    assert sorted(row.key for row in united.collect()) == sorted(keys * 3)
+
+
 def test_checkpoints_operators_and_metadata(reader: StateReader) -> None:
     """The reader lists checkpoints with cause, time and size, operators with keys, and variables with schemas."""
     first, last = reader.checkpoints(verify=True)
