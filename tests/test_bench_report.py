@@ -36,7 +36,14 @@ def measurement(bench: Any, **changes: Any) -> Any:
         "baselines": ("slow",),
         "findings": {"aggregate-stock": 4.0},
         "preset": "full",
-        "machine": {"idle": True, "at": "2026-01-02 03:04", "cores": 2, "spark": "4.3.0", "python": "3.11.7"},
+        "machine": {
+            "idle": True,
+            "busy": 0.0,
+            "at": "2026-01-02 03:04",
+            "cores": 2,
+            "spark": "4.3.0",
+            "python": "3.11.7",
+        },
         **changes,
     }
     return bench("results").Measurement(**given)
@@ -100,10 +107,12 @@ def test_figures_go_between_their_markers(bench: Any) -> None:
 def test_figures_of_a_busy_machine_say_so(bench: Any) -> None:
     """The line above the tables tells when and where, and whether other things ran."""
     quiet = measurement(bench)
-    loud = measurement(bench, name="two", machine={**quiet.machine, "idle": False})
+    loud = measurement(bench, name="two", machine={**quiet.machine, "idle": False, "busy": 0.9})
     publish = bench("publish")
     assert "an otherwise idle machine" in publish.provenance([quiet])
     assert "busy with other things when 1 of 2 measurements began" in publish.provenance([quiet, loud])
+    printed = "\n".join(bench("report").closing_lines([quiet, loud]))
+    assert printed.count("the machine was busy before it began: 90% of its cores") == 1
 
 
 def test_the_readme_has_the_markers(bench: Any) -> None:
