@@ -15,8 +15,9 @@ from .requests import Action, Request, RequestFolder
 from .savepoint import check_destination
 
 _NAP_S = 0.2
-#: How long an answer is waited for after the driver has given the location free.
-_GRACE_S = 5.0
+#: How long an answer is waited for after the run has given the location free: while its process may still be there, and
+#: when it is known to be dead.
+_GRACE_S, _DEAD_GRACE_S = 30.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def ask(
     filesystem, checkpoints = resolve(location)
     target_filesystem, target = resolve(path)
     root = f"{checkpoints}/mixedmode"
-    holder = _living(filesystem, root, location)
+    holder = _living_holder(filesystem, root, location)
     deadline_s = clock.now_s() + timeout_s
     request = Request(
         action=action,
@@ -70,7 +71,7 @@ def ask(
     folder.put(request)
     on_status("waiting")
     try:
-        return _wait(folder, request, location, deadline_s, on_status, clock)
+        return _wait(folder, request, holder, location, deadline_s, on_status, clock)
     finally:
         folder.forget(request.id)
 
@@ -78,6 +79,7 @@ def ask(
 def _wait(
     folder: RequestFolder,
     request: Request,
+    holder: Holder,
     location: str,
     deadline_s: float,
     on_status: Callable[[str], None],
@@ -94,9 +96,9 @@ def _wait(
             begun = True
             on_status("running")
         now_s = clock.now_s()
-        if _has_gone(folder.filesystem, folder.root, request.run):
+        if _has_gone(folder, holder):
             gone_since_s = now_s if gone_since_s is None else gone_since_s
-            if now_s - gone_since_s > _GRACE_S:
+            if now_s - gone_since_s > (_DEAD_GRACE_S if holder.lives is False else _GRACE_S):
                 raise CheckpointError(f"the job on {location!r} ended without an answer; look at its log")
         else:
             gone_since_s = None
@@ -106,12 +108,12 @@ def _wait(
                 f" {request.path!r} unless it fails"
                 if begun
                 else f"the job on {location!r} has not taken up the request in time, which is withdrawn: a job takes"
-                " requests once it is past its backlog"
+                " requests once it has recovered"
             )
         clock.sleep(_NAP_S)
 
 
-def _living(filesystem: fs.FileSystem, root: str, location: str) -> Holder:
+def _living_holder(filesystem: fs.FileSystem, root: str, location: str) -> Holder:
     """The run that has the location.
 
     Raises:
@@ -125,6 +127,7 @@ def _living(filesystem: fs.FileSystem, root: str, location: str) -> Holder:
     return holder
 
 
-def _has_gone(filesystem: fs.FileSystem, root: str, run: str) -> bool:
-    holder = DriverLease(filesystem, root, "").holder()
-    return holder is None or holder.run != run or holder.lives is False
+def _has_gone(folder: RequestFolder, asked: Holder) -> bool:
+    """True if the run that was asked does not have the location any more, or its process is dead."""
+    now = DriverLease(folder.filesystem, folder.root, "").holder()
+    return now is None or now.run != asked.run or asked.lives is False

@@ -153,6 +153,15 @@ class Requests:
         self._next_look_ms = 0
         self._busy: threading.Thread | None = None
 
+    def watch(self, ended: threading.Event) -> None:
+        """Look once a second, on a thread of its own, until the run has ended."""
+
+        def look() -> None:
+            while not ended.wait(_LOOK_EVERY_MS / 1000):
+                self.poll(round(time.time() * 1000))
+
+        threading.Thread(target=look, name="mixedmode-requests", daemon=True).start()
+
     def poll(self, now_ms: int) -> None:
         """Begin with the next request, if there is one and none is being executed; cheap if called often."""
         if now_ms < self._next_look_ms or (self._busy is not None and self._busy.is_alive()):
@@ -160,7 +169,7 @@ class Requests:
         self._next_look_ms = now_ms + _LOOK_EVERY_MS
         try:
             self._look(now_ms)
-        except OSError as error:  # the job does not depend on anybody's being able to ask
+        except Exception as error:  # the job does not depend on anybody's being able to ask
             logger.warning("cannot look for requests in %s: %s", self._folder.path, error)
 
     def _look(self, now_ms: int) -> None:
