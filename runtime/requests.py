@@ -184,7 +184,8 @@ class Requests:
             self._folder.answer(request.id, Answer("running"))
             self._folder.withdraw(request.id)
             # Not a daemon: the process must not end before the answer is written.
-            self._busy = threading.Thread(target=self._run, args=(request,), name=f"mixedmode-request-{request.id[:8]}")
+            name = f"mixedmode-request-{request.id[:8]}"
+            self._busy = threading.Thread(target=self._run, args=(request,), name=name, daemon=False)
             self._busy.start()
             return
 

@@ -51,7 +51,10 @@ class Driver:
 
     def poll(self, now_ms: int) -> None:
         """Look, and finish what was begun."""
-        self.requests.poll(now_ms)
+        # The watcher is such a thread: what it starts would be one too, were it not told otherwise.
+        watcher = threading.Thread(target=self.requests.poll, args=(now_ms,), daemon=True)
+        watcher.start()
+        watcher.join()
         if self.requests._busy is not None:
             self.requests._busy.join()
 
