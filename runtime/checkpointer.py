@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CheckpointError
+from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease
 from .failpoints import failpoint
+from .lifecycle.work import TaskWorker
 from .meter import Laps
 from .pinned_backlog import PinnedBacklog
 from .recovery import commit_transaction
@@ -79,6 +81,10 @@ class Checkpointer:
     state: JobState
     run_id: str
     lease: DriverLease
+    tasks: TaskWorker
+    #: The last checkpoint that this run has completed.
+    last: CheckpointMetadata | None = None
+    _attempted_id: int = 0
     _failures: int = 0
     _last_files: frozenset[str] = field(init=False)
     _laps: Laps = field(init=False, default_factory=Laps)
@@ -94,29 +100,37 @@ class Checkpointer:
                 ``execution.checkpointing.tolerable-failed-checkpoints`` allows, or another driver has taken over.
         """
         self.lease.check()
+        number, lifecycle = self.next_id, self.tasks.lifecycle
+        self._attempted_id = number
         started = time.monotonic()
         self._laps = laps = Laps()
         self.scheduler.triggered(now_ms)
         try:
-            metadata = self._write(trigger)
+            self._begin(number)
+            metadata = self._write(trigger, number)
         except Exception as error:
+            lifecycle.aborted(number)
             self._failures += 1
             self.scheduler.ended_checkpoint(now_ms)
             tolerated = self.job.settings.tolerable_failed_checkpoints
-            if self._failures > tolerated or self.state.finished:
+            if self._failures > tolerated:
                 raise CheckpointError(
-                    f"checkpoint {self.state.checkpoint_id + 1} failed ({error}); {self._failures} in a row, "
+                    f"checkpoint {number} failed ({error}); {self._failures} in a row, "
                     f"execution.checkpointing.tolerable-failed-checkpoints is {tolerated}"
                 ) from error
-            logger.warning("checkpoint %s failed, the job goes on: %s", self.state.checkpoint_id + 1, error)
+            logger.warning("checkpoint %s failed, the job goes on: %s", number, error)
             return None
         laps.mark("write")
-        self._failures = 0
+        self._failures, self.last = 0, metadata
         self.state.checkpoint_id = metadata.checkpoint_id
         self.state.pending, self.state.pending_late = [], []
         failpoint("checkpoint-after-metadata")
         PinnedBacklog(self.store, "").discard()  # the backlog is in the checkpoint now
-        commit_transaction(self.job, self.store, metadata)
+        if lifecycle.checkpointing:
+            lifecycle.completed(number)
+            self.tasks.commit()
+        else:
+            self.commit(number)
         laps.mark("commit")
         self.store.subsume(self.job.settings.retained_checkpoints)
         failpoint("checkpoint-before-gc")
@@ -144,16 +158,34 @@ class Checkpointer:
             durations_ms=laps.ms,
         )
 
-    def _write(self, trigger: str) -> Any:
+    @property
+    def next_id(self) -> int:
+        """Id of the next checkpoint; that of one which failed is not used again."""
+        return max(self.state.checkpoint_id, self._attempted_id) + 1
+
+    def commit(self, checkpoint_id: int) -> None:
+        """Make the output of the last checkpoint visible."""
+        assert self.last is not None and self.last.checkpoint_id == checkpoint_id
+        commit_transaction(self.job, self.store, self.last)
+
+    def _begin(self, number: int) -> None:
+        """Have every task take part."""
+        lifecycle = self.tasks.lifecycle
+        if not lifecycle.checkpointing:
+            return
+        if not lifecycle.is_under_way(number):
+            lifecycle.trigger(number)
+        if not lifecycle.is_taken(number):
+            raise CheckpointError(f"not all tasks have taken part in checkpoint {number}: they have work to do first")
+
+    def _write(self, trigger: str, number: int) -> CheckpointMetadata:
         failpoint("checkpoint-start")
         self._compact()
         self._laps.mark("compact")
         state = self.state
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
             state.spark = self.store.spark_log.position(state.batch_id)
-        metadata = state.to_metadata(
-            state.checkpoint_id + 1, self.job.operator, with_state=self.job.keeps_state, trigger=trigger
-        )
+        metadata = state.to_metadata(number, self.job.operator, with_state=self.job.keeps_state, trigger=trigger)
         self.store.write(metadata)
         return metadata
 

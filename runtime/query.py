@@ -9,10 +9,14 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
+from .lifecycle.events import Stop
+from .lifecycle.story import Lifecycle
 from .live import Stopped
 from .progress import QueryProgress
-from .recorder import LifecycleEvent, Recorder
+from .recorder import Recorder
+from .requests import Request, RequestFolder, Requests
 from .runner import JobRunner
+from .savepoint_desk import SavepointRequest
 from .spec import JobSpec
 from .worker_errors import explain_corruption, translate
 
@@ -42,10 +46,24 @@ class MixedQuery:
         self._runner = JobRunner(job, location, self.runId[:8], self._recorder)
         self._ended = threading.Event()
         self._error: BaseException | None = None
+        # Nobody can find a temporary location to ask there.
+        self._requests = (
+            Requests(RequestFolder(self._runner.store.filesystem, self._runner.store.root), self.runId[:8], self._do)
+            if self._temporary is None
+            else None
+        )
         self._thread = threading.Thread(target=self._run, name=f"mixedmode-{job.name or self.runId[:8]}", daemon=True)
 
     def _start(self) -> None:
         self._thread.start()
+        if self._requests is not None:
+            self._requests.watch(self._ended)
+
+    def _do(self, request: Request) -> str:
+        """Do what somebody asks from outside of this process; a request made in a backlog waits for its end."""
+        if request.action == "stop":
+            return self.stopWithSavepoint(request.path, drain=request.drain, wait=True)
+        return self.savepoint(request.path, wait=True)
 
     def _run(self) -> None:
         try:
@@ -130,9 +148,13 @@ class MixedQuery:
         return self._job.late_rows.committed(self._job.spark)
 
     @property
-    def lifecycle(self) -> list[LifecycleEvent]:
-        """What happened in this run, in order: phases, switch, checkpoints, end."""
-        return self._recorder.events
+    def lifecycle(self) -> Lifecycle:
+        """What happened in this run, in order: phases, switch, checkpoints, end.
+
+        Prints as a table of the event history of each task: sources, shards of the keyed stage, sink.
+        """
+        stepper = self._runner.stepper
+        return Lifecycle(self._recorder.events, [] if stepper is None else stepper.tasks.lifecycle.events)
 
     def explain(self, extended: bool = False) -> None:
         """Print the plan that this query executes, with the reason for each decision."""
@@ -205,6 +227,45 @@ class MixedQuery:
             self._runner.stop()
             if not self._runner.is_inside:
                 self._thread.join()
+
+    def savepoint(self, path: str, wait: bool = False) -> str:
+        """Take a savepoint, and go on; returns its path when it is complete.
+
+        Args:
+            path: a folder that is empty or does not exist, local or a URI.
+            wait: in a backlog without checkpoints (``execution.interval-during-backlog`` is 0) wait for the switch;
+                False: that is an error.
+
+        Raises:
+            CheckpointError: there is something at the path.
+            QueryError: it cannot be taken now, or failed; the query goes on.
+        """
+        return self._savepoint(SavepointRequest(path, wait=wait))
+
+    def stopWithSavepoint(self, path: str, drain: bool = False, wait: bool = False) -> str:
+        """End the query with a savepoint; returns its path when it is complete and the query has ended.
+
+        Args:
+            path: a folder that is empty or does not exist, local or a URI.
+            drain: first fire all event-time timers and open windows, as at the end of input, and finish the operators:
+                for a job that is to end for good.  Without it nothing fires, and a job that goes on from the savepoint
+                gives what an undisturbed one would.
+            wait: as for :meth:`savepoint`.
+
+        Raises:
+            CheckpointError: there is something at the path; the query goes on.
+            QueryError: it cannot be taken now (the query goes on), or it failed (and the query with it).
+        """
+        found = self._savepoint(SavepointRequest(path, Stop.DRAIN if drain else Stop.SUSPEND, wait))
+        self._thread.join()
+        self._raise()
+        return found
+
+    def _savepoint(self, request: SavepointRequest) -> str:
+        if self._runner.is_inside:
+            raise QueryError(f"a {request} from the query's own foreachBatch function would wait for itself")
+        self._runner.ask_savepoint(request)
+        return request.answer.result()
 
     def _raise(self) -> None:
         error = self.exception()

@@ -7,11 +7,11 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from .checkpointer import CheckpointReport
 from .epoch_metrics import durations_ms, state_operator, totals
+from .lifecycle.story import LifecycleEvent
 from .progress import QueryProgress, timestamp
 from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
@@ -24,15 +24,6 @@ logger = logging.getLogger(__name__)
 _RECENT = 100
 #: Lifecycle events kept, besides checkpoints.
 _MAX_EVENTS = 1_000
-
-
-@dataclass(frozen=True)
-class LifecycleEvent:
-    """One thing that happened in the life of a query."""
-
-    at_ms: int
-    event: str
-    detail: str
 
 
 class Recorder:

@@ -12,22 +12,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointMismatchError
+from ..errors import CheckpointMismatchError, QueryError
 from .checkpointer import Checkpointer
 from .checkpoints.metadata import SourceState
 from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore, JobIdentity
 from .driver_lease import DriverLease
+from .ending import Ending, job_graph
 from .epochs import EpochExecutor
 from .failpoints import failpoint
 from .filesystem import resolve, uri
 from .history import HistoryCut, cut
-from .live import LiveSource, OnBatch, delivers_one_batch
+from .lifecycle.job import JobLifecycle
+from .lifecycle.work import TaskWorker
+from .live import LiveSource, OnBatch, Stopped, delivers_one_batch
 from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover
-from .spec import MAX_WATERMARK, MIN_WATERMARK, JobSpec, Phase
+from .savepoint import check_destination
+from .savepoint_desk import SavepointDesk, SavepointRequest
+from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
 from .stepper import OBSERVED, Stepper, clock_ms, now_ms
 
@@ -38,6 +43,10 @@ logger = logging.getLogger(__name__)
 
 #: Longest nap of the live phase's clock between two looks at timers and checkpoints.
 _CLOCK_NAP_S = 1.0
+_IN_BACKLOG = (
+    "the job works through its backlog, and execution.interval-during-backlog is 0, so there is no state to take it of"
+    " before the switch; ask with wait=True to have it then, or set the option to an interval for checkpoints in backlog"
+)
 
 
 class JobRunner:
@@ -66,6 +75,9 @@ class JobRunner:
         self._wake = threading.Event()
         self._thread_id: int | None = None
         self._recovered: Recovered | None = None
+        #: Savepoints that users ask for.
+        self.desk = SavepointDesk()
+        self._ending: Ending | None = None
         self.live: LiveSource | None = None
         if job.live is not None:
             spark_checkpoint = uri(location, self.store.spark_location)
@@ -78,8 +90,12 @@ class JobRunner:
         self._thread_id = threading.get_ident()
         try:
             self._run(identity)
+        except Stopped:
+            self._close_tasks()
+            raise
         finally:
             self._thread_id = None
+            self.desk.close("the query has ended")
             if self.stepper is not None:
                 self.stepper.executor.close()
             self.lease.release()
@@ -89,7 +105,8 @@ class JobRunner:
         if self.job.late_rows is not None:
             self.job.late_rows.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
         self._recovered = recover(self.job, self.store, identity)
-        self.stepper = self._build_stepper(self._recovered)
+        self.stepper = step = self._build_stepper(self._recovered)
+        self._ending = ending = Ending(step, self.desk)
         state, checkpoint = self._recovered.state, self._recovered.checkpoint
         if checkpoint is not None:
             self.recorder.event("restored", f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}")
@@ -105,17 +122,29 @@ class JobRunner:
             "catch-up": self._run_catch_up,
             "switch": self._run_switch,
             "live": self._run_live,
-            "finish": self._run_finish,
+            "finish": lambda phase, step: ending.natural_end(phase),
         }
         for phase in self.job.phases:
             if self.stopping.is_set():
-                return
+                break
             if self._is_behind(phase):
                 continue
             self.phase = phase
             self.recorder.event("phase", phase.kind)
             failpoint(f"phase-{phase.kind}")
-            phases[phase.kind](phase, self.stepper)
+            phases[phase.kind](phase, step)
+            if phase.kind != "backlog" and phase is not self.job.phases[-1]:
+                ending.serve(phase)
+            if phase.kind != "backlog" and (request := self.desk.stop) is not None:
+                self.desk.take_stop()
+                ending.stop_with_savepoint(phase, request)
+                return
+        self._close_tasks()
+
+    def _close_tasks(self) -> None:
+        """The run ends as things stand."""
+        if self._ending is not None:
+            self._ending.cancel()
 
     def _refuse_more_after_the_end(self, state: JobState) -> None:
         """A job that has ended must not look as if it had processed what has come since."""
@@ -159,18 +188,45 @@ class JobRunner:
             output_folder=output_folder,
             progress_folder=self.backlog.folder,
         )
+        tasks = TaskWorker(self._lifecycle(state))
         return Stepper(
             job=job,
             state=state,
             scheduler=scheduler,
-            checkpointer=Checkpointer(job, store, scheduler, state, self.run_id, self.lease),
+            checkpointer=Checkpointer(job, store, scheduler, state, self.run_id, self.lease, tasks),
             executor=executor,
             recorder=self.recorder,
             backlog=self.backlog,
             tag=self._tag,
             turn=self.turn,
             stopping=self.stopping,
+            tasks=tasks,
         )
+
+    def _lifecycle(self, state: JobState) -> JobLifecycle:
+        """The tasks of this run; a source that had finished in the checkpoint is not run again."""
+        graph = job_graph(self.job, len(state.shards))
+        done = {f"source {name}" for name, source in state.sources.items() if source.finished}
+        return JobLifecycle(
+            graph,
+            checkpointing=self.job.keeps_state,  # batch mode commits once, when the tasks have ended
+            finished=[task for task in graph.tasks if task.vertex in done],
+        )
+
+    def ask_savepoint(self, request: SavepointRequest) -> None:
+        """Hand in a request for a savepoint, which is answered between two epochs.
+
+        Raises:
+            CheckpointError: there is something at the savepoint's path.
+            QueryError: the query cannot take one now, or has ended.
+        """
+        if not self.job.keeps_state:
+            raise QueryError(f"no {request} can be taken: execution.runtime-mode is batch, which keeps no state")
+        check_destination(request.path)
+        if not request.wait and self.phase is not None and self.phase.kind == "backlog":
+            raise QueryError(f"no {request} can be taken: {_IN_BACKLOG}")
+        self.desk.ask(request)
+        self._wake.set()
 
     @property
     def _tag(self) -> str:
@@ -197,6 +253,7 @@ class JobRunner:
 
     def _run_backlog(self, phase: Phase, step: Stepper) -> None:
         """History and waiting live data as sorted passes over batch keyed state."""
+        self.desk.refuse_those_that_do_not_wait(_IN_BACKLOG)
         state = step.state
         history = self._unread_history(step)
         final_ms = self._final_watermark
@@ -246,6 +303,9 @@ class JobRunner:
                 where = replace(where, next=where.next + 1)
                 step.state.set_source("history", position=where.to_json())
                 step.checkpoint_if_due()
+                self._serve(phase)
+            if self.desk.stop is not None and not where.done:
+                return
         step.source_ended("history")
 
     def _run_catch_up(self, phase: Phase, step: Stepper) -> None:
@@ -254,10 +314,13 @@ class JobRunner:
             return
 
         def on_batch(batch: DataFrame, batch_id: int) -> None:
+            if self.desk.stop is not None:
+                raise Stopped
             if batch_id > step.state.batch_id:
                 step.streaming_epoch(phase, batch)
                 step.state.batch_id = batch_id
                 step.checkpoint_if_due()
+                self._serve(phase)
 
         self.live.drain(on_batch)
 
@@ -281,7 +344,7 @@ class JobRunner:
         step.state.watermark.watch(now_ms())
         query = live.start(self._on_live_batch(phase, step), self.job.trigger or {"processingTime": "0 seconds"})
         try:
-            while query.isActive and not self.stopping.is_set():
+            while query.isActive and not self.stopping.is_set() and self.desk.stop is None:
                 self._wake.wait(self._nap_s(step))
                 self._wake.clear()
                 with self.turn:
@@ -290,17 +353,20 @@ class JobRunner:
                         if live.is_drained:
                             step.note_drained()
                         step.checkpoint_if_due()
+                        self._serve(phase)
         finally:
             # The epoch in hand is finished first; a micro-batch that still waits for its turn is refused.
             live.refuse()
             with self.turn:
                 live.stop()
-        live.raise_failure()
-        step.checkpoint_if_behind("stop")
+        if live.failed or self.desk.stop is None:
+            live.raise_failure()
+        if self.desk.stop is None or self.stopping.is_set():
+            step.checkpoint_if_behind("stop")
 
     def _on_live_batch(self, phase: Phase, step: Stepper) -> OnBatch:
         def on_batch(batch: DataFrame, batch_id: int) -> None:
-            if batch_id <= step.state.batch_id:
+            if batch_id <= step.state.batch_id or self.desk.stop is not None:
                 return
             step.note_lag()
             # An operator of which only some inputs are in backlog runs as if none were.
@@ -313,25 +379,15 @@ class JobRunner:
             step.state.batch_id = batch_id
             step.note_lag()
             step.checkpoint_if_due()
+            self._serve(phase)
             self._wake.set()
 
         return on_batch
 
-    def _run_finish(self, phase: Phase, step: Stepper) -> None:
-        """End of input: MAX_WATERMARK fires what is left, the final checkpoint commits the last rows."""
-        state = step.state
-        with self.turn:
-            step.check_stopped()
-            state.watermark.end_of_input()
-            self.recorder.event("MAX_WATERMARK", "all sources have ended")
-            if self.job.keeps_state and state.shards_due(MAX_WATERMARK, MIN_WATERMARK):
-                step.sorted_pass(phase, None, MAX_WATERMARK)
-            for name in state.sources:
-                step.source_ended(name)
-            state.finished = True
-            step.deliver()
-            step.checkpoint("end of input")
-            self.recorder.event("finished", f"checkpoint {state.checkpoint_id}")
+    def _serve(self, phase: Phase) -> None:
+        """Take the savepoints that were asked for since the last epoch."""
+        if self._ending is not None:
+            self._ending.serve(phase)
 
     # -- small things ------------------------------------------------------------------------------------------------
 

@@ -124,6 +124,8 @@ class EpochSpec:
     first: bool = False
     #: True while firing at MAX in batch mode or under ``max``: timers registered by callbacks are ignored.
     ignore_new_timers: bool = False
+    #: True for the epoch without rows and timers in which the operator's endInput() and finish() are called.
+    ending: bool = False
 
 
 class OutputWriter(Protocol):
@@ -186,6 +188,8 @@ class KeyedOperator(ABC):
     #: True if windows or event-time timers can be pending: asks for a firing pass and for the observed watermark.
     uses_event_time: bool
     uses_processing_time: bool = False
+    #: True if the operator has something to do when its input ends, after all timers: an epoch with ``ending`` set.
+    has_end_hooks: bool = False
     #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.
     aggregates_by_key: bool = False
     #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.

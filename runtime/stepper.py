@@ -19,6 +19,7 @@ from .checkpoints.scheduler import CheckpointScheduler
 from .epochs import EpochExecutor
 from .failpoints import failpoint
 from .lag import LagGates
+from .lifecycle.work import TaskWorker
 from .live import Stopped
 from .live_inputs import Reach, look_at
 from .pinned_backlog import PinnedBacklog
@@ -51,6 +52,7 @@ class Stepper:
         tag: Spark job tag of this run, by which its jobs can be cancelled.
         turn: the lock under which steps run.
         stopping: set when the job is to stop.
+        tasks: does what the lifecycle of the job's tasks asks for.
     """
 
     job: JobSpec
@@ -63,6 +65,7 @@ class Stepper:
     tag: str
     turn: threading.RLock
     stopping: threading.Event
+    tasks: TaskWorker
     _checkpointed_epoch: int = field(init=False)
     #: isBacklog by watermark lag; None: lag has no effect.
     _lag: LagGates | None = field(init=False, default=None)
@@ -166,6 +169,31 @@ class Stepper:
             self.deliver()
             failpoint("epoch-applied")
 
+    def fire_all(self, phase: Phase) -> None:
+        """MAX_WATERMARK: fire every event-time timer and every open window."""
+        if self.job.keeps_state and self.state.shards_due(MAX_WATERMARK, MIN_WATERMARK):
+            self.sorted_pass(phase, None, MAX_WATERMARK)
+
+    def finish_operators(self, phase: Phase) -> None:
+        """Call endInput() and finish() of the operator on every shard, if it has them; their rows are output."""
+        if not self.job.operator.has_end_hooks:
+            return
+        with self.turn:
+            self.check_stopped()
+            watermark_ms = self.state.watermark.current_ms
+            spec = EpochSpec(
+                epoch=self.state.epoch + 1,
+                style="random" if self.job.keeps_state else "sorted",
+                watermark_ms=watermark_ms,
+                firing_watermark_ms=MIN_WATERMARK,
+                late_watermark_ms=watermark_ms,
+                processing_time_ms=now_ms(),
+                processing_timers_upto_ms=MIN_WATERMARK,
+                keep_state=self.job.keeps_state,
+                ending=True,
+            )
+            self._execute(phase, None, spec)
+
     def tick(self, phase: Phase, upto_ms: int | None = None) -> bool:
         """Fire what is due without new rows (None: due now); True if something was."""
         self.state.watermark.advance(now_ms())
@@ -267,6 +295,11 @@ class Stepper:
         """A source will give no more rows."""
         self.state.set_source(source, is_backlog=False, finished=True)
         self.scheduler.source_ended(source, clock_ms())
+        lifecycle = self.tasks.lifecycle
+        if lifecycle.knows(f"source {source}"):
+            lifecycle.source_ended(f"source {source}")
+        if not all(known.finished for known in self.state.sources.values()):
+            self.tasks.run()  # the end of the last source is the end of the job, which is another's work
 
     def note_lag(self) -> None:
         """isBacklog by watermark lag (FLIP-328), evaluated whenever the watermark may have moved."""
@@ -308,12 +341,19 @@ class Stepper:
     def _has_news(self) -> bool:
         return bool(self.state.pending) or self.state.epoch > self._checkpointed_epoch
 
-    def checkpoint(self, trigger: str) -> CheckpointReport | None:
-        """Take a checkpoint now; None if it failed tolerably."""
+    def checkpoint(self, trigger: str, *, close: bool = True) -> CheckpointReport | None:
+        """Take a checkpoint now; None if it failed tolerably.
+
+        Args:
+            trigger: why.
+            close: let tasks close that have waited for it; False: the caller does.
+        """
         report = self.checkpointer.take(trigger, clock_ms())
         if report is not None:
             self._checkpointed_epoch = self.state.epoch
             self.recorder.checkpoint(report)
+            if close:
+                self.tasks.run()
         return report
 
     def checkpoint_if_behind(self, trigger: str) -> None:

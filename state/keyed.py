@@ -122,7 +122,10 @@ class NoKey(dict[bytes, Any]):
     """Stands in for the cells of the current key while there is none: any use is an error."""
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise PlanError("keyed state was used without a current key; use state and timers in handlers, not in init()")
+        raise PlanError(
+            "keyed state was used without a current key; use state and timers in handlers, not in init(), endInput() or"
+            " finish()"
+        )
 
     __contains__ = __getitem__ = __setitem__ = __delitem__ = get = items = _refuse
 

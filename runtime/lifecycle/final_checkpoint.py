@@ -30,14 +30,17 @@ class FinalCheckpoint:
             self.min_id = checkpoint_id
 
     def is_news(self, checkpoint_id: int) -> bool:
-        """False for a completion that was reported before, or is older than one that was."""
-        return checkpoint_id > self._latest
+        """False for a completion that was reported before, or is older than one that was.
+
+        A savepoint that is to end the job is waited for even if a later checkpoint has overtaken it.
+        """
+        return checkpoint_id > self._latest or (checkpoint_id == self.savepoint_id and not self.is_complete)
 
     def completed(self, checkpoint_id: int) -> None:
         """A checkpoint has completed."""
         if not self.is_news(checkpoint_id):
             return
-        self._latest = checkpoint_id
+        self._latest = max(self._latest, checkpoint_id)
         if self.would_end(checkpoint_id) and self.ended_by is None:
             self.ended_by = checkpoint_id
 

@@ -99,6 +99,10 @@ class JobLifecycle:
         """The event history of all tasks, in order."""
         return self._journal.events
 
+    def knows(self, vertex: str) -> bool:
+        """True if the job has a vertex of that name."""
+        return any(known.name == vertex for known in self.graph.vertices)
+
     def status(self, task: TaskId) -> tuple[TaskStatus, OperatorStatus]:
         """How a task and its operator stand."""
         machine = self._tasks[task]
@@ -184,6 +188,10 @@ class JobLifecycle:
         for task in plan.to_trigger:
             self._queues[task].extend(self._tasks[task].trigger(checkpoint_id, stop))
         self._run()
+
+    def is_under_way(self, checkpoint_id: int) -> bool:
+        """True from the trigger of a checkpoint until it has completed or failed."""
+        return checkpoint_id in self._plans
 
     def is_taken(self, checkpoint_id: int) -> bool:
         """True if all of a checkpoint's tasks have taken their snapshots.

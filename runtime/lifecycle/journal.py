@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,13 +31,14 @@ class TaskEvent:
 
 
 class Journal:
-    """What the tasks of a job did, in order.
+    """What the tasks of a job did, in order; thread-safe.
 
     Checkpoints come for months on end: of those that a running task took part in only the last are kept.
     """
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
+        self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._events: defaultdict[TaskId, deque[tuple[int, TaskEvent]]] = defaultdict(lambda: deque(maxlen=_MAX_EVENTS))
         self._checkpoints: defaultdict[TaskId, deque[tuple[int, TaskEvent]]] = defaultdict(
@@ -46,14 +48,15 @@ class Journal:
     def note(self, task: TaskId, step: Step) -> None:
         """A step is done."""
         periodic = step.status is TaskStatus.RUNNING and _is_of_checkpoint(step)
-        kept = (self._checkpoints if periodic else self._events)[task]
         event = TaskEvent(self._clock_ms(), str(task), str(step.action), step.status.value, step.operator.value)
-        kept.append((next(self._numbers), event))
+        with self._lock:
+            (self._checkpoints if periodic else self._events)[task].append((next(self._numbers), event))
 
     @property
     def events(self) -> list[TaskEvent]:
         """The events of all tasks, in order."""
-        kept = itertools.chain(*list(self._events.values()), *list(self._checkpoints.values()))
+        with self._lock:
+            kept = list(itertools.chain(*self._events.values(), *self._checkpoints.values()))
         return [event for _, event in sorted(kept, key=lambda entry: entry[0])]
 
 

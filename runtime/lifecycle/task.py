@@ -105,7 +105,7 @@ class Task:
     def cancel(self) -> list[Step]:
         """Close as things stand: the job was stopped after an ordinary checkpoint."""
         if self.status is not TaskStatus.CLOSED:
-            self._do(Saw("cancelled"))
+            self._do(Saw("stopped"))
             self._close()
         return self._taken()
 

@@ -40,6 +40,8 @@ TimeMode = Literal["none", "processingTime", "eventTime"]
 
 #: Column that holds a row of the initial state; null for input rows.
 INITIAL_STATE_COLUMN = "__initial_state"
+#: Methods that a processor may define: called once per shard when all input has ended and all timers have fired.
+END_HOOKS = ("endInput", "finish")
 #: Column that sorts initial-state rows before the input rows of their key.
 _KIND_COLUMN = "__row_kind"
 
@@ -85,6 +87,7 @@ class ProcessorOperator(KeyedOperator):
         self.event_time = event_time
         self.uses_event_time = time_mode == "eventTime"
         self.uses_processing_time = time_mode == "processingTime"
+        self.has_end_hooks = any(callable(getattr(processor, hook, None)) for hook in END_HOOKS)
         kind = (_KIND_COLUMN,) if initial_state is not None else ()
         self.sort_columns = (*kind, *((event_time,) if event_time else ()))
         self._initial_state = initial_state
@@ -186,6 +189,7 @@ class _Run:
             )
             self._init(state)
             self._sorted(state, keyed)
+            self._end()
             state.close()
         else:
             state = RocksDBKeyedState(
@@ -193,10 +197,19 @@ class _Run:
             )
             self._init(state)
             self._random(state, keyed)
+            self._end()
             state.flush(context.writer)
         self._output.flush()
         self._counters.next_event_timer_ms = state.next_timer("event")
         self._counters.next_processing_timer_ms = state.next_timer("processing")
+
+    def _end(self) -> None:
+        """The processor's own hooks, if the input has ended; there is no current key, and no state to use."""
+        for hook in END_HOOKS if self._epoch.ending else ():
+            call = getattr(self._processor, hook, None)
+            rows = None if call is None else call()
+            if rows is not None:
+                self._output.extend(rows, ())
 
     def _init(self, state: KeyedState) -> None:
         self._processor.init(TaskHandle(state, self._operator.time_mode))

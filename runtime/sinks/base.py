@@ -68,6 +68,18 @@ class Sink(ABC):
         """Hand over one epoch's rows (sinks that show rows at once)."""
         self.discard(files)
 
+    def end_input(self) -> None:
+        """No more rows will be staged: all input has ended.  Not called if the job only stops."""
+        return None
+
+    def finish(self) -> None:
+        """Called after :meth:`end_input`; the final checkpoint, with the last rows, comes after it."""
+        return None
+
+    def close(self) -> None:
+        """Nothing more will be committed in this run; not called if the run fails."""
+        return None
+
     def is_staged(self, file: TransactionFile) -> bool:
         """True if the file is in the staging folder, whole.
 

@@ -274,6 +274,17 @@ def test_pending_savepoint_wins_at_a_source() -> None:
     assert actions(task.completed(43))[-1] == "emit EndOfPartition"
 
 
+def test_savepoint_that_is_overtaken_still_ends_the_wait() -> None:
+    """F4: a checkpoint that began later and completed first does not make the savepoint's completion old news."""
+    task = sink_at_its_end()
+    task.receive(0, Barrier(42, Stop.DRAIN))
+    take(task, 43)
+    task.receive(0, EndOfPartition())
+
+    assert actions(task.completed(43)) == ["checkpoint 43 completed", "commit up to 43"]
+    assert actions(task.completed(42)) == ["checkpoint 42 completed", "close"]
+
+
 def test_failed_savepoint_fails_the_task() -> None:
     """F4: a stop-with-savepoint that is aborted fails the task; the abort of another checkpoint does not."""
     task = SourceTask(1)
@@ -372,7 +383,7 @@ def test_cancelled_task_closes_as_it_is() -> None:
     """A job that is just stopped closes its operators without finishing them."""
     task = sink_at_its_end()
     take(task, 42)
-    assert actions(task.cancel()) == ["cancelled", "abort 42", "close"]
+    assert actions(task.cancel()) == ["stopped", "abort 42", "close"]
     assert actions(task.cancel()) == []
 
 
