@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mixedmode.runtime.checkpoints.metadata import (
@@ -21,10 +22,12 @@ from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.sst import LogWriter, StateFile
 
-UID = "stage"
-
 # The tests are not a package (the repository root is one): make their helpers importable.
 sys.path.insert(0, str(Path(__file__).parent))
+
+from aggregate_support import Job
+
+UID = "stage"
 
 
 def _state_file(store: CheckpointStore, name: str, epoch: int = 1) -> StateFile:
@@ -75,3 +78,19 @@ def make_state_file() -> Callable[..., StateFile]:
 @pytest.fixture
 def make_metadata() -> Callable[..., CheckpointMetadata]:
     return _metadata
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Makes a job out of an aggregate operator; closes its replicas at the end."""
+    jobs: list[Job] = []
+
+    def make(operator: Any, **kwargs: Any) -> Job:
+        folder = tmp_path / str(len(jobs))
+        folder.mkdir()
+        jobs.append(Job(operator, folder, **kwargs))
+        return jobs[-1]
+
+    yield make
+    for made in jobs:
+        made.cache.close()
