@@ -1,0 +1,116 @@
+"""A running job is asked from outside of its process: real commands, a real driver, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import support
+from mixedmode.runtime.failpoints import VARIABLE
+from mixedmode.runtime.savepoint_store import open_savepoint
+from support import World
+
+pytestmark = pytest.mark.kill
+
+DRIVER = Path(__file__).with_name("driver_requests.py")
+EVENTS = support.stream_of(120, seed=4)
+
+
+class Job:
+    """A folder, and the process that runs its job."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.checkpoints = folder / "checkpoints"
+        (folder / "landing").mkdir()
+        support.write(folder / "history.parquet", EVENTS[:60])
+        support.write(folder / "landing" / "00000.parquet", EVENTS[60:90])
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, failpoints: str = "") -> None:
+        """Start the driver and wait until it is live."""
+        self.process = subprocess.Popen(
+            [sys.executable, str(DRIVER), str(self.folder)],
+            env={**os.environ, VARIABLE: failpoints},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "live\n"
+
+    def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Run a command, with JSON."""
+        words = [str(argument) for argument in arguments]
+        waits = ["--timeout", "120"] if words[0] in ("savepoint", "stop") else []
+        command = [sys.executable, "-m", "mixedmode", *words, "--json", *waits]
+        return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=200)
+
+    def ended(self) -> int:
+        """Wait for the driver's end; its exit code."""
+        assert self.process is not None
+        return self.process.wait(120)
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path)
+    yield made
+    made.kill()
+
+
+@pytest.mark.spark
+def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> None:
+    """A job takes a savepoint and goes on, then stops with another one; restored elsewhere, nothing is missing."""
+    job.start()
+    first = job.command("savepoint", job.checkpoints, "first")
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout) == {"savepoint": str(tmp_path / "first"), "stopped": False, "drained": False}
+    again = job.command("savepoint", job.checkpoints, "first")
+    assert again.returncode == 1 and "holds a savepoint" in again.stdout
+    assert job.process is not None and job.process.poll() is None
+    stopped = job.command("stop", job.checkpoints, "--savepoint", tmp_path / "last")
+    assert stopped.returncode == 0, stopped.stdout
+    assert job.ended() == 0
+    assert not list((job.checkpoints / "mixedmode" / "requests").iterdir())
+    assert open_savepoint(str(tmp_path / "last")).latest().kind == "checkpoint"
+
+    elsewhere = World(spark, tmp_path)
+    elsewhere.checkpoints = tmp_path / "elsewhere"
+    keyed = support.sessions(None, elsewhere.live()).uid("sessions")
+    query = elsewhere.start(keyed, {"execution.savepoint.path": str(tmp_path / "last"), "pipeline.parallelism": 3})
+    assert query.wait_for("live", 120), query.exception()
+    elsewhere.land(EVENTS[90:], support.flush_after(EVENTS))
+    query.processAllAvailable()
+    query.stop()
+    assert support.without_flush(elsewhere.output()) == support.sessions_of(EVENTS)
+
+
+def test_driver_killed_while_it_writes_a_savepoint(job: Job) -> None:
+    """The one who asked is told, nothing looks like a savepoint, and the job starts again with nothing missing.
+
+    It ends by a drain: every open session is closed.
+    """
+    job.start("savepoint-before-metadata=kill")
+    failed = job.command("savepoint", job.checkpoints, "sp")
+    assert failed.returncode == 1 and "ended without an answer" in failed.stdout
+    assert job.ended() == -signal.SIGKILL
+    looked_at = job.command("inspect", "sp")
+    assert looked_at.returncode == 2
+    job.start()
+    assert not list((job.checkpoints / "mixedmode").glob("requests/*.request"))
+    done = job.command("stop", job.checkpoints, "--savepoint", "other", "--drain")
+    assert done.returncode == 0, done.stdout
+    assert job.ended() == 0
+    assert support.committed(job.folder / "out") == support.sessions_of(EVENTS[:90])
