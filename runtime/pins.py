@@ -55,7 +55,7 @@ class ShardPins:
         In local mode there is only the driver.  Unless told otherwise Spark also prefers the executors that hold most
         of a task's shuffled input, which are any; the session cannot tell it, only the application's configuration.
         """
-        if spark.sparkContext.master.startswith("local[") or len(_block_managers(spark)) <= 2:
+        if str(spark.sparkContext.master).startswith("local[") or len(_block_managers(spark)) <= 2:
             return False
         if spark.sparkContext.getConf().get(_REDUCE_LOCALITY, "true").lower() == "false":
             return True

@@ -155,6 +155,7 @@ class ShardTask:
     def published(self, report: ShardReport) -> ShardReport:
         """The last step of an attempt, when all of its files are there; returns the report."""
         failpoint("task-before-report")
+        failpoint(f"task-before-report-{self.epoch.style}")
         if self.report_folder is not None:
             path = f"{self.report_folder}/{report.attempt}{REPORT_SUFFIX}"
             write_atomically(self.state_filesystem, path, seal(report.to_bytes()))
@@ -193,7 +194,7 @@ class _Attempt:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
         task = self.task
-        failpoint("task-start")
+        self._failpoint("start")
         operator = _operator(task.operator)
         lineage = task.lineages[self.shard]
         local_dir = local_root(task.local_dir)
@@ -211,7 +212,7 @@ class _Attempt:
                     local_dir,
                     task.cache_bytes,
                 )
-        failpoint("task-after-restore")
+        self._failpoint("after-restore")
         writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
         writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
         output = self._output(operator, name, local_dir)
@@ -220,7 +221,7 @@ class _Attempt:
         try:
             with self.meter.processing():
                 spilled = self._execute(operator, shard_context, self.meter.reading(batches))
-            failpoint("task-before-publish")
+            self._failpoint("before-publish")
             with self.meter.publishing():
                 files = tuple(writer.finish())
                 staged = tuple(output.finish())
@@ -230,6 +231,10 @@ class _Attempt:
             raise
         durations_ms, counts = self.meter.finish()
         return ShardReport(self.shard, name, files, staged, counters, durations_ms, spilled, counts)
+
+    def _failpoint(self, name: str) -> None:
+        failpoint(f"task-{name}")
+        failpoint(f"task-{name}-{self.task.epoch.style}")
 
     def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> StagedOutput | RowSpool:
         if operator.projection is not None:

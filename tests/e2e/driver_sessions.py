@@ -1,6 +1,6 @@
 """A job in a process of its own, to be killed: history, what waits at the live source, then files one after the other.
 
-``python driver_sessions.py <folder> <backlog options as name=value>...`` runs the job of the folder from wherever an
+``SESSIONS_MASTER=local[2,3] python driver_sessions.py <folder> <backlog options as name=value>...`` runs the job of the folder from wherever an
 earlier run left it, and prints ``done`` when everything is processed and committed.
 """
 
@@ -18,15 +18,13 @@ import support
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-#: Three attempts per task: a killed worker's task is retried.
-LOCAL = "local[2,3]"
-
 
 def main(folder: Path, options: dict[str, str]) -> None:
     cloudpickle.register_pickle_by_value(support)
     spark = (
-        SparkSession.builder.master(os.environ.get("SESSIONS_MASTER", LOCAL))
+        SparkSession.builder.master(os.environ["SESSIONS_MASTER"])
         .config("spark.shuffle.reduceLocality.enabled", "false")
+        .config("spark.task.maxFailures", "20")  # on a cluster
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")

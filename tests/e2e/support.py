@@ -51,6 +51,14 @@ def stream_of(rows: int, seed: int = 1, keys: int = 12, step_s: int = 40) -> lis
     return events
 
 
+#: Where a shard task can be killed, in the sorted pass of the backlog and in the epochs of the stream.
+TASK_POINTS = [
+    f"task-{point}-{style}"
+    for style in ("sorted", "random")
+    for point in ("start", "after-restore", "before-publish", "before-report")
+]
+
+
 class World:
     """The folders of one job: history, landing zone of the live source, output, checkpoints."""
 

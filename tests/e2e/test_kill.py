@@ -34,9 +34,9 @@ class Job:
         support.write(folder / "pending" / "02.parquet", EVENTS[380:])
         support.write(folder / "pending" / "03.parquet", support.flush_after(EVENTS))
 
-    def run(self, failpoints: str = "") -> int:
+    def run(self, failpoints: str = "", master: str = "local[2,3]") -> int:
         """Run the driver to its end, whatever that is; returns its exit code."""
-        environment = {**os.environ, VARIABLE: failpoints}
+        environment = {**os.environ, VARIABLE: failpoints, "SESSIONS_MASTER": master}
         done = subprocess.run(
             [sys.executable, str(DRIVER), str(self.folder), *self.options],
             env=environment,
@@ -133,13 +133,13 @@ def test_killed_again_and_again(tmp_path: Path, undisturbed: list[tuple]) -> Non
 
 
 def test_killed_workers_are_replaced(tmp_path: Path, undisturbed: list[tuple]) -> None:
-    """A Python worker that dies in a shard task, before and after it wrote its files, costs a retry, no more."""
-    flags = [tmp_path / "before-publish", tmp_path / "before-report"]
+    """A Python worker that dies at any step of a shard task, in backlog and stream, costs a retry, no more."""
+    flags = {point: tmp_path / point for point in support.TASK_POINTS}
     (tmp_path / "job").mkdir()
     job = Job(tmp_path / "job", *OBSERVED)
-    points = f"task-before-publish=kill-once:{flags[0]};task-before-report=kill-once:{flags[1]}"
-    assert job.run(points) == 0
-    assert all(flag.exists() for flag in flags), "no worker was killed"
+    points = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
+    assert job.run(points, master="local[2,12]") == 0
+    assert [point for point, flag in flags.items() if not flag.exists()] == [], "no worker was killed there"
     assert job.output == undisturbed
 
 
