@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -172,7 +171,7 @@ def _checked(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroupRang
     """The rows without those of pins; raises if one is in the wrong partition, as its key would be in two shards."""
     for batch in batches:
         if batch.column(KEY_GROUP_COLUMN).null_count:
-            batch = batch.filter(pc.is_valid(batch.column(KEY_GROUP_COLUMN)))  # noqa: PLW2901
+            batch = batch.filter(pc.is_valid(batch.column(KEY_GROUP_COLUMN)))
         bounds = pc.min_max(batch.column(KEY_GROUP_COLUMN))
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         if low is not None and not (low in groups and high in groups):

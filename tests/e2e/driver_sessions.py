@@ -1,7 +1,7 @@
 """A job in a process of its own, to be killed: history, what waits at the live source, then files one after the other.
 
-``SESSIONS_MASTER=local[2,3] python driver_sessions.py <folder> <backlog options as name=value>...`` runs the job of the folder from wherever an
-earlier run left it, and prints ``done`` when everything is processed and committed.
+``SESSIONS_MASTER=local[2,3] python driver_sessions.py <folder> <backlog options as name=value>...`` runs the job of the
+folder from wherever an earlier run left it, and prints ``done`` when everything is processed and committed.
 """
 
 from __future__ import annotations
