@@ -58,6 +58,8 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "trigger", ", ".join(f"{name} = {_text(value)}" for name, value in plan.trigger.items())
     yield "shards", f"{plan.parallelism} over {settings.max_parallelism} key groups"
     yield "checkpoints in", plan.checkpoint_location or "a temporary folder, removed at the end"
+    if settings.savepoint_path is not None:
+        yield "begins with", f"savepoint {settings.savepoint_path}, unless there are checkpoints already"
 
 
 def _per_input(plan: ExecutionPlan) -> str:

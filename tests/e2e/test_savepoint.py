@@ -263,6 +263,30 @@ def test_savepoint_is_no_checkpoint_location(second: World) -> None:
     assert sorted(path.name for path in second.checkpoints.rglob("*")) == before
 
 
+def test_drained_savepoint_is_a_clean_start(worlds: Any, tmp_path: Path) -> None:
+    """After a drain no session is open; a job that goes on from it begins new ones and reads nothing twice."""
+    world: World = worlds()
+    query = live(world.start(job(world), OBSERVED))
+    world.land(EVENTS[80:140])
+    query.processAllAvailable()
+    drained = query.stopWithSavepoint(str(tmp_path / "sp"), drain=True)
+    assert world.output() == support.sessions_of(EVENTS[:140])
+    world.checkpoints = tmp_path / "elsewhere"
+    query = live(world.start(job(world, history=False), {**OBSERVED, PATH: drained}))
+    world.land(EVENTS[140:], support.flush_after(EVENTS))
+    query.processAllAvailable()
+    query.stop()
+    two_jobs = [*support.sessions_of(EVENTS[:140]), *support.sessions_of(EVENTS[140:])]
+    assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
+
+
+def test_plan_names_the_savepoint(first: World) -> None:
+    """explain() says what the job begins with."""
+    writer = job(first, history=False).writeStream.format("noop")
+    assert "begins with" not in str(writer.plan())
+    assert "savepoint sp/7, unless" in str(writer.option(PATH, "sp/7").plan())
+
+
 def test_stage_without_a_name_is_warned_about(first: World) -> None:
     """explain() warns while the keyed stage has no name of its own, and not when it has."""
     writer = support.sessions(None, first.live()).writeStream.format("noop")

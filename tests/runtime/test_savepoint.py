@@ -114,6 +114,18 @@ def test_other_filesystem(store: CheckpointStore, taken: CheckpointMetadata, tmp
     assert open_savepoint(uri).latest().checkpoint_id == 2
 
 
+def test_filesystem_without_renames(
+    store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a filesystem that is not the local one (as object stores) it is the same folder."""
+    remote = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr("mixedmode.runtime.savepoint.resolve", lambda path: (remote, "bucket/sp"))
+    assert write_savepoint(store, taken, "s3://bucket/sp", PLAN_TEXT) == "s3://bucket/sp"
+    opened = SavepointStore(remote, "bucket/sp")
+    opened.check_files(opened.latest(), checksums=True)
+    assert contents(tmp_path / "bucket" / "sp") == {MANIFEST, *(file.path for file in opened.savepoint.files)}
+
+
 @pytest.mark.parametrize("held", ["savepoint", "left", "other", "file"])
 def test_destination_must_be_empty(
     store: CheckpointStore, taken: CheckpointMetadata, tmp_path: Path, held: str
