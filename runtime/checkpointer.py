@@ -21,6 +21,7 @@ from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease
 from .failpoints import failpoint
+from .job_tasks import stage_task
 from .lifecycle.work import TaskWorker
 from .meter import Laps
 from .pinned_backlog import PinnedBacklog
@@ -168,6 +169,12 @@ class Checkpointer:
         assert self.last is not None and self.last.checkpoint_id == checkpoint_id
         commit_transaction(self.job, self.store, self.last)
 
+    @property
+    def _finished_shards(self) -> set[int]:
+        """Shards that need not run again; a drained job goes on from its savepoint, so its shards do."""
+        stage = stage_task(self.job.operator.uid)
+        return {task.index for task in self.tasks.lifecycle.finished if task.vertex == stage}
+
     def _begin(self, number: int) -> None:
         """Have every task take part."""
         lifecycle = self.tasks.lifecycle
@@ -185,7 +192,13 @@ class Checkpointer:
         state = self.state
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
             state.spark = self.store.spark_log.position(state.batch_id)
-        metadata = state.to_metadata(number, self.job.operator, with_state=self.job.keeps_state, trigger=trigger)
+        metadata = state.to_metadata(
+            number,
+            self.job.operator,
+            with_state=self.job.keeps_state,
+            trigger=trigger,
+            finished_shards=self._finished_shards,
+        )
         self.store.write(metadata)
         return metadata
 

@@ -10,25 +10,18 @@ import logging
 from dataclasses import dataclass, field
 
 from ..errors import QueryError
+from .job_tasks import SINK, stage_task
 from .lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
 from .lifecycle.events import Stop
-from .lifecycle.graph import JobGraph
 from .lifecycle.job import TaskWork
 from .lifecycle.work import TaskWorker
+from .live import Stopped
 from .savepoint import write_savepoint
 from .savepoint_desk import SavepointDesk, SavepointRequest
-from .spec import JobSpec, Phase
+from .spec import Phase
 from .stepper import Stepper
 
 logger = logging.getLogger(__name__)
-
-SINK = "sink"
-
-
-def job_graph(job: JobSpec, shards: int) -> JobGraph:
-    """The tasks of a job."""
-    names = [one.name for one in job.live_inputs]
-    return JobGraph.of_job(names if job.history is None else ["history", *names], job.operator.uid, shards, SINK)
 
 
 @dataclass
@@ -47,7 +40,7 @@ class Ending:
 
     def __post_init__(self) -> None:
         self._work = self.step.tasks
-        stage, sink = f"stage {self.step.job.operator.uid}", self.step.job.sink
+        stage, sink = stage_task(self.step.job.operator.uid), self.step.job.sink
         self._work.on(stage, AdvanceToMaxWatermark, self._fire)
         self._work.on(stage, EndInputAndFinish, self._finish_stage)
         self._work.on(SINK, EndInputAndFinish, self._finish_sink)
@@ -117,6 +110,9 @@ class Ending:
                 self._work.run()
                 step.recorder.event("savepoint", path)
                 step.recorder.event("stopped", f"with savepoint, {request.stop.value}")
+        except Stopped:
+            request.answer.set_exception(QueryError(f"the {request} was not taken: the query was stopped"))
+            raise
         except BaseException as error:
             failure = QueryError(f"{request} failed: {error}")
             request.answer.set_exception(failure)

@@ -279,11 +279,14 @@ class MixedQuery:
         """Wait until the query has reached a phase (by ``lifecycle``) or has ended; True if it was reached."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if any(event.event == "phase" and event.detail == phase for event in self.lifecycle):
+            if self._reached(phase):
                 return True
             if self._ended.wait(0.02):
-                return any(event.event == "phase" and event.detail == phase for event in self.lifecycle)
+                return self._reached(phase)
         return False
+
+    def _reached(self, phase: str) -> bool:
+        return any(event.event == "phase" and event.detail == phase for event in self._recorder.events)
 
 
 def _is_cancellation(error: BaseException) -> bool:

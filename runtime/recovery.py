@@ -16,6 +16,7 @@ from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore, JobIdentity
 from .failpoints import failpoint
 from .fingerprint import backlog_fingerprint
+from .job_tasks import check_finished_tasks
 from .pinned_backlog import PinnedBacklog
 from .savepoint_restore import check_restorable, restore_if_asked
 from .staging import check_staged
@@ -108,6 +109,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
             )
         if metadata.spark is not None:
             log.check()
+        check_finished_tasks(job, state, metadata, store.location)
         _check_staged_output(job, store, metadata)
         commit_transaction(job, store, metadata)
         failpoint("recovery-after-commit")

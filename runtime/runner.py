@@ -13,18 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointMismatchError, QueryError
-from .checkpointer import Checkpointer
+from .assembly import Run, assemble
 from .checkpoints.metadata import SourceState
-from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore, JobIdentity
 from .driver_lease import DriverLease
-from .ending import Ending, job_graph
-from .epochs import EpochExecutor
+from .ending import Ending
 from .failpoints import failpoint
 from .filesystem import resolve, uri
 from .history import HistoryCut, cut
-from .lifecycle.job import JobLifecycle
-from .lifecycle.work import TaskWorker
 from .live import LiveSource, OnBatch, Stopped, delivers_one_batch
 from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
@@ -45,7 +41,7 @@ logger = logging.getLogger(__name__)
 _CLOCK_NAP_S = 1.0
 _IN_BACKLOG = (
     "the job works through its backlog, and execution.interval-during-backlog is 0, so there is no state to take it of"
-    " before the switch; ask with wait=True to have it then, or set the option to an interval for checkpoints in backlog"
+    " before the switch; ask with wait=True to have it then, or set the option to an interval for checkpoints"
 )
 
 
@@ -105,7 +101,7 @@ class JobRunner:
         if self.job.late_rows is not None:
             self.job.late_rows.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
         self._recovered = recover(self.job, self.store, identity)
-        self.stepper = step = self._build_stepper(self._recovered)
+        self.stepper = step = self._assembled(self._recovered.state)
         self._ending = ending = Ending(step, self.desk)
         state, checkpoint = self._recovered.state, self._recovered.checkpoint
         if checkpoint is not None:
@@ -133,7 +129,7 @@ class JobRunner:
             self.recorder.event("phase", phase.kind)
             failpoint(f"phase-{phase.kind}")
             phases[phase.kind](phase, step)
-            if phase.kind != "backlog" and phase is not self.job.phases[-1]:
+            if phase.kind in ("history", "catch-up", "switch"):
                 ending.serve(phase)
             if phase.kind != "backlog" and (request := self.desk.stop) is not None:
                 self.desk.take_stop()
@@ -158,61 +154,6 @@ class JobRunner:
             )
         logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", end)
 
-    def _build_stepper(self, recovered: Recovered) -> Stepper:
-        job, store, state = self.job, self.store, recovered.state
-        settings = job.settings
-        during_backlog_ms = settings.interval_during_backlog_ms
-        if settings.runtime_mode == "streaming" and not during_backlog_ms:
-            during_backlog_ms = settings.checkpoint_interval_ms
-        scheduler = CheckpointScheduler(
-            interval_ms=settings.checkpoint_interval_ms,
-            interval_during_backlog_ms=during_backlog_ms,
-            min_pause_ms=settings.checkpoint_min_pause_ms,
-            now_ms=clock_ms(),
-            sources=frozenset(state.sources),
-            # From the start, not as changes: the first trigger is then armed by the interval that is in force.
-            backlog={name for name, source in state.sources.items() if source.is_backlog},
-            ended={name for name, source in state.sources.items() if source.finished},
-        )
-        output_filesystem, output_folder = job.sink.staging
-        executor = EpochExecutor(
-            spark=job.spark,
-            operator=job.operator,
-            settings=settings,
-            job_id=state.job_id,
-            run_id=self.run_id,
-            max_parallelism=state.max_parallelism,
-            state_filesystem=store.filesystem,
-            state_pool=store.pool(job.operator.uid),
-            output_filesystem=output_filesystem,
-            output_folder=output_folder,
-            progress_folder=self.backlog.folder,
-        )
-        tasks = TaskWorker(self._lifecycle(state))
-        return Stepper(
-            job=job,
-            state=state,
-            scheduler=scheduler,
-            checkpointer=Checkpointer(job, store, scheduler, state, self.run_id, self.lease, tasks),
-            executor=executor,
-            recorder=self.recorder,
-            backlog=self.backlog,
-            tag=self._tag,
-            turn=self.turn,
-            stopping=self.stopping,
-            tasks=tasks,
-        )
-
-    def _lifecycle(self, state: JobState) -> JobLifecycle:
-        """The tasks of this run; a source that had finished in the checkpoint is not run again."""
-        graph = job_graph(self.job, len(state.shards))
-        done = {f"source {name}" for name, source in state.sources.items() if source.finished}
-        return JobLifecycle(
-            graph,
-            checkpointing=self.job.keeps_state,  # batch mode commits once, when the tasks have ended
-            finished=[task for task in graph.tasks if task.vertex in done],
-        )
-
     def ask_savepoint(self, request: SavepointRequest) -> None:
         """Hand in a request for a savepoint, which is answered between two epochs.
 
@@ -227,6 +168,14 @@ class JobRunner:
             raise QueryError(f"no {request} can be taken: {_IN_BACKLOG}")
         self.desk.ask(request)
         self._wake.set()
+
+    def _assembled(self, state: JobState) -> Stepper:
+        return assemble(
+            self.job,
+            self.store,
+            state,
+            Run(self.run_id, self._tag, self.recorder, self.backlog, self.lease, self.turn, self.stopping),
+        )
 
     @property
     def _tag(self) -> str:

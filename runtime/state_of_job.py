@@ -7,7 +7,7 @@ trace in it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 
 from ..errors import CheckpointMismatchError
@@ -148,17 +148,31 @@ class JobState:
         return min(pending, default=None)
 
     def to_metadata(
-        self, checkpoint_id: int, operator: KeyedOperator, *, with_state: bool, trigger: str | None = None
+        self,
+        checkpoint_id: int,
+        operator: KeyedOperator,
+        *,
+        with_state: bool,
+        trigger: str | None = None,
+        finished_shards: Collection[int] = (),
     ) -> CheckpointMetadata:
-        """The checkpoint that captures this state; without state it only completes the job's last transaction."""
+        """The checkpoint that captures this state; without state it only completes the job's last transaction.
+
+        Args:
+            checkpoint_id: its id.
+            operator: the keyed stage.
+            with_state: False: the state of the shards is left out.
+            trigger: why it is taken.
+            finished_shards: shards whose operators have finished for good: they are not run again after recovery.
+        """
         shards = tuple(
             ShardState(
                 lineage=shard.lineage.to_json(),
-                finished=self.finished,
+                finished=index in finished_shards,
                 next_event_timer_ms=shard.next_event_timer_ms,
                 next_processing_timer_ms=shard.next_processing_timer_ms,
             )
-            for shard in self.shards
+            for index, shard in enumerate(self.shards)
         )
         inputs = self.watermark.inputs if len(self.watermark.inputs) > 1 else {}
         return CheckpointMetadata(
@@ -181,7 +195,7 @@ class JobState:
                 OperatorState(
                     uid=operator.uid,
                     layout=layout_of(operator),
-                    finished=self.finished,
+                    finished=len(finished_shards) == len(self.shards),
                     max_parallelism=self.max_parallelism,
                     registry=operator.registry.to_json(),
                     shards=shards if with_state else (),

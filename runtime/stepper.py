@@ -18,6 +18,7 @@ from .checkpointer import Checkpointer, CheckpointReport
 from .checkpoints.scheduler import CheckpointScheduler
 from .epochs import EpochExecutor
 from .failpoints import failpoint
+from .job_tasks import source_task
 from .lag import LagGates
 from .lifecycle.work import TaskWorker
 from .live import Stopped
@@ -296,8 +297,8 @@ class Stepper:
         self.state.set_source(source, is_backlog=False, finished=True)
         self.scheduler.source_ended(source, clock_ms())
         lifecycle = self.tasks.lifecycle
-        if lifecycle.knows(f"source {source}"):
-            lifecycle.source_ended(f"source {source}")
+        if lifecycle.knows(source_task(source)):  # not if the job was restored without it
+            lifecycle.source_ended(source_task(source))
         if not all(known.finished for known in self.state.sources.values()):
             self.tasks.run()  # the end of the last source is the end of the job, which is another's work
 

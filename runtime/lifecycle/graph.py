@@ -65,11 +65,10 @@ class JobGraph:
 
     @staticmethod
     def of_job(sources: Sequence[str], stage: str, shards: int, sink: str = "sink") -> JobGraph:
-        """The graph of a job here: every source into every shard of one keyed stage, every shard into the sink."""
-        names = [f"source {name}" for name in sources]
+        """Every source into every shard of one keyed stage, every shard into the sink."""
         return JobGraph(
-            (*(Vertex(name, 1) for name in names), Vertex(f"stage {stage}", shards), Vertex(sink, 1)),
-            (*(Edge(name, f"stage {stage}") for name in names), Edge(f"stage {stage}", sink)),
+            (*(Vertex(name, 1) for name in sources), Vertex(stage, shards), Vertex(sink, 1)),
+            (*(Edge(name, stage) for name in sources), Edge(stage, sink)),
         )
 
     def vertex(self, name: str) -> Vertex:

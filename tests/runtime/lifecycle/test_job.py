@@ -18,7 +18,7 @@ SINK = TaskId("sink", 0)
 
 def job(*sources: str, shards: int = 2, **options: object) -> JobLifecycle:
     clock = itertools.count(1_700_000_000_000)
-    graph = JobGraph.of_job(sources or ("history", "live"), "stage", shards)
+    graph = JobGraph.of_job([f"source {name}" for name in sources or ("history", "live")], "stage stage", shards)
     return JobLifecycle(graph, clock_ms=lambda: next(clock), **options)  # type: ignore[arg-type]
 
 

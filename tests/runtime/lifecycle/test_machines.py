@@ -81,10 +81,11 @@ class TaskMachine(RuleBasedStateMachine):
             self.stage[channel] += 1
             self.take(self.task.receive(channel, event))
 
-    @precondition(lambda self: self.triggered)
+    @precondition(lambda self: self.actions(Snapshot))
     @rule(data=st.data())
     def complete(self, data: st.DataObject) -> None:
-        number = data.draw(st.integers(1, self.triggered))
+        # A checkpoint completes only when every task has taken its snapshot.
+        number = data.draw(st.sampled_from([action.checkpoint_id for action in self.actions(Snapshot)]))
         self.completed.add(number)
         self.take(self.task.completed(number))
 
@@ -146,11 +147,10 @@ class JobMachine(RuleBasedStateMachine):
 
     @initialize(sources=st.integers(1, 3), shards=st.integers(1, 3), restored=st.integers(0, 2))
     def start(self, sources: int, shards: int, restored: int) -> None:
-        names = [f"s{number}" for number in range(sources)]
-        graph = JobGraph.of_job(names, "stage", shards)
+        self.sources = [f"source {number}" for number in range(sources)]
+        graph = JobGraph.of_job(self.sources, "stage", shards)
         done = [task for task in graph.tasks if task.vertex.startswith("source")][: min(restored, sources)]
         self.job = JobLifecycle(graph, finished=done)
-        self.sources = [f"source {name}" for name in names]
         self.last_id = 0
         self.under: dict[int, Stop | None] = {}
         self.completed: set[int] = set()

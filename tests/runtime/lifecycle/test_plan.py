@@ -112,7 +112,7 @@ def test_strictest_of_two_edges_counts() -> None:
 
 def test_new_source_before_a_finished_operator() -> None:
     """V1: an operator that is not in the checkpoint runs, so it may not feed one that has finished."""
-    graph = JobGraph.of_job(["history", "live"], "flights", 2)
+    graph = JobGraph.of_job(["source history", "source live"], "stage flights", 2)
     stored = {"source history": Finished.FULLY, "stage flights": Finished.FULLY, "sink": Finished.FULLY}
     with pytest.raises(CheckpointMismatchError, match=r"'source live', which feeds it, is running \(it is not in"):
         check_finished(graph, stored, "checkpoint 3")

@@ -1,0 +1,64 @@
+"""The tasks of a job as its lifecycle sees them, and what a checkpoint says of those that had finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .checkpoints.metadata import CheckpointMetadata
+from .lifecycle.finished_state import Finished, check_finished, of_subtasks
+from .lifecycle.graph import JobGraph
+from .lifecycle.job import JobLifecycle
+from .state_of_job import JobState
+
+if TYPE_CHECKING:
+    from .spec import JobSpec
+
+SINK = "sink"
+
+
+def source_task(name: str) -> str:
+    """Name of a source's vertex."""
+    return f"source {name}"
+
+
+def stage_task(uid: str) -> str:
+    """Name of a keyed stage's vertex."""
+    return f"stage {uid}"
+
+
+def job_graph(job: JobSpec, shards: int) -> JobGraph:
+    """The tasks of a job and the channels between them."""
+    live = [one.name for one in job.live_inputs]
+    names = live if job.history is None else ["history", *live]
+    return JobGraph.of_job([*map(source_task, names)], stage_task(job.operator.uid), shards, SINK)
+
+
+def lifecycle_of(job: JobSpec, state: JobState) -> JobLifecycle:
+    """The tasks of a run; a source that had finished in the checkpoint is not run again."""
+    graph = job_graph(job, len(state.shards))
+    done = {source_task(name) for name, source in state.sources.items() if source.finished}
+    return JobLifecycle(
+        graph,
+        checkpointing=job.keeps_state,  # batch mode commits once, when the tasks have ended
+        finished=[task for task in graph.tasks if task.vertex in done],
+    )
+
+
+def finished_in(metadata: CheckpointMetadata) -> dict[str, Finished]:
+    """How far the tasks of a checkpoint had finished."""
+    found = {source_task(name): of_subtasks([source.finished]) for name, source in metadata.sources.items()}
+    for operator in metadata.operators:
+        flags = [shard.finished for shard in operator.shards] or [operator.finished]
+        found[stage_task(operator.uid)] = of_subtasks(flags)
+    found[SINK] = of_subtasks([metadata.kind == "completion"])
+    return found
+
+
+def check_finished_tasks(job: JobSpec, state: JobState, metadata: CheckpointMetadata, location: str) -> None:
+    """Check that nothing that still runs feeds a task that had finished.
+
+    Raises:
+        CheckpointMismatchError: the job has changed in such a way.
+    """
+    where = f"checkpoint {metadata.checkpoint_id} in {location!r}"
+    check_finished(job_graph(job, len(state.shards)), finished_in(metadata), where)

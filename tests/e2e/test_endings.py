@@ -1,0 +1,319 @@
+"""The endings of a job on Spark: natural end, savepoints with and without drain, hooks, waits, failures."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from mixedmode import CheckpointError, MixedQuery, QueryError
+from mixedmode.runtime import failpoints, runner, stepper
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.store import CheckpointStore
+from pyarrow import fs
+from pyspark import cloudpickle
+from support import World
+
+pytestmark = pytest.mark.spark
+# The workers cannot import this module.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+STREAMED = {"execution.runtime-mode": "streaming", "execution.history.rows-per-epoch": "10"}
+BATCH = {"execution.runtime-mode": "batch"}
+EVENTS = support.stream_of(160, seed=21)
+UID = "sessions"
+ENDS = ["MAX_WATERMARK", "endInput, finish", "EndOfData", "barrier", "completed", "close", "EndOfPartition"]
+
+
+def job(history: Any, live: Any) -> Any:
+    return support.sessions(history, live).uid(UID)
+
+
+def live(query: MixedQuery) -> MixedQuery:
+    assert query.wait_for("live", 300), query.exception()
+    return query
+
+
+def latest(world: World) -> CheckpointMetadata:
+    metadata = CheckpointStore(fs.LocalFileSystem(), str(world.checkpoints)).latest()
+    assert metadata is not None
+    return metadata
+
+
+def of_task(query: MixedQuery, task: str) -> list[str]:
+    return [event.event for event in query.lifecycle.of(task)]
+
+
+def assert_in_order(events: list[str], *expected: str) -> None:
+    """Each word comes in an event after that of the word before it."""
+    rest = iter(events)
+    for word in expected:
+        assert any(word in event for event in rest), (word, events)
+
+
+class Trailer(support.Sessions):
+    """Sessions, and one row for each hook and shard when the input has ended."""
+
+    def endInput(self) -> Iterator[tuple[Any, ...]]:
+        yield ("endInput", None, 0, 0)
+
+    def finish(self) -> Iterator[tuple[Any, ...]]:
+        yield ("finish", None, 0, 0)
+
+
+class Curious(support.Sessions):
+    """Looks at state where there is no key."""
+
+    def finish(self) -> None:
+        self._open.get()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, STREAMED, {"execution.runtime-mode": "batch"}], ids=["mixed", "stream", "batch"]
+)
+def test_natural_end(world: World, options: dict[str, str]) -> None:
+    """L1, F6: a bounded job ends by itself, row by row as in the tables, and its hooks' rows are output."""
+    keyed = (
+        mixedmode.read(history=world.history(EVENTS))
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key")
+        .transformWithState(Trailer(), support.SESSION_SCHEMA, "append", "eventTime")
+    )
+    query = world.start(keyed, options)
+    query.awaitTermination(300)
+
+    hooks = [row[0] for row in world.output() if row[0] in ("endInput", "finish")]
+    assert sorted(hooks) == ["endInput", "endInput", "finish", "finish"], "once per shard"
+    rest = [row for row in world.output() if row[0] not in ("endInput", "finish")]
+    assert rest == support.expected_sessions(world.spark, EVENTS)
+    shard, sink = of_task(query, "stage keyed-0[1]"), of_task(query, "sink[0]")
+    if options.get("execution.runtime-mode") == "batch":
+        assert_in_order(sink, "MAX_WATERMARK", "endInput, finish", "commit", "close")
+        assert not any("barrier" in event for event in shard + sink)
+    else:
+        assert_in_order(of_task(query, "source history[0]"), *ENDS)
+        assert_in_order(shard, *ENDS)
+        assert_in_order(sink, "MAX_WATERMARK", "endInput, finish", "barrier", "completed", "commit", "close")
+    last = query.lifecycle.tasks[-1]
+    assert (last.task, last.event, last.status, last.operator) == ("sink[0]", "close", "CLOSED", "CLOSED")
+    metadata = latest(world)
+    assert metadata.operators[0].finished and metadata.sources["history"].finished
+    assert all(shard.finished for shard in metadata.operators[0].shards)
+
+
+def test_state_in_a_hook_is_an_error(world: World) -> None:
+    """A hook has no current key: keyed state in it is an error that says where state may be used."""
+    keyed = (
+        mixedmode.read(history=world.history(EVENTS[:20]))
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key")
+        .transformWithState(Curious(), support.SESSION_SCHEMA, "append", "eventTime")
+    )
+    query = world.start(keyed)
+    with pytest.raises(QueryError, match=r"without a current key; .* not in init\(\), endInput\(\) or\s+finish\(\)"):
+        query.awaitTermination(300)
+    assert world.output() == []
+
+
+def test_savepoints_of_a_running_job(world: World, tmp_path: Path) -> None:
+    """L2: savepoint() does not disturb; stopWithSavepoint() without drain fires nothing, and all goes on elsewhere."""
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[60:80])
+    query.processAllAvailable()
+    first = Path(query.savepoint(str(tmp_path / "first")))
+    assert (first / "_metadata").exists() and query.isActive
+    with pytest.raises(CheckpointError, match="holds a savepoint"):
+        query.stopWithSavepoint(str(first))
+    assert query.isActive, "a refused savepoint does not stop the job"
+    world.land(EVENTS[80:110])
+    query.processAllAvailable()
+    before = len(world.output())
+    second = query.stopWithSavepoint(str(tmp_path / "second"))
+
+    assert not query.isActive and query.exception() is None
+    assert len(world.output()) == before, "without drain no window fires"
+    for task in ("source live[0]", "stage sessions[0]", "sink[0]"):
+        events = of_task(query, task)
+        assert_in_order(events, "EndOfData(finished=false)", "(stop without drain)", "completed", "close")
+        assert not any("endInput" in event for event in events)
+    assert_in_order(of_task(query, "source history[0]"), *ENDS)
+    assert not latest(world).sources["live"].finished and not latest(world).operators[0].finished
+
+    other = World(world.spark, tmp_path / "other")
+    other.landing = world.landing
+    shutil.rmtree(world.checkpoints)
+    restored = live(
+        other.start(
+            job(other.history(EVENTS[:60]), other.live()),
+            {**OBSERVED, "pipeline.parallelism": 3, "execution.savepoint.path": second},
+        )
+    )
+    world.land(EVENTS[110:], support.flush_after(EVENTS))
+    restored.processAllAvailable()
+    restored.stop()
+    # R1, R2: the history is not read again, its task only says that it had finished.
+    assert of_task(restored, "source history[0]")[0] == "finished in an earlier run"
+    assert support.details(restored, "phase") == ["live"]
+    rows = sorted(world.output() + other.output(), key=repr)
+    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_drain(world: World, tmp_path: Path) -> None:
+    """L1: with drain every open window fires before the savepoint, and a restored job begins with none open."""
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[60:100])
+    query.processAllAvailable()
+    savepoint = query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
+
+    assert world.output() == support.expected_sessions(world.spark, EVENTS[:100])
+    assert_in_order(of_task(query, "source live[0]"), "stop-with-savepoint", *ENDS)
+    assert_in_order(of_task(query, "stage sessions[1]"), *ENDS)
+    assert not latest(world).sources["live"].finished, "the live source goes on after a drain"
+
+    other = World(world.spark, tmp_path / "other")
+    other.landing = world.landing
+    options = {**OBSERVED, "pipeline.parallelism": 1, "execution.savepoint.path": savepoint}
+    restored = live(other.start(job(None, other.live()), options))
+    world.land(EVENTS[100:], support.flush_after(EVENTS))
+    restored.processAllAvailable()
+    restored.stop()
+    assert support.without_flush(other.output()) == support.expected_sessions(world.spark, EVENTS[100:])
+
+
+def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F4: a stop-with-savepoint that cannot be written fails the query; it goes on from its last checkpoint."""
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[60:80])
+    query.processAllAvailable()
+
+    monkeypatch.setenv(failpoints.VARIABLE, "savepoint-before-metadata=raise:1")
+    failpoints._hits.clear()
+    with pytest.raises(QueryError, match="without drain failed: failpoint"):
+        query.stopWithSavepoint(str(tmp_path / "savepoint"))
+    monkeypatch.delenv(failpoints.VARIABLE)
+    with pytest.raises(QueryError, match="failpoint"):
+        query.awaitTermination(60)
+    assert not (tmp_path / "savepoint" / "_metadata").exists()
+    again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[80:], support.flush_after(EVENTS))
+    again.processAllAvailable()
+    again.stop()
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I8: under interval 0 a savepoint in the backlog is refused with the option's name, or waits for the switch."""
+    asked: dict[str, Any] = {}
+
+    def in_the_backlog(name: str) -> None:
+        if name == "backlog-epoch-applied" and not asked:
+            query, pool = world.queries[-1], ThreadPoolExecutor(2)
+            asked["refused"] = pool.submit(query.savepoint, str(tmp_path / "refused")).exception(60)
+            asked["waiting"] = pool.submit(query.savepoint, str(tmp_path / "waiting"), wait=True)
+            pool.shutdown(wait=False)
+
+    started = threading.Event()
+    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
+    monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
+    query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
+    started.set()
+    live(query)
+
+    assert isinstance(asked["refused"], QueryError)
+    assert "execution.interval-during-backlog is 0" in str(asked["refused"]) and "wait=True" in str(asked["refused"])
+    assert not (tmp_path / "refused").exists()
+    assert asked["waiting"].result(60) == str(tmp_path / "waiting")
+    events = [event.event for event in query.lifecycle]
+    assert events.index("switch") < events.index("savepoint")
+
+
+def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R2: a job that stops in the middle of its history goes on elsewhere behind the slices that it has read."""
+    asked: dict[str, Any] = {}
+
+    def after_three(name: str) -> None:
+        if name == "epoch-applied" and not asked and world.queries[-1].status["epoch"] == 3:
+            pool = ThreadPoolExecutor(1)
+            asked["savepoint"] = pool.submit(world.queries[-1].stopWithSavepoint, str(tmp_path / "savepoint"))
+            pool.shutdown(wait=False)
+            while world.queries[-1]._runner.desk.stop is None:
+                assert not asked["savepoint"].done(), asked["savepoint"].exception()
+
+    started = threading.Event()
+    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
+    monkeypatch.setattr(stepper, "failpoint", after_three)
+    query = world.start(job(world.history(EVENTS[:80]), world.live()), STREAMED)
+    started.set()
+    query.awaitTermination(300)
+    assert asked["savepoint"].result(60) == str(tmp_path / "savepoint")
+    monkeypatch.undo()
+    assert latest(world).sources["history"].position is not None
+    assert not latest(world).sources["history"].finished
+
+    other = World(world.spark, tmp_path / "other")
+    other.landing = world.landing
+    options = {**STREAMED, "pipeline.parallelism": 3, "execution.savepoint.path": str(tmp_path / "savepoint")}
+    restored = live(other.start(job(other.history(EVENTS[:80]), other.live()), options))
+    world.land(EVENTS[80:], support.flush_after(EVENTS))
+    restored.processAllAvailable()
+    restored.stop()
+    read = sum(progress["numInputRows"] for progress in restored.recentProgress if progress["phase"] == "history")
+    assert 0 < read < 80, "the slices before the savepoint are not read again"
+    rows = sorted(world.output() + other.output(), key=repr)
+    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F4, F5: at the end of all data a pending drain becomes the final checkpoint; one without drain is refused."""
+    for drain in (True, False):
+        there = World(world.spark, tmp_path / str(drain))
+        asked: dict[str, Any] = {}
+
+        def in_the_backlog(name: str, there: World = there, asked: dict[str, Any] = asked, drain: bool = drain) -> None:
+            if name == "backlog-epoch-applied" and not asked:
+                pool = ThreadPoolExecutor(1)
+                asked["stop"] = pool.submit(
+                    there.queries[-1].stopWithSavepoint, str(there.folder / "savepoint"), drain=drain, wait=True
+                )
+                pool.shutdown(wait=False)
+                while there.queries[-1]._runner.desk.stop is None:
+                    assert not asked["stop"].done(), asked["stop"].exception()
+
+        started = threading.Event()
+        monkeypatch.setattr(runner, "failpoint", lambda name, started=started: started.wait(60))
+        monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
+        query = there.start(job(there.history(EVENTS[:40]), None))
+        started.set()
+        query.awaitTermination(300)
+
+        assert there.output() == support.expected_sessions(world.spark, EVENTS[:40])
+        if drain:
+            assert asked["stop"].result(60) == str(there.folder / "savepoint")
+            assert "(stop with drain)" in " ".join(of_task(query, "sink[0]"))
+        else:
+            assert "all data had ended before" in str(asked["stop"].exception(60))
+
+
+def test_batch_mode_has_no_savepoints(world: World, tmp_path: Path) -> None:
+    """A job that keeps no state refuses savepoints, and one that has ended does too (F5)."""
+    query = world.start(job(world.history(EVENTS[:20]), None), BATCH)
+    with pytest.raises(QueryError, match="batch, which keeps no state"):
+        query.savepoint(str(tmp_path / "savepoint"), wait=True)
+    query.awaitTermination(300)
+
+
+def test_savepoint_after_the_end(world: World, tmp_path: Path) -> None:
+    """F5: a job whose data has ended takes no savepoint any more, with or without drain."""
+    query = world.start(job(world.history(EVENTS[:20]), None))
+    query.awaitTermination(300)
+    for ask in (query.savepoint, query.stopWithSavepoint):
+        with pytest.raises(QueryError, match="the query has ended"):
+            ask(str(tmp_path / "savepoint"))
