@@ -28,8 +28,10 @@ def print_json(body: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
-    """A table on standard output; numbers are aligned to the right."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    """A table on standard output, under a title if it has one; numbers are aligned to the right."""
+    if title is not None:
+        _console().print(f"\n{title}", markup=False, style="bold", soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[place], (int, float)) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")

@@ -113,7 +113,7 @@ def show(found: dict[str, Any]) -> None:
         [one["name"], "yes" if one["isBacklog"] else "no", "yes" if one["finished"] else "no", one["position"]]
         for one in found["sources"]
     ]
-    print_table(["source", "in backlog", "finished", "position"], rows, "\nSources")
+    print_table(["source", "in backlog", "finished", "position"], rows, "Sources")
     for operator in found["operators"]:
         _show_operator(operator)
 
@@ -124,7 +124,7 @@ def _show_operator(operator: dict[str, Any]) -> None:
     print_table(
         ["state", "kind", "fields"],
         [[one["name"], one["kind"], ", ".join(one["fields"])] for one in operator["states"]],
-        f"\nOperator {operator['uid']}: {kind} by {key or 'unknown key'}{finished}",
+        f"Operator {operator['uid']}: {kind} by {key or 'unknown key'}{finished}",
     )
     print_table(
         ["shard", "key groups", "files", "size", "entries", "finished", "next event timer", "next processing timer"],
@@ -141,10 +141,10 @@ def _show_operator(operator: dict[str, Any]) -> None:
             ]
             for one in operator["shards"]
         ],
-        f"\nShards ({len(operator['shards'])} over {operator['maxParallelism']} key groups)",
+        f"Shards ({len(operator['shards'])} over {operator['maxParallelism']} key groups)",
     )
     if "keys" in operator:
-        print_facts([("\nkeys", f"\n{operator['keys']}")])
+        print_facts([("keys", operator["keys"])])
 
 
 def local_session() -> SparkSession:
