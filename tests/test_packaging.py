@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +76,13 @@ def test_wheel_holds_exactly_the_package(wheel_names: set[str]) -> None:
 def test_wheel_holds_the_licence(wheel_names: set[str]) -> None:
     """The licence text is installed with the package."""
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel_names)
+
+
+def test_the_command_leads_somewhere() -> None:
+    """The console script ``mixedmode`` names a function that is there."""
+    found = re.search(r'^mixedmode = "([\w.]+):(\w+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert found is not None
+    assert callable(getattr(importlib.import_module(found[1]), found[2]))
 
 
 @pytest.mark.parametrize("room", sorted(FORBIDDEN))
