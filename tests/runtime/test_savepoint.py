@@ -208,16 +208,22 @@ def test_checkpoint_with_pending_output_is_refused(
         write_savepoint(store, metadata, str(tmp_path / "sp"), PLAN_TEXT)
 
 
+def outcome(content: bytes) -> Savepoint | CheckpointError:
+    """What reading a savepoint's metadata gives."""
+    try:
+        return Savepoint.from_bytes(content, f"sp/{MANIFEST}")
+    except CheckpointError as error:
+        return error
+
+
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_flipped_bit_in_the_metadata(whole: bytes, data: st.DataObject) -> None:
     """Whichever bit of a savepoint's metadata flips: it is refused, and the file is named, or it says what it said."""
     content = bytearray(whole)
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    said = Savepoint.from_bytes(whole, MANIFEST)
-    with pytest.raises(CheckpointError, match=rf"sp/{MANIFEST}"):
-        if Savepoint.from_bytes(bytes(content), f"sp/{MANIFEST}") == said:
-            raise CheckpointError(f"harmless: sp/{MANIFEST} still says what it said")
+    found = outcome(bytes(content))
+    assert found == outcome(whole) or (isinstance(found, CheckpointError) and f"sp/{MANIFEST}" in str(found))
 
 
 @pytest.mark.parametrize("length", [0, 1, 40, 400])
