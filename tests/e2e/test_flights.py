@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,69 @@ def test_hours_equal_a_batch_over_everything(spark: SparkSession, autumn: Flight
 
     assert outcome.equal, outcome
     assert outcome.rows > 10_000
+
+
+@dataclass(frozen=True)
+class Elsewhere(Job):
+    """A job that goes on from another one's savepoint: its feed is the same, all else is its own."""
+
+    origin: Job
+
+    @property
+    def landing(self) -> Path:
+        return self.origin.landing
+
+
+@pytest.mark.parametrize("drain", [False, True], ids=["without drain", "with drain"])
+def test_december_goes_on_elsewhere(spark: SparkSession, autumn: Flights, tmp_path: Path, drain: bool) -> None:
+    """A job stopped in the middle of December goes on in another place, with another parallelism.
+
+    Without drain both together give what the undisturbed run gives.  With drain the first gives every rotation of the
+    flights until then, the open ones too, and the second those of the flights since, as if there had been none before.
+    """
+    feed = sorted(autumn.december.glob("*.parquet"))
+    first = Job("first", tmp_path / "first")
+    second = Elsewhere("second", tmp_path / "second", first)
+    first.landing.mkdir(parents=True)
+
+    def land(path: Path) -> None:
+        shutil.copy(path, first.landing / f"{path.name}.coming")
+        (first.landing / f"{path.name}.coming").rename(first.landing / path.name)
+
+    land(feed[0])
+    query = rotations(spark, autumn, first).option("pipeline.parallelism", 2).start()
+    assert query.wait_for("live", 300), query.exception()
+    land(feed[1])
+    query.processAllAvailable()
+    savepoint = query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=drain)
+    shutil.rmtree(first.checkpoints)
+    moved = shutil.move(savepoint, tmp_path / "moved")
+
+    for path in feed[2:]:
+        land(path)
+    writer = rotations(spark, autumn, second).option("pipeline.parallelism", 3)
+    query = writer.option("execution.savepoint.path", str(moved)).start()
+    try:
+        assert query.wait_for("live", 300), query.exception()
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert query.exception() is None
+    assert {progress["mode"] for progress in query.recentProgress} == {"streaming"}, "the history is not read again"
+
+    quiet = timedelta(milliseconds=QUIET_MS)
+    flown = everything(spark, autumn).where("tailnum is not null and dep_time is not null")
+    outputs = [spark.read.schema(OUTPUT).parquet(str(job.output)) for job in (first, second)]
+    if drain:
+        until = spark.read.schema(SCHEMA).parquet(str(autumn.lake), *map(str, feed[:2]))
+        since = spark.read.schema(SCHEMA).parquet(*map(str, feed[2:]))
+        expected = [expected_rotations(until, quiet), expected_rotations(since, quiet)]
+        expected[1] = expected[1].where(expected[1].ends <= watermark_of(flown, DELAY))
+    else:
+        outputs = [outputs[0].unionAll(outputs[1])]
+        whole = expected_rotations(everything(spark, autumn), quiet)
+        expected = [whole.where(whole.ends <= watermark_of(flown, DELAY))]
+    for output, wanted in zip(outputs, expected, strict=True):
+        outcome = compare(output, wanted.drop("ends"))
+        assert outcome.equal, outcome
+        assert outcome.rows > 500
