@@ -17,8 +17,10 @@ from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.runtime import failpoints, runner, stepper
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.sinks.files import ParquetSink
 from pyarrow import fs
 from pyspark import cloudpickle
+from pyspark.sql import functions as F
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -59,6 +61,14 @@ def assert_in_order(events: list[str], *expected: str) -> None:
         assert any(word in event for event in rest), (word, events)
 
 
+def hooks_of_the_sink(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Calls of the hooks that a sink may define, in order."""
+    calls: list[str] = []
+    for name in ("end_input", "finish", "close"):
+        monkeypatch.setattr(ParquetSink, name, lambda sink, name=name: calls.append(name))
+    return calls
+
+
 class Trailer(support.Sessions):
     """Sessions, and one row for each hook and shard when the input has ended."""
 
@@ -79,8 +89,9 @@ class Curious(support.Sessions):
 @pytest.mark.parametrize(
     "options", [{}, STREAMED, {"execution.runtime-mode": "batch"}], ids=["mixed", "stream", "batch"]
 )
-def test_natural_end(world: World, options: dict[str, str]) -> None:
+def test_natural_end(world: World, options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """L1, F6: a bounded job ends by itself, row by row as in the tables, and its hooks' rows are output."""
+    calls = hooks_of_the_sink(monkeypatch)
     keyed = (
         mixedmode.read(history=world.history(EVENTS))
         .withWatermark("ts", "0 seconds")
@@ -89,6 +100,7 @@ def test_natural_end(world: World, options: dict[str, str]) -> None:
     )
     query = world.start(keyed, options)
     query.awaitTermination(300)
+    assert calls == ["end_input", "finish", "close"]
 
     hooks = [row[0] for row in world.output() if row[0] in ("endInput", "finish")]
     assert sorted(hooks) == ["endInput", "endInput", "finish", "finish"], "once per shard"
@@ -123,8 +135,9 @@ def test_state_in_a_hook_is_an_error(world: World) -> None:
     assert world.output() == []
 
 
-def test_savepoints_of_a_running_job(world: World, tmp_path: Path) -> None:
+def test_savepoints_of_a_running_job(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """L2: savepoint() does not disturb; stopWithSavepoint() without drain fires nothing, and all goes on elsewhere."""
+    calls = hooks_of_the_sink(monkeypatch)
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.land(EVENTS[60:80])
     query.processAllAvailable()
@@ -138,6 +151,7 @@ def test_savepoints_of_a_running_job(world: World, tmp_path: Path) -> None:
     before = len(world.output())
     second = query.stopWithSavepoint(str(tmp_path / "second"))
 
+    assert calls == ["close"]
     assert not query.isActive and query.exception() is None
     assert len(world.output()) == before, "without drain no window fires"
     for task in ("source live[0]", "stage sessions[0]", "sink[0]"):
@@ -166,6 +180,26 @@ def test_savepoints_of_a_running_job(world: World, tmp_path: Path) -> None:
     assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
 
 
+def test_windows_of_an_aggregate(world: World, tmp_path: Path) -> None:
+    """L1: a drain fires every open window of an aggregate, and what is left of the state fires nothing later."""
+    window = F.window("ts", "1 hour").alias("hour")
+    keyed = (
+        mixedmode.read(history=world.history(EVENTS[:60]), live=world.live())
+        .withWatermark("ts", "10 minutes")
+        .groupBy("key", window)
+        .agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
+    )
+    query = live(world.start(keyed, OBSERVED))
+    world.land(EVENTS[60:100])
+    query.processAllAvailable()
+    path = query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
+    rows = world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS[:100]], support.ROW_SCHEMA)
+    expected = rows.groupBy("key", window).agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
+    found = world.spark.read.parquet(str(world.out))
+    assert sorted(map(tuple, found.collect())) == sorted(map(tuple, expected.collect()))
+    assert Path(path, "_metadata").exists()
+
+
 def test_drain(world: World, tmp_path: Path) -> None:
     """L1: with drain every open window fires before the savepoint, and a restored job begins with none open."""
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
@@ -186,6 +220,18 @@ def test_drain(world: World, tmp_path: Path) -> None:
     restored.processAllAvailable()
     restored.stop()
     assert support.without_flush(other.output()) == support.expected_sessions(world.spark, EVENTS[100:])
+
+
+def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F1: tasks that have finished wait until a checkpoint completes; the id of one that failed is not used again."""
+    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:1")
+    failpoints._hits.clear()
+    options = {"execution.checkpointing.tolerable-failed-checkpoints": "1"}
+    query = world.start(job(world.history(EVENTS[:60]), None), options)
+    query.awaitTermination(300)
+    assert [report["id"] for report in query.checkpoints] == [2]
+    assert_in_order(of_task(query, "sink[0]"), "snapshot 1", "1 aborted", "snapshot 2", "commit up to 2", "close")
+    assert world.output() == support.expected_sessions(world.spark, EVENTS[:60])
 
 
 def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,63 @@
+"""Savepoint requests: taken in order, one that ends the job at a time, and every one is answered."""
+
+from __future__ import annotations
+
+import pytest
+from mixedmode.errors import QueryError
+from mixedmode.runtime.lifecycle.events import Stop
+from mixedmode.runtime.savepoint_desk import SavepointDesk, SavepointRequest
+
+
+def plain(path: str = "a", wait: bool = False) -> SavepointRequest:
+    return SavepointRequest(path, wait=wait)
+
+
+def stopping(stop: Stop = Stop.DRAIN) -> SavepointRequest:
+    return SavepointRequest("end", stop)
+
+
+def test_plain_requests_are_taken_in_order() -> None:
+    """Requests that do not end the job are handed out once, in the order in which they came."""
+    desk = SavepointDesk()
+    first, second = plain("1"), plain("2")
+    for request in (first, stopping(), second):
+        desk.ask(request)
+    assert desk.take_plain() == [first, second]
+    assert desk.take_plain() == []
+    assert not desk.is_empty
+
+
+def test_one_request_ends_the_job() -> None:
+    """While one request is to end the job, no other may; once it is taken, nothing is."""
+    desk = SavepointDesk()
+    request = stopping()
+    desk.ask(request)
+    with pytest.raises(QueryError, match="no stop-with-savepoint without drain can be taken: another"):
+        desk.ask(stopping(Stop.SUSPEND))
+    assert desk.stop is request and desk.take_stop() is request and desk.stop is None
+    with pytest.raises(QueryError, match="no savepoint can be taken: stop-with-savepoint with drain is under way"):
+        desk.ask(plain())
+
+
+def test_those_that_do_not_wait_are_refused() -> None:
+    """Where no savepoint can be taken, those that wait stay, and the others are told why."""
+    desk = SavepointDesk()
+    impatient, patient = plain("1"), plain("2", wait=True)
+    desk.ask(impatient)
+    desk.ask(patient)
+    desk.refuse_those_that_do_not_wait("it is too early")
+    assert "it is too early" in str(impatient.answer.exception(0))
+    assert desk.take_plain() == [patient] and not patient.answer.done()
+
+
+def test_the_end_answers_everything() -> None:
+    """When the run ends, whoever still waits is told, and whoever comes later is refused."""
+    desk = SavepointDesk()
+    open_requests = [plain(), stopping()]
+    for request in open_requests:
+        desk.ask(request)
+    desk.close("the query has ended")
+    for request in open_requests:
+        assert "the query has ended" in str(request.answer.exception(0))
+    with pytest.raises(QueryError, match="the query has ended"):
+        desk.ask(plain())
