@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 
 from pyarrow import fs
 
-from ..state.pool import sync_path
+from ..state.pool import naming, sync_path
 
 
 def resolve(location: str) -> tuple[fs.FileSystem, str]:
@@ -42,15 +43,20 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     upload is complete.
     """
     if not isinstance(filesystem, fs.LocalFileSystem):
-        with filesystem.open_output_stream(path) as stream:
+        with naming(path), filesystem.open_output_stream(path) as stream:
             stream.write(data)
         return
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with naming(temporary), open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
     sync_path(os.path.dirname(path))
 
 

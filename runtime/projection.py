@@ -9,6 +9,7 @@ Invariant: the first row that a task hands on carries its report and nothing els
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from ..state.pool import writing
 from .rows import arrow_schema
 from .staging import StagedFile
 
@@ -63,21 +65,26 @@ class RowSpool:
         """Add rows (columns by position)."""
         if rows.num_rows == 0:
             return
-        if self._writer is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  it outlives this call
-            self._writer = pa.ipc.new_stream(self._file, self._schema)
-        self._writer.write_batch(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema))
+        with writing(self._folder):
+            if self._writer is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  it outlives this call
+                self._writer = pa.ipc.new_stream(self._file, self._schema)
+            self._writer.write_batch(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema))
 
     def finish(self) -> list[StagedFile]:
         """Nothing is staged yet."""
-        if self._writer is not None:
-            self._writer.close()
+        if self._writer is not None and self._file is not None:
+            with writing(self._folder):
+                self._writer.close()
+                self._file.flush()
         return []
 
     def abort(self) -> None:
         """Forget the rows."""
         if self._file is not None:
-            self._file.close()
+            # On a full disk closing writes, and fails, once more.
+            with contextlib.suppress(OSError):
+                self._file.close()
 
     def hand_on(self, report: bytes) -> Iterator[pa.RecordBatch]:
         """The report's row, then all rows, after :meth:`finish`."""

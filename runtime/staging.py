@@ -8,6 +8,7 @@ Invariant: a file is whole and durable, and its checksum known, before its name 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ..errors import CorruptStateError
-from ..state.pool import sync_path
+from ..state.pool import sync_path, writing
 from .filesystem import delete_quietly
 
 #: Rows per Parquet row group; bounds what a task buffers.
@@ -120,11 +121,12 @@ class StagedOutput:
             self._write_row_group()
 
     def _write_row_group(self) -> None:
-        if self._writer is None:
-            self._filesystem.create_dir(self._folder, recursive=True)
-            self._file = _HashingFile(self._filesystem.open_output_stream(self._path))
-            self._writer = pq.ParquetWriter(self._file, self._schema, compression="snappy", coerce_timestamps="us")
-        self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=_ROW_GROUP_ROWS)
+        with writing(self._path):
+            if self._writer is None:
+                self._filesystem.create_dir(self._folder, recursive=True)
+                self._file = _HashingFile(self._filesystem.open_output_stream(self._path))
+                self._writer = pq.ParquetWriter(self._file, self._schema, compression="snappy", coerce_timestamps="us")
+            self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=_ROW_GROUP_ROWS)
         self._rows += self._pending_rows
         self._pending, self._pending_rows = [], 0
 
@@ -135,16 +137,21 @@ class StagedOutput:
         if self._writer is None:
             return []
         assert self._file is not None
-        self._writer.close()
-        self._file.close()
-        if isinstance(self._filesystem, fs.LocalFileSystem):
-            sync_path(self._path)
-            sync_path(self._folder)
+        with writing(self._path):
+            self._writer.close()
+            self._file.close()
+            if isinstance(self._filesystem, fs.LocalFileSystem):
+                sync_path(self._path)
+                sync_path(self._folder)
         return [StagedFile(self._name, self._rows, self._file.size_bytes, self._file.digest.hexdigest())]
 
     def abort(self) -> None:
         """Remove what was written."""
-        if self._writer is not None and self._file is not None:
-            self._writer.close()
-            self._file.close()
-            delete_quietly(self._filesystem, self._path)
+        if self._file is None:
+            return
+        # On a full disk closing writes, and fails, once more.
+        for open_one in (self._writer, self._file):
+            if open_one is not None:
+                with contextlib.suppress(OSError, pa.ArrowException):
+                    open_one.close()
+        delete_quietly(self._filesystem, self._path)

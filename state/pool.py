@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import fs
 
-from ..errors import CorruptStateError
+from ..errors import CheckpointError, CorruptStateError
 
 if TYPE_CHECKING:
     from .sst import StateFile
@@ -45,10 +47,11 @@ class StatePool:
         if self._local:
             sync_path(staged)
             return
-        self.filesystem.create_dir(self.folder, recursive=True)
-        with open(staged, "rb") as source, self.filesystem.open_output_stream(self.path(name)) as target:
-            while chunk := source.read(_CHUNK_BYTES):
-                target.write(chunk)
+        with writing(self.path(name)):
+            self.filesystem.create_dir(self.folder, recursive=True)
+            with open(staged, "rb") as source, self.filesystem.open_output_stream(self.path(name)) as target:
+                while chunk := source.read(_CHUNK_BYTES):
+                    target.write(chunk)
         os.unlink(staged)
 
     def sync_folder(self) -> None:
@@ -103,7 +106,7 @@ class StatePool:
         self._check(file, size_bytes, digest.hexdigest())
 
     def _download(self, name: str, target: str) -> None:
-        with self.filesystem.open_input_stream(self.path(name)) as source, open(target, "wb") as local:
+        with self.filesystem.open_input_stream(self.path(name)) as source, naming(target), open(target, "wb") as local:
             while chunk := source.read(_CHUNK_BYTES):
                 local.write(chunk)
 
@@ -132,6 +135,31 @@ def sync_path(path: str) -> None:
     """Make a local file, or the names in a local folder, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with naming(path):
+            os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Let an error of the disk say where: what the system reports about a write names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = path
+        raise
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Make an error of the disk one of ours, which says where; for the code that writes a file of a task.
+
+    Raises:
+        CheckpointError: the disk is full, or the file cannot be written for another reason.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"could not write {path}: {error.strerror or error}") from error

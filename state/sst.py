@@ -11,6 +11,7 @@ A writer belongs to one task attempt, and so does its ``name``: an attempt that 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections import deque
@@ -25,7 +26,7 @@ from rocksdict import SstFileWriter
 
 from ..errors import CheckpointError, CorruptStateError
 from .keygroups import KeyGroupRange
-from .pool import StatePool, file_sha256
+from .pool import StatePool, file_sha256, writing
 from .rocksdb import table_options
 
 FileFormat = Literal["sst", "log"]
@@ -219,7 +220,8 @@ class SstWriter:
             self._epoch,
             self._epoch,
         )
-        self._pool.publish(name, self._path)
+        with writing(self._path):
+            self._pool.publish(name, self._path)
         self._files.append(described)
 
     def finish(self) -> list[StateFile]:
@@ -232,10 +234,9 @@ class SstWriter:
 
     def abort(self) -> None:
         """Remove everything that was written."""
-        if self._writer is not None:
-            self._writer = None
-            if os.path.exists(self._path):
-                os.unlink(self._path)
+        self._writer = None
+        if os.path.exists(self._path):
+            os.unlink(self._path)
         for file in self._files:
             self._pool.delete_quietly(file.name)
         self._files = []
@@ -351,9 +352,16 @@ class LogWriter:
             self._epoch,
         )
         staged = self._pool.staging_path(self._name, self._local_dir)
-        with open(staged, "wb") as file:
-            file.write(data)
-        self._pool.publish(self._name, staged)
+        with writing(staged):
+            try:
+                with open(staged, "wb") as file:
+                    file.write(data)
+                self._pool.publish(self._name, staged)
+            except OSError:
+                # In a pool elsewhere the file is not the pool's yet, so abort() would not find it.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(staged)
+                raise
         self._pool.sync_folder()
         return [self._file]
 

@@ -1,0 +1,214 @@
+"""Disks that are really full: a small file system of memory, filled to the last page while a job runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from mixedmode import MixedQuery
+from mixedmode.runtime.checkpoints.store import CheckpointStore
+from pyspark.sql import functions as F
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(240, seed=23)
+OPTIONS = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
+EAGER = {**OPTIONS, "execution.checkpointing.interval": "1 ms"}
+
+
+class Disk:
+    """A small disk that can be filled up and emptied again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ballast = folder / ".ballast"
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        with open(self._ballast, "ab", buffering=0) as file:
+            for size in (1 << 20, 1 << 12, 1):
+                try:
+                    while True:
+                        file.write(b"x" * size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    def free(self) -> None:
+        """Make room again."""
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A disk of 16 MiB; skips where this user may not mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted: {mounted.stderr.decode().strip()}")
+    yield Disk(folder)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def failure(query: MixedQuery) -> str:
+    """What a failed query says."""
+    assert query._ended.wait(120)
+    assert query.exception() is not None
+    return str(query.exception())
+
+
+def assert_tells_of_full_disk(message: str, folder: Path) -> None:
+    assert "No space left on device" in message
+    assert str(folder) in message
+
+
+def finish(world: World, query: MixedQuery) -> None:
+    """Land the row that closes every session and compare with stock Spark."""
+    assert query.wait_for("live", 300), query.exception()
+    world.land(support.flush_after(EVENTS))
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+@pytest.mark.parametrize("place", ["checkpoints", "out", "replicas"])
+def test_full_in_the_stream(world: World, disk: Disk, place: str) -> None:
+    """An epoch that cannot write its state, its output or its replica fails the job; the next run makes up for it."""
+    options = dict(OPTIONS)
+    if place == "checkpoints":
+        world.checkpoints = disk.folder / "checkpoints"
+    elif place == "out":
+        world.out = disk.folder / "out"
+    else:
+        options["state.local-dir"] = str(disk.folder / "local")
+    history, live = world.history(EVENTS[:80]), world.live()
+    first = world.start(support.sessions(history, live), options)
+    assert first.wait_for("live", 300), first.exception()
+    shown = world.output()
+    disk.fill()
+    world.land(EVENTS[80:160])
+    assert_tells_of_full_disk(failure(first), disk.folder)
+    assert world.output() == shown
+    disk.free()
+    world.land(EVENTS[160:])
+    finish(world, world.start(support.sessions(history, live), options))
+
+
+@pytest.mark.parametrize("place", ["checkpoints", "out", "spill"])
+def test_full_in_the_backlog(world: World, disk: Disk, place: str) -> None:
+    """A backlog that cannot write fails; nothing is visible, and the next run takes every row once."""
+    options: dict[str, Any] = dict(OPTIONS)
+    if place == "checkpoints":
+        world.checkpoints = disk.folder / "checkpoints"
+    elif place == "out":
+        world.out = disk.folder / "out"
+    else:
+        options |= {"sorter.engine": "arrow", "sorter.memory": "1 MiB", "sorter.spill-dir": str(disk.folder)}
+    history, live = world.history(EVENTS[:160]), world.live()
+    if place == "spill":
+        history = history.union(
+            world.spark.range(30_000).select(
+                F.concat(F.lit("n"), F.col("id").cast("string")), F.lit(support.at(0)), F.lit(1).cast("long")
+            )
+        ).toDF(*history.columns)
+    disk.fill()
+    first = world.start(support.sessions(history, live), options)
+    assert_tells_of_full_disk(failure(first), disk.folder)
+    assert world.output() == []
+    disk.free()
+    world.land(EVENTS[160:])
+    if place != "spill":
+        finish(world, world.start(support.sessions(history, live), options))
+        return
+    second = world.start(support.sessions(history, live), options)
+    assert second.wait_for("live", 300), second.exception()
+    world.land(support.flush_after(EVENTS))
+    second.processAllAvailable()
+    found = support.without_flush(world.output())
+    assert len([row for row in found if row[0].startswith("n")]) == 30_000
+    assert [r for r in found if r[0].startswith("k")] == support.expected_sessions(world.spark, EVENTS)
+    assert not [name for name in os.listdir(disk.folder) if name != "mixedmode"]
+
+
+class FullWhileWriting:
+    """Fills the disk while the checkpoints with these numbers (of the attempts made) write their metadata."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, disk: Disk, attempts: set[int]) -> None:
+        self.attempts = 0
+        write = CheckpointStore.write
+
+        def full(store: CheckpointStore, metadata: Any) -> None:
+            self.attempts += 1
+            if self.attempts not in attempts:
+                write(store, metadata)
+                return
+            disk.fill()
+            try:
+                write(store, metadata)
+            finally:
+                disk.free()
+
+        monkeypatch.setattr(CheckpointStore, "write", full)
+
+
+def test_full_during_checkpoints_that_may_fail(world: World, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints fail within the tolerated number, the job goes on, and their rows come with the next one."""
+    world.checkpoints = disk.folder / "checkpoints"
+    full = FullWhileWriting(monkeypatch, disk, {2, 3, 4})
+    options = {**EAGER, "execution.checkpointing.tolerable-failed-checkpoints": "3"}
+    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), options)
+    assert query.wait_for("live", 300), query.exception()
+    for start in range(80, 240, 40):
+        world.land(EVENTS[start : start + 40])
+        query.processAllAvailable()
+    finish(world, query)
+    assert full.attempts >= 5
+    assert not list(world.checkpoints.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_full_during_a_checkpoint_that_must_not_fail(
+    world: World, disk: Disk, monkeypatch: pytest.MonkeyPatch, attempt: int
+) -> None:
+    """The checkpoint fails the job and shows nothing; the next run shows its rows once."""
+    world.checkpoints = disk.folder / "checkpoints"
+    FullWhileWriting(monkeypatch, disk, {attempt})
+    history, live = world.history(EVENTS[:80]), world.live()
+    first = world.start(support.sessions(history, live), EAGER)
+    shown: list[Any] = []
+    if attempt == 2:
+        assert first.wait_for("live", 300), first.exception()
+        shown = world.output()
+        world.land(EVENTS[80:160])
+    assert_tells_of_full_disk(failure(first), world.checkpoints)
+    assert world.output() == shown
+    world.land(EVENTS[160:] if attempt == 2 else EVENTS[80:])
+    finish(world, world.start(support.sessions(history, live), EAGER))
+    assert not list(world.checkpoints.rglob("*.tmp"))
+
+
+def test_full_while_rows_wait_for_expressions(world: World, disk: Disk) -> None:
+    """Rows that wait on the local disk for an expression of Spark's are missed as loudly as any."""
+    frame = world.history(EVENTS)
+    keyed = mixedmode.read(history=frame).groupBy("key").agg((F.sum("value") / F.count("*")).alias("mean"))
+    options = {"execution.runtime-mode": "batch", "state.local-dir": str(disk.folder)}
+    disk.fill()
+    assert_tells_of_full_disk(failure(world.start(keyed, options)), disk.folder)
+    assert world.output() == []
+    disk.free()
+    query = world.start(keyed, options)
+    assert query.awaitTermination(120) and query.exception() is None, query.exception()
+    expected = frame.groupBy("key").agg((F.sum("value") / F.count("*")).alias("mean")).collect()
+    assert world.output() == sorted((tuple(row) for row in expected), key=repr)
