@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pyarrow import fs
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from ..errors import MisplacedRowsError, MixedModeError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 logger = logging.getLogger(__name__)
+
+_Way = TypeVar("_Way", HashExchange, ShardPins)
 
 
 @dataclass
@@ -125,8 +128,8 @@ class EpochExecutor:
         """Bring the rows to their shards and run the task on them, with one exchange if Spark's plan allows it."""
         parallelism = len(task.lineages)
         if self._pins is not None and task.epoch.style == "random":
-            job = self._job(self._beside_pins(self._pins, frame, task), task)
-            if self._pins.holds(job):
+            job = self._planned(lambda pins: self._job(self._beside_pins(pins, frame, task), task), self._pins)
+            if job is not None:
                 return job.collect()
         # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
         if (
@@ -135,8 +138,9 @@ class EpochExecutor:
             and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism)
         ):
             exchange = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
-            job = self._job(self._prepared(exchange.adopt(frame), task.epoch), replace(task, shards=exchange.shards))
-            if exchange.holds(job):
+            moved = replace(task, shards=exchange.shards)
+            job = self._planned(lambda way: self._job(self._prepared(way.adopt(frame), task.epoch), moved), exchange)
+            if job is not None:
                 try:
                     return job.collect()
                 except Exception as error:
@@ -146,6 +150,17 @@ class EpochExecutor:
                     self._misplaced = True
         rows = self._prepared(frame, task.epoch)
         return self._job(exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without), task).collect()
+
+    @staticmethod
+    def _planned(make: Callable[[_Way], DataFrame], way: _Way) -> DataFrame | None:
+        """A job in a session of our own, if that works and its plan is as expected."""
+        try:
+            job = make(way)
+            return job if way.holds(job) else None
+        except AnalysisException as error:
+            # The job's keys or aggregates name functions or variables of the user's session; there they are known.
+            logger.info("rows are moved to their shards in the user's session: %s", error)
+            return None
 
     def _beside_pins(self, pins: ShardPins, frame: DataFrame, task: ShardTask) -> DataFrame:
         rows = self._prepared(pins.adopt(frame), task.epoch)

@@ -150,6 +150,22 @@ def test_other_plans_get_an_exchange_by_shard(frame: DataFrame, monkeypatch: pyt
 
 
 @pytest.mark.spark
+def test_keys_may_name_what_only_the_users_session_has(frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that calls a registered function or reads a session variable is planned in the user's session."""
+    watched, spark = Watched(monkeypatch), frame.sparkSession
+    spark.udf.register("plus_one", lambda k: k + 1, "long")
+    spark.sql("DECLARE OR REPLACE VARIABLE slots BIGINT DEFAULT 3")
+    try:
+        for expression in ("plus_one(k) % 3", "k % slots"):
+            keys = [F.expr(expression).alias("key")]
+            assert totals(frame, keys, pipeline__parallelism="2") == expected(frame, keys)
+    finally:
+        spark.sql("DROP TEMPORARY VARIABLE slots")
+        spark.sql("DROP TEMPORARY FUNCTION plus_one")
+    assert True not in watched.held
+
+
+@pytest.mark.spark
 def test_a_constant_key_that_spark_drops_is_seen_in_the_plan(frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark groups by fewer expressions than it was told to, so its partitions are not the shards."""
     watched = Watched(monkeypatch)
