@@ -14,8 +14,10 @@ from .events import Barrier, CheckpointAborted, CheckpointCompleted
 from .graph import TaskId
 
 #: Entries kept per task: of checkpoints while it runs, and of everything else.
-_RECENT_CHECKPOINTS = 20
+_RECENT_CHECKPOINTS = 5
 _MAX_EVENTS = 100
+#: Barrier received, barrier sent, snapshot, completion.
+_EVENTS_OF_CHECKPOINT = 4
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Journal:
         self._numbers = itertools.count()
         self._events: defaultdict[TaskId, deque[tuple[int, TaskEvent]]] = defaultdict(lambda: deque(maxlen=_MAX_EVENTS))
         self._checkpoints: defaultdict[TaskId, deque[tuple[int, TaskEvent]]] = defaultdict(
-            lambda: deque(maxlen=3 * _RECENT_CHECKPOINTS)
+            lambda: deque(maxlen=_EVENTS_OF_CHECKPOINT * _RECENT_CHECKPOINTS)
         )
 
     def note(self, task: TaskId, step: Step) -> None:

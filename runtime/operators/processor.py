@@ -8,6 +8,7 @@ stock ``transformWithState`` and Flink's streaming mode do.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterable, Iterator
 from itertools import chain, repeat
@@ -40,7 +41,8 @@ TimeMode = Literal["none", "processingTime", "eventTime"]
 
 #: Column that holds a row of the initial state; null for input rows.
 INITIAL_STATE_COLUMN = "__initial_state"
-#: Methods that a processor may define: called once per shard when all input has ended and all timers have fired.
+#: Methods without parameters that a processor may define: called once per shard, when all input has ended and all
+#: timers have fired.
 END_HOOKS = ("endInput", "finish")
 #: Column that sorts initial-state rows before the input rows of their key.
 _KIND_COLUMN = "__row_kind"
@@ -87,7 +89,8 @@ class ProcessorOperator(KeyedOperator):
         self.event_time = event_time
         self.uses_event_time = time_mode == "eventTime"
         self.uses_processing_time = time_mode == "processingTime"
-        self.has_end_hooks = any(callable(getattr(processor, hook, None)) for hook in END_HOOKS)
+        self._end_hooks = tuple(hook for hook in END_HOOKS if _takes_nothing(getattr(processor, hook, None)))
+        self.has_end_hooks = bool(self._end_hooks)
         kind = (_KIND_COLUMN,) if initial_state is not None else ()
         self.sort_columns = (*kind, *((event_time,) if event_time else ()))
         self._initial_state = initial_state
@@ -205,9 +208,8 @@ class _Run:
 
     def _end(self) -> None:
         """The processor's own hooks, if the input has ended; there is no current key, and no state to use."""
-        for hook in END_HOOKS if self._epoch.ending else ():
-            call = getattr(self._processor, hook, None)
-            rows = None if call is None else call()
+        for hook in self._operator._end_hooks if self._epoch.ending else ():
+            rows = getattr(self._processor, hook)()
             if rows is not None:
                 self._output.extend(rows, ())
 
@@ -362,3 +364,14 @@ class _Run:
         if mode == "none":
             return -1, -1
         return self._epoch.processing_time_ms, watermark_ms if mode == "eventTime" else -1
+
+
+def _takes_nothing(method: Any) -> bool:
+    """True for a hook; a method of that name with parameters is the processor's own affair."""
+    if not callable(method):
+        return False
+    try:
+        inspect.signature(method).bind()
+    except (TypeError, ValueError):
+        return False
+    return True

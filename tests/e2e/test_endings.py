@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -313,6 +315,43 @@ def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypat
     restored.stop()
     read = sum(progress["numInputRows"] for progress in restored.recentProgress if progress["phase"] == "history")
     assert 0 < read < 80, "the slices before the savepoint are not read again"
+    rows = sorted(world.output() + other.output(), key=repr)
+    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that stops while it catches up leaves the files that it has not read to the one that goes on."""
+    asked: dict[str, Any] = {}
+
+    def after_two(name: str) -> None:
+        if name == "epoch-applied" and not asked and world.queries[-1].status["epoch"] == 2:
+            pool = ThreadPoolExecutor(1)
+            asked["savepoint"] = pool.submit(world.queries[-1].stopWithSavepoint, str(tmp_path / "savepoint"))
+            pool.shutdown(wait=False)
+            while world.queries[-1]._runner.desk.stop is None:
+                assert not asked["savepoint"].done(), asked["savepoint"].exception()
+
+    monkeypatch.setattr(stepper, "failpoint", after_two)
+    started = threading.Event()
+    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
+    world.land(*[EVENTS[start : start + 20] for start in range(0, 120, 20)])
+    for age, path in enumerate(sorted(world.landing.iterdir(), reverse=True), start=10):
+        os.utime(path, (time.time() - age, time.time() - age))  # Spark reads files in this order
+    query = world.start(job(None, world.live(maxFilesPerTrigger="1")), STREAMED)
+    started.set()
+    query.awaitTermination(300)
+    assert asked["savepoint"].result(60) == str(tmp_path / "savepoint")
+    monkeypatch.undo()
+    assert query.exception() is None and latest(world).sources["live"].is_backlog
+
+    other = World(world.spark, tmp_path / "other")
+    other.landing = world.landing
+    options = {**STREAMED, "execution.savepoint.path": str(tmp_path / "savepoint")}
+    restored = live(other.start(job(None, other.live(maxFilesPerTrigger="1")), options))
+    world.land(EVENTS[120:], support.flush_after(EVENTS))
+    restored.processAllAvailable()
+    restored.stop()
+    assert sum(progress["numInputRows"] for progress in restored.recentProgress) == len(EVENTS) - 40 + 1
     rows = sorted(world.output() + other.output(), key=repr)
     assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
 
