@@ -518,3 +518,63 @@ def test_sorted_and_random_agree(
     slices = len(places) - 1
     mixed = [chance.choice(["backlog", "stream"]) for _ in range(slices)]
     assert outcome(["backlog"] * slices) == outcome(["stream"] * slices) == outcome(mixed)
+
+
+# -- the end of input --------------------------------------------------------------------------------------------------
+
+
+class Hooked(Scripted):
+    """Has something to say when its input ends."""
+
+    def endInput(self) -> Iterator[tuple[Any, ...]]:
+        yield ("endInput", None, None)
+
+    def finish(self) -> Iterator[tuple[Any, ...]]:
+        yield ("finish", None, None)
+
+
+class Helpful(Scripted):
+    """Has a helper that happens to be called like a hook."""
+
+    def finish(self, what: str) -> str:
+        return what
+
+
+class Curious(Scripted):
+    """Looks at state when there is no key."""
+
+    def endInput(self) -> None:
+        self._count.get()
+
+
+@pytest.mark.parametrize("style", ["sorted", "random"])
+def test_end_hooks_are_called_in_the_last_epoch_only(tmp_path: Path, style: str) -> None:
+    """endInput() and finish() come in this order, in the epoch that ends the input; state and timers stay."""
+    stage = Stage(tmp_path, processor=Hooked())
+    assert stage.operator.has_end_hooks
+    assert stage.run([("a", 1, "count +50")], style) == [("count", "a", 1)]
+    assert stage.run([], "random", ending=True) == [("endInput", None, None), ("finish", None, None)]
+    assert stage.counters.next_event_timer_ms == 50
+    assert stage.stream([("a", 2, "count")]) == [("count", "a", 2)]
+
+
+def test_end_hooks_without_state(tmp_path: Path) -> None:
+    """A shard that never had a row calls them too, also where no state is kept."""
+    stage = Stage(tmp_path, processor=Hooked())
+    assert stage.run([], "sorted", ending=True, keep_state=False) == [("endInput", None, None), ("finish", None, None)]
+
+
+def test_method_with_parameters_is_no_hook(tmp_path: Path) -> None:
+    """A processor's own method of a hook's name that wants arguments is left alone."""
+    stage = Stage(tmp_path, processor=Helpful())
+    assert not stage.operator.has_end_hooks
+    assert stage.run([], "random", ending=True) == []
+
+
+@pytest.mark.parametrize("style", ["sorted", "random"])
+def test_state_in_an_end_hook_is_refused(tmp_path: Path, style: str) -> None:
+    """There is no current key when the input has ended: an error says where state may be used."""
+    stage = Stage(tmp_path, processor=Curious())
+    stage.backlog([("a", 1, "count")])
+    with pytest.raises(PlanError, match=r"without a current key; .* endInput\(\)"):
+        stage.run([], style, ending=True)
