@@ -78,6 +78,11 @@ def check_stateless(name: str, frame: DataFrame) -> None:
 def plain_columns(frame: DataFrame, columns: Sequence[Column]) -> list[str | None]:
     """For each expression the column of ``frame`` that it is, as the frame writes it; None: it is computed."""
     analyzed = _analyzed(frame.groupBy(*columns).count())
+    if str(analyzed.getClass().getSimpleName()) != "Aggregate":  # such as for a function that is written in SQL
+        raise PlanError(
+            f"groupBy: Spark does not take {', '.join(map(str, columns))} as plain keys; compute the key with withColumn"
+            " before groupBy and group by the column"
+        )
     names = {
         attribute.exprId().id(): name
         for attribute, name in zip(_sequence(_analyzed(frame).output()), frame.columns, strict=True)

@@ -119,6 +119,13 @@ def test_key_without_an_order(world: World) -> None:
         mixedmode.read(history=frame).groupBy("m")
 
 
+def test_a_key_that_is_a_function_in_sql(world: World) -> None:
+    """Spark plans such a key as a step of its own; the error says what to do instead."""
+    world.spark.sql("create or replace temporary function twice(x long) returns long return x * 2")
+    with pytest.raises(PlanError, match=r"twice\(value\).* as plain keys; compute the key with withColumn"):
+        mixedmode.read(history=world.history(EVENTS)).groupBy(F.expr("twice(value)"))
+
+
 def test_different_schemas_name_the_columns(world: World) -> None:
     """History and live with different columns are refused, naming each difference."""
     history = world.history(EVENTS).withColumn("extra", F.lit(1)).withColumn("value", F.col("value").cast("string"))
