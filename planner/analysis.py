@@ -80,7 +80,7 @@ def plain_columns(frame: DataFrame, columns: Sequence[Column]) -> list[str | Non
     analyzed = _analyzed(frame.groupBy(*columns).count())
     if str(analyzed.getClass().getSimpleName()) != "Aggregate":  # such as for a function that is written in SQL
         raise PlanError(
-            f"groupBy: Spark does not take {', '.join(map(str, columns))} as plain keys; compute the key with withColumn"
+            f"groupBy: Spark does not plan {', '.join(map(str, columns))} as plain keys; compute it with withColumn"
             " before groupBy and group by the column"
         )
     names = {

@@ -122,7 +122,7 @@ def test_key_without_an_order(world: World) -> None:
 def test_a_key_that_is_a_function_in_sql(world: World) -> None:
     """Spark plans such a key as a step of its own; the error says what to do instead."""
     world.spark.sql("create or replace temporary function twice(x long) returns long return x * 2")
-    with pytest.raises(PlanError, match=r"twice\(value\).* as plain keys; compute the key with withColumn"):
+    with pytest.raises(PlanError, match=r"twice\(value\).* as plain keys; compute it with withColumn"):
         mixedmode.read(history=world.history(EVENTS)).groupBy(F.expr("twice(value)"))
 
 
