@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+# Tests wait for Spark more than they compute, so two processes are worth it on two cores; each has a Spark of its own.
+JOBS   ?= 2
 
 .PHONY: demo test lint format bench bench-full bench-growth clean java
 .DEFAULT_GOAL := test
@@ -14,7 +16,7 @@ demo: java $(VENV)/.installed-demo
 	$(BIN)/python examples/demo.py $(ARGS)
 
 test: java $(VENV)/.installed-test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 # A benchmark takes as long as it takes: the time limit is for tests.
 PYTEST_BENCH := $(BIN)/python -m pytest -o timeout=0
