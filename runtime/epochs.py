@@ -34,7 +34,7 @@ _Way = TypeVar("_Way", HashExchange, ShardPins)
 
 @dataclass
 class EpochExecutor:
-    """Runs epochs of one operator.  Stateless between calls: everything that matters is in the arguments."""
+    """Runs epochs of one operator.  Between calls it keeps how rows come to their shards, and nothing about the job."""
 
     spark: SparkSession
     operator: KeyedOperator
