@@ -55,5 +55,13 @@ class SorterError(MixedModeError, RuntimeError):
     """The external sorter cannot go on (budget too small, spill folder unusable, spill file corrupt)."""
 
 
+class OperatorEventError(MixedModeError, ValueError):
+    """An operator event is not plain data, too large, or has nobody to go to."""
+
+
+class CoordinatorError(MixedModeError, RuntimeError):
+    """A coordinator raised, or gave something that is not allowed.  ``__cause__`` holds its own error."""
+
+
 class QueryError(MixedModeError, RuntimeError):
     """A running query failed.  ``__cause__`` holds the original error."""

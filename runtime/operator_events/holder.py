@@ -1,0 +1,268 @@
+"""The driver's side of a coordinator: its gateways to all subtasks, and the six steps of each of its checkpoints.
+
+It takes what happened and returns what is to be done.  The rules are those of Flink's ``OperatorCoordinatorHolder``
+with FLINK-28606 and FLINK-28639; two were sharpened for checkpoints that overlap, where Flink waits for all futures:
+
+- Barriers of a checkpoint wait until no gateway keeps an event that was sent before it closed for this checkpoint.
+- An event that a subtask's gateway keeps when it is closed once more goes out only after the newest close is undone.
+
+Invariants:
+- Checkpoints begin in ascending order of their ids.
+- A subtask that does not run counts as having sent its marker.
+- What comes for a checkpoint that is not pending (aborted, completed, of an earlier life) changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic
+
+from ...errors import CheckpointError, OperatorEventError
+from .coordinator_gateway import Closed
+from .gateway import T
+from .subtask_gateway import SubtaskGateway
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CloseGateway:
+    """Tell a subtask that a checkpoint has begun: it closes its gateway and answers with the marker."""
+
+    shard: int
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
+class TakeSnapshot:
+    """All markers are there: have the coordinator take its snapshot."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
+class SendBarriers:
+    """The coordinator's part is complete and settled: the subtasks may take their snapshots."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
+class OpenGateway:
+    """Tell a subtask that its gateway need not stay closed for this checkpoint."""
+
+    shard: int
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
+class FailCheckpoint:
+    """Have the checkpoint given up everywhere; its gateways are open again."""
+
+    checkpoint_id: int
+    reason: str
+
+
+Action = CloseGateway | TakeSnapshot | SendBarriers | OpenGateway | FailCheckpoint
+
+
+@dataclass
+class _Pending:
+    """A checkpoint under way."""
+
+    #: Subtasks whose markers are missing.
+    markers: set[int]
+    #: The coordinator's state; None: the snapshot has not been taken.
+    data: bytes | None = None
+    #: Subtasks to which something was being delivered when the gateways closed.
+    deliveries: set[int] = field(default_factory=set)
+    barriers_sent: bool = False
+
+
+class CoordinatorHolder(Generic[T]):
+    """Holds the gateways of one coordinator.
+
+    Args:
+        shards: number of subtasks.
+        transmit: takes an event on its way to a subtask.
+        latest: the checkpoint that the job goes on from; 0: none.
+    """
+
+    def __init__(self, shards: int, transmit: Callable[[int, T], None], latest: int = 0) -> None:
+        self._transmit = transmit
+        self._latest = latest
+        self._gateways = [self._gateway(shard) for shard in range(shards)]
+        self._running = set(range(shards))
+        self._delivering: set[int] = set()
+        self._pending: dict[int, _Pending] = {}
+
+    def _gateway(self, shard: int) -> SubtaskGateway[T]:
+        return SubtaskGateway(lambda event: self._transmit(shard, event), self._latest)
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def send(self, shard: int, event: T) -> None:
+        """An event of the coordinator to a subtask.
+
+        Raises:
+            OperatorEventError: the subtask does not run.
+        """
+        if shard not in self._running:
+            raise OperatorEventError(f"subtask {shard} does not run; send to it after its subtaskReset()")
+        self._gateways[shard].send(event)
+
+    @property
+    def kept(self) -> int:
+        """Events that closed gateways keep."""
+        return sum(len(gateway.kept) for gateway in self._gateways)
+
+    def is_open(self, shard: int) -> bool:
+        """True if events to the subtask pass."""
+        return self._gateways[shard].is_open
+
+    def delivering(self, shard: int) -> None:
+        """What has been sent to a subtask is being delivered: it is neither here nor there."""
+        self._delivering.add(shard)
+
+    def delivered(self, shard: int) -> list[Action]:
+        """The subtask has acknowledged what was being delivered."""
+        self._delivering.discard(shard)
+        for pending in self._pending.values():
+            pending.deliveries.discard(shard)
+        return self._barriers()
+
+    def lost(self, shard: int) -> list[Action]:
+        """Delivery has failed; so do the checkpoints that wait for it."""
+        self._delivering.discard(shard)
+        waiting = [number for number, pending in self._pending.items() if shard in pending.deliveries]
+        return self._fail(waiting, f"events to subtask {shard} were not delivered")
+
+    # -- the six steps -----------------------------------------------------------------------------------------------
+
+    def begin(self, checkpoint_id: int) -> list[Action]:
+        """Step 1: announce a checkpoint.
+
+        Raises:
+            CheckpointError: it is not newer than all before.
+        """
+        if checkpoint_id <= self._latest:
+            raise CheckpointError(
+                f"checkpoint {checkpoint_id} cannot begin: checkpoint {self._latest} has begun before, and ids ascend"
+            )
+        self._latest = checkpoint_id
+        self._pending[checkpoint_id] = _Pending(set(self._running))
+        if not self._running:
+            return self._snapshot(checkpoint_id)
+        return [CloseGateway(shard, checkpoint_id) for shard in sorted(self._running)]
+
+    def marker(self, marker: Closed) -> list[Action]:
+        """Step 2: a subtask has closed; nothing comes from it before its snapshot."""
+        pending = self._pending.get(marker.checkpoint_id)
+        if pending is None or marker.shard not in pending.markers:
+            return []
+        pending.markers.discard(marker.shard)
+        return self._snapshot(marker.checkpoint_id) if not pending.markers else []
+
+    def _snapshot(self, checkpoint_id: int) -> list[Action]:
+        for gateway in self._gateways:
+            gateway.mark(checkpoint_id)
+        return [TakeSnapshot(checkpoint_id)]
+
+    def snapshot_taken(self, checkpoint_id: int, data: bytes) -> list[Action]:
+        """Step 3: the coordinator's snapshot is there; all gateways close, or none.
+
+        A snapshot that comes after its checkpoint was aborted closes none and is forgotten.
+        """
+        closed = [gateway.close(checkpoint_id) for gateway in self._gateways]
+        pending = self._pending.get(checkpoint_id)
+        if pending is None or not any(closed):
+            logger.info("the coordinator's snapshot for checkpoint %s comes too late", checkpoint_id)
+            return []
+        if not all(closed):
+            raise CheckpointError(f"some gateways could be closed for checkpoint {checkpoint_id}, and some could not")
+        pending.data = data
+        pending.deliveries = set(self._delivering)
+        return self._barriers()
+
+    def snapshot_failed(self, checkpoint_id: int, reason: str) -> list[Action]:
+        """Step 3, without success."""
+        return self._fail([checkpoint_id], reason)
+
+    def _barriers(self) -> list[Action]:
+        """The checkpoints whose events have all settled (steps 4 and 5 are the subtasks')."""
+        found: list[Action] = []
+        for number, pending in self._pending.items():
+            settled = not pending.deliveries and not any(gate.keeps_older_than(number) for gate in self._gateways)
+            if pending.data is not None and not pending.barriers_sent and settled:
+                pending.barriers_sent = True
+                found.append(SendBarriers(number))
+        return found
+
+    def data(self, checkpoint_id: int) -> bytes:
+        """The coordinator's state in a checkpoint whose barriers may be sent."""
+        data = self._pending[checkpoint_id].data
+        assert data is not None, "asked for before SendBarriers"
+        return data
+
+    def acknowledged(self, shard: int, checkpoint_id: int) -> list[Action]:
+        """Step 6, for one subtask: its snapshot is taken, so both of its channels open."""
+        if checkpoint_id not in self._pending:
+            return []
+        self._gateways[shard].open(checkpoint_id)
+        return [OpenGateway(shard, checkpoint_id), *self._barriers()]
+
+    def completed(self, checkpoint_id: int) -> list[Action]:
+        """Step 6, for all: the checkpoint is complete.
+
+        Raises:
+            CheckpointError: markers are missing.
+        """
+        pending = self._pending.get(checkpoint_id)
+        if pending is not None and pending.markers:
+            raise CheckpointError(
+                f"checkpoint {checkpoint_id} cannot be complete: the subtasks {sorted(pending.markers)} have not closed"
+            )
+        return self._end(checkpoint_id)
+
+    def aborted(self, checkpoint_id: int) -> list[Action]:
+        """The checkpoint has been given up, at whatever step it was."""
+        return self._end(checkpoint_id)
+
+    def _end(self, checkpoint_id: int) -> list[Action]:
+        if self._pending.pop(checkpoint_id, None) is None:
+            return []
+        for gateway in self._gateways:
+            if checkpoint_id <= gateway.latest:  # one that was rebuilt, or never marked, may not have seen it
+                gateway.open(checkpoint_id)
+        return [*(OpenGateway(shard, checkpoint_id) for shard in sorted(self._running)), *self._barriers()]
+
+    def _fail(self, numbers: list[int], reason: str) -> list[Action]:
+        found: list[Action] = []
+        for number in numbers:
+            if number in self._pending:
+                found += [FailCheckpoint(number, reason), *self._end(number)]
+        return found
+
+    # -- failures ----------------------------------------------------------------------------------------------------
+
+    def shard_failed(self, shard: int) -> list[Action]:
+        """A subtask has failed: what it had been sent is gone with it, and no pending checkpoint can be complete."""
+        self._running.discard(shard)
+        self._delivering.discard(shard)
+        return self._fail(list(self._pending), f"subtask {shard} has failed")
+
+    def shard_reset(self, shard: int) -> None:
+        """The subtask runs again, from a checkpoint.  What its old gateway kept is dropped: the coordinator, put back
+        to the same checkpoint for this subtask, sends it again."""
+        self._gateways[shard] = self._gateway(shard)
+        self._running.add(shard)
+
+    def reset(self, checkpoint_id: int) -> None:
+        """The coordinator and all subtasks go back to a checkpoint: all that was pending or kept is gone."""
+        self._pending.clear()
+        self._delivering.clear()
+        self._latest = max(self._latest, checkpoint_id)
+        self._gateways = [self._gateway(shard) for shard in range(len(self._gateways))]
+        self._running = set(range(len(self._gateways)))
