@@ -224,11 +224,11 @@ class CoordinatorHolder(Generic[T]):
             raise CheckpointError(
                 f"checkpoint {checkpoint_id} cannot be complete: the subtasks {sorted(pending.markers)} have not closed"
             )
-        return self._end(checkpoint_id)
+        return [*self._end(checkpoint_id), *self._barriers()]
 
     def aborted(self, checkpoint_id: int) -> list[Action]:
         """The checkpoint has been given up, at whatever step it was."""
-        return self._end(checkpoint_id)
+        return [*self._end(checkpoint_id), *self._barriers()]
 
     def _end(self, checkpoint_id: int) -> list[Action]:
         if self._pending.pop(checkpoint_id, None) is None:
@@ -236,14 +236,14 @@ class CoordinatorHolder(Generic[T]):
         for gateway in self._gateways:
             if checkpoint_id <= gateway.latest:  # one that was rebuilt, or never marked, may not have seen it
                 gateway.open(checkpoint_id)
-        return [*(OpenGateway(shard, checkpoint_id) for shard in sorted(self._running)), *self._barriers()]
+        return [OpenGateway(shard, checkpoint_id) for shard in sorted(self._running)]
 
     def _fail(self, numbers: list[int], reason: str) -> list[Action]:
         found: list[Action] = []
         for number in numbers:
             if number in self._pending:
                 found += [FailCheckpoint(number, reason), *self._end(number)]
-        return found
+        return [*found, *self._barriers()]  # only now: one that is to fail as well must not get its barriers
 
     # -- failures ----------------------------------------------------------------------------------------------------
 
