@@ -24,10 +24,11 @@ from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.operators.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from mixedmode.state.batch import BatchKeyedState
+from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.keys import KeyCodec
 from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.sst import SstWriter, StateFile
+from mixedmode.state.sst import SstWriter
 from pyarrow import fs
 
 MAX_PARALLELISM = 128

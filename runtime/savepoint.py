@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pyarrow import fs
 
 from ..errors import CheckpointError, CorruptStateError
+from ..state.files import StateFile
 from ..state.pool import StatePool, sync_path
-from ..state.sst import StateFile
 from .checkpoints.metadata import CheckpointMetadata, SinkTransaction
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint

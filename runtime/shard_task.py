@@ -27,10 +27,12 @@ from pyspark import TaskContext, cloudpickle
 
 from ..errors import MisplacedRowsError
 from ..sorter import ExternalSorter
+from ..state.files import StateFile
 from ..state.keygroups import KeyGroupRange
 from ..state.lineage import ShardLineage
+from ..state.log import LogWriter
 from ..state.replica import process_cache
-from ..state.sst import LogWriter, SstWriter, StateFile
+from ..state.sst import SstWriter
 from .failpoints import failpoint
 from .filesystem import write_atomically
 from .meter import TaskMeter

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from ..state.files import StateWriter
     from ..state.registry import StateRegistry
     from ..state.replica import ShardReplica
-    from ..state.sst import StateWriter
     from .late_rows import LateRows
     from .live_inputs import LiveInput
     from .projection import Projection

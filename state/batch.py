@@ -14,11 +14,11 @@ import heapq
 from collections.abc import Iterator
 from typing import Any
 
+from .files import StateWriter
 from .keyed import KeyedState, NoKey
 from .layout import TIMER_KINDS, TIMER_SLOTS, TimerKind, encode_ts, state_prefix
 from .registry import StateRegistry
 from .replica import ShardReplica
-from .sst import StateWriter
 from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_timers
 
 #: Written entries are handed to the writer in chunks of this size.

@@ -17,14 +17,16 @@ from dataclasses import replace
 
 from pyarrow import fs
 
+from .files import StateFile, StateWriter, with_epochs
 from .keygroups import KeyGroupRange
 from .keys import KeyCodec
 from .layout import CELL_SECTION, decode_ts, parse_state_key
 from .lineage import CompactionKind, ShardLineage
+from .log import LogWriter, read_log
 from .pool import StatePool
 from .registry import StateRegistry
 from .replica import ShardReplica
-from .sst import LogWriter, SstWriter, StateFile, StateWriter, read_log, with_epochs
+from .sst import SstWriter
 
 #: True for a stored entry that nobody can see any more.
 IsDead = Callable[[bytes, bytes], bool]

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from .files import StateFile
 from .keygroups import KeyGroupRange
-from .sst import StateFile
 
 #: Overlays up to this size never ask for a full rewrite: tiny states would be rewritten all the time.
 _FULL_MIN_BYTES = 4 * 1024 * 1024

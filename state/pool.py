@@ -1,7 +1,7 @@
 """The pool: one folder of immutable state files on any filesystem that ``pyarrow.fs`` reaches.
 
 Invariants: a file is written once, under a name that no other attempt shares, and is complete and durable before its
-description (:class:`~.sst.StateFile`) leaves the writer.  Nobody changes it afterwards; who brings it in checks it.
+description (:class:`~.files.StateFile`) leaves the writer.  Nobody changes it afterwards; who brings it in checks it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyarrow import fs
 from ..errors import CheckpointError, CorruptStateError
 
 if TYPE_CHECKING:
-    from .sst import StateFile
+    from .files import StateFile
 
 _CHUNK_BYTES = 1 << 20
 

@@ -25,13 +25,13 @@ from rocksdict import Cache, Rdict
 
 from ..errors import CheckpointError, CorruptStateError, MixedModeError
 from .cursor import ReplicaCursor
+from .files import StateFile
 from .keygroups import KeyGroupRange
 from .lineage import ShardLineage
 from .owner import own_folder, remove_folders_of_dead_processes
 from .pool import StatePool
 from .restore import Restorer
 from .rocksdb import open_database, scan, wrap
-from .sst import StateFile
 
 
 class ShardReplica:

@@ -20,11 +20,12 @@ import pyarrow as pa
 from rocksdict import Cache, IngestExternalFileOptions, Rdict, SstFileWriter, WriteBatch
 
 from ..errors import CheckpointError, CorruptStateError
+from .files import StateFile
 from .keygroups import KeyGroupRange
 from .lineage import ShardLineage
+from .log import read_log
 from .pool import StatePool
 from .rocksdb import open_database, scan, table_options, without_log, wrap
-from .sst import StateFile, read_log
 
 #: The first stored key of all and one beyond the last: key groups are two bytes.
 _LOWEST, _HIGHEST = b"", b"\xff\xff\xff"

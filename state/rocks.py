@@ -12,12 +12,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
+from .files import StateWriter
 from .keyed import KeyedState, NoKey
 from .keygroups import KeyGroupRange
 from .layout import TIMER_KINDS, TIMER_SLOTS, TimerKind, after_prefix, encode_ts, state_prefix
 from .registry import StateRegistry
 from .replica import ShardReplica
-from .sst import StateWriter
 from .timers import FIRST_TIMER_SLOT, IndexChanges, earliest, stored_timers
 
 _Changes = dict[bytes, "bytes | None"]

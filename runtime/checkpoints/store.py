@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from ...state.files import StateFile
 from ...state.lineage import ShardLineage
 from ...state.pool import StatePool
-from ...state.sst import StateFile
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from ..sealed import seal, unseal

@@ -15,8 +15,9 @@ from mixedmode.runtime.shuffle import key_group
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.log import LogWriter
 from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import LogWriter, SstWriter
+from mixedmode.state.sst import SstWriter
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, SparkSession

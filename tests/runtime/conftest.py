@@ -18,9 +18,10 @@ from mixedmode.runtime.checkpoints.metadata import (
     TransactionFile,
 )
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.sst import LogWriter, StateFile
+from mixedmode.state.log import LogWriter
 
 # The tests are not a package (the repository root is one): make their helpers importable.
 sys.path.insert(0, str(Path(__file__).parent))

@@ -17,8 +17,9 @@ from mixedmode.runtime.operators.aggregate_results import Result
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.log import LogWriter
 from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import LogWriter, SstWriter
+from mixedmode.state.sst import SstWriter
 from pyarrow import fs
 from pyspark.sql.types import ArrayType, LongType, StringType, StructType, TimestampType
 

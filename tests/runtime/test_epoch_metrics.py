@@ -9,9 +9,9 @@ from mixedmode.runtime.epoch_metrics import durations_ms, state_operator, totals
 from mixedmode.runtime.shard_task import ShardReport
 from mixedmode.runtime.spec import ShardCounters
 from mixedmode.runtime.staging import StagedFile
+from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.sst import StateFile
 
 
 def state_file(entries: int, tombstones: int, size_bytes: int) -> StateFile:

@@ -18,8 +18,9 @@ from mixedmode.runtime.rows import arrow_schema
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.log import LogWriter
 from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import LogWriter, SstWriter
+from mixedmode.state.sst import SstWriter
 from pyarrow import fs
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType

@@ -26,7 +26,7 @@ from mixedmode.runtime.savepoint_store import (
     open_store,
 )
 from mixedmode.runtime.sparklog import crc_file
-from mixedmode.state.sst import StateFile
+from mixedmode.state.files import StateFile
 from pyarrow import fs
 
 UID = "stage"

@@ -12,7 +12,7 @@ from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptSt
 from mixedmode.runtime import failpoints
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
-from mixedmode.state.sst import StateFile
+from mixedmode.state.files import StateFile
 from pyarrow import fs
 
 UID = "stage"

@@ -8,10 +8,12 @@ from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
+from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.log import LogWriter
 from mixedmode.state.replica import ReplicaCache, ShardReplica
-from mixedmode.state.sst import LogWriter, SstWriter, StateFile
+from mixedmode.state.sst import SstWriter
 from pyarrow import fs
 
 CACHE_BYTES = 8 << 20

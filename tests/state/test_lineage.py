@@ -8,9 +8,9 @@ from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.lineage import ShardLineage, redeal
-from mixedmode.state.sst import StateFile
 from state_support import WHOLE, Workspace, contents, stored
 
 MIB = 1 << 20

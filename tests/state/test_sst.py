@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CorruptStateError
+from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.log import read_log
 from mixedmode.state.pool import StatePool
-from mixedmode.state.sst import StateFile, read_log
 from pyarrow import fs
 from state_support import WHOLE, Workspace, contents, stored
 
