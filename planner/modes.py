@@ -22,7 +22,8 @@ from typing import Literal
 
 from ..errors import PlanError
 from ..runtime.spec import Phase, Settings
-from .values import format_duration_ms, format_size_bytes
+from .sorting import choose_sorter
+from .values import format_duration_ms
 
 _LATE_AFTER_SWITCH = "rows later than the watermark are dropped and counted"
 _LATE_KEPT = "rows later than the watermark are counted and kept apart (pipeline.late-data.path)"
@@ -43,29 +44,8 @@ class JobFacts:
     uses_processing_time: bool = False
     #: True if ``withWatermark`` was called.
     has_watermark: bool = False
-
-
-@dataclass(frozen=True)
-class EngineChoice:
-    """Who sorts in the sorted style, and why."""
-
-    engine: Literal["spark", "arrow"]
-    reason: str
-
-
-def choose_sorter(settings: Settings) -> EngineChoice:
-    """The sorter behind ``sorter.engine``; ``auto`` is ours.
-
-    Both give the same order.  Sorting Arrow columns in the task has measured about a quarter faster than Spark's row
-    sort before the rows cross into Python, and its memory is bounded by an option of its own.
-    """
-    if settings.sorter_engine == "spark":
-        return EngineChoice("spark", "sorter.engine = spark: rows are sorted in the JVM before they cross into Python")
-    spill = settings.sorter_spill_dir or "the executor's scratch folder"
-    why = "sorter.engine = arrow" if settings.sorter_engine == "arrow" else "auto: columns sort faster than rows"
-    return EngineChoice(
-        "arrow", f"{why}; {format_size_bytes(settings.sorter_memory_bytes)} per task, spills to {spill}"
-    )
+    #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
+    bytes_per_shard: int | None = None
 
 
 def runs_sorted(settings: Settings) -> bool:
@@ -80,7 +60,7 @@ def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     if not (job.has_history or job.has_live):
         raise PlanError("the job has neither a history nor a live source; give read() at least one of them")
     if settings.runtime_mode == "batch":
-        return (_batch_backlog(settings, job), _batch_finish(settings))
+        return (_batch_backlog(settings, job), _batch_finish(settings, job))
     if runs_sorted(settings):
         return _mixed(settings, job)
     return _stream(settings, job)
@@ -102,25 +82,25 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
         reason=reason,
         sources=_sources(job),
         style="sorted",
-        sorter=choose_sorter(settings).engine,
+        sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details={
             "scheduling": "stage by stage, blocking shuffle",
             "watermark": "none while rows of a key are processed; MAX_WATERMARK at the end of each key",
             "checkpoints": "none",
             "failure": "the failed task runs again from the start of its input",
             "keyed state": "one key at a time in memory, forgotten at its end",
-            **_sort_details(settings),
+            **_sort_details(settings, job),
             **_processing_timers(job, "at the end of their key, after the event-time timers"),
         },
     )
 
 
-def _batch_finish(settings: Settings) -> Phase:
+def _batch_finish(settings: Settings, job: JobFacts) -> Phase:
     return Phase(
         kind="finish",
         reason="end of input: the output is committed at once and the query ends",
         style="sorted",
-        sorter=choose_sorter(settings).engine,
+        sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details={
             "watermark": "MAX_WATERMARK has already come at the end of each key",
             "checkpoints": "none of state; the commit of the output is recorded",
@@ -144,7 +124,7 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
             else "the live source's waiting data is processed: isBacklog turns false"
         ),
         style="sorted",
-        sorter=choose_sorter(settings).engine,
+        sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details={
             "watermark": _switch_watermark(settings, job),
             "checkpoints": "one immediately; the output of the backlog becomes visible with it",
@@ -171,7 +151,7 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         "checkpoints": "none while isBacklog (execution.interval-during-backlog = 0)",
         "failure": _backlog_failure(settings),
         "keyed state": f"one key at a time in memory; moves to {_ROCKSDB} when the next key comes",
-        **_sort_details(settings),
+        **_sort_details(settings, job),
         **_processing_timers(job, "in real time, after the switch"),
     }
     if job.uses_event_time and job.has_live and settings.final_watermark == "max":
@@ -187,7 +167,7 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         ),
         sources=_sources(job),
         style="sorted",
-        sorter=choose_sorter(settings).engine,
+        sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details=details,
     )
 
@@ -348,8 +328,8 @@ def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:
     )
 
 
-def _sort_details(settings: Settings) -> dict[str, str]:
-    choice = choose_sorter(settings)
+def _sort_details(settings: Settings, job: JobFacts) -> dict[str, str]:
+    choice = choose_sorter(settings, job.bytes_per_shard)
     return {"sort": f"by key, then event time; engine {choice.engine} ({choice.reason})"}
 
 

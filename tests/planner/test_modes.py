@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode import PlanError
-from mixedmode.planner.modes import JobFacts, choose_sorter, plan_phases
+from mixedmode.planner.modes import JobFacts, plan_phases
+from mixedmode.planner.sorting import choose_sorter
 from mixedmode.runtime.spec import Phase, Settings
 
 BOTH = JobFacts(has_history=True, has_live=True, uses_event_time=True, has_watermark=True)
