@@ -86,7 +86,7 @@ def plan_aggregate(
     collected = PartialColumns(ansi, None if event_time is None else _row_order(template, event_time), spark._jvm)
     planned = plan_results(spark, outputs, output_schema, leading, collected)
     names = [f"__b{i}" for i in range(len(collected.sql))]
-    buffer_fields = _partial_fields(template, columns, names, collected.sql)
+    group_fields, buffer_fields = _partial_fields(template, columns, names, collected.sql)
     results = [
         item.typed(_arrow(StructField(item.name, data_type)), ansi)
         for item, data_type in zip(planned.results, planned.types, strict=True)
@@ -100,9 +100,8 @@ def plan_aggregate(
     _check_types(buffer_fields, partials)
     for field in output_schema.fields:
         _arrow(field)
-    group_fields = _group_fields(template, columns)
     key_types = _key_types(keys, group_fields)
-    mode = _output_mode(output_mode, keys, event_time, bounded)
+    mode = checked_output_mode(output_mode, keys, event_time, bounded=bounded)
     return AggregateOperator(
         uid=uid,
         keys=keys,
@@ -235,32 +234,27 @@ def _interval_us(template: DataFrame, text: str) -> int:
 
 def _partial_fields(
     template: DataFrame, columns: Sequence[Column], names: list[str], sql: list[str]
-) -> list[StructField]:
-    """The partial columns as Spark types them; they must resolve from their SQL alone."""
-    groups = [column.alias(f"__k{i}") for i, column in enumerate(columns)]
+) -> tuple[list[StructField], list[StructField]]:
+    """Keys and partial columns as Spark types them; the latter must resolve from their SQL alone."""
+    grouped = template.groupBy(*[column.alias(f"__k{i}") for i, column in enumerate(columns)])
 
-    def resolved(some: Sequence[tuple[str, str]]) -> list[StructField]:
-        aggregated = template.groupBy(*groups).agg(*[F.expr(text).alias(name) for name, text in some])
-        return cast(StructType, aggregated.schema).fields[len(groups) :]
+    def resolved(texts: Sequence[str]) -> list[StructField]:
+        return cast(StructType, grouped.agg(*map(F.expr, texts)).schema).fields
 
-    pairs = list(zip(names, sql, strict=True))
+    texts = [f"{text} AS {name}" for name, text in zip(names, sql, strict=True)]
     try:
-        return resolved(pairs)
+        fields = resolved(texts)
+        return fields[: len(columns)], fields[len(columns) :]
     except (AnalysisException, ParseException):
-        for pair in pairs:
+        for place, text in enumerate(texts):
             try:
-                resolved([pair])
+                resolved([text])
             except (AnalysisException, ParseException) as error:
                 raise PlanError(
-                    f"agg: the argument of {pair[1]} cannot be taken over ({_first_line(error)}); compute it with"
+                    f"agg: the argument of {sql[place]} cannot be taken over ({_first_line(error)}); compute it with"
                     " withColumn before groupBy and aggregate the column"
                 ) from error
         raise
-
-
-def _group_fields(template: DataFrame, columns: Sequence[Column]) -> list[StructField]:
-    groups = [column.alias(f"__k{i}") for i, column in enumerate(columns)]
-    return cast(StructType, template.groupBy(*groups).agg(F.count(F.lit(1))).schema).fields[: len(columns)]
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -295,9 +289,10 @@ def _check_types(fields: Sequence[StructField], partials: Partials) -> None:
             raise PlanError(f"agg: {sql} cannot be kept as state: {error}; cast its argument") from error
 
 
-def _output_mode(
-    output_mode: str | None, keys: Sequence[GroupKey], event_time: str | None, bounded: bool
+def checked_output_mode(
+    output_mode: str | None, keys: Sequence[GroupKey], event_time: str | None, *, bounded: bool
 ) -> Literal["append", "update"]:
+    """The output mode of an aggregation with these keys; arguments and errors as of :func:`plan_aggregate`."""
     session = any(key.kind == "session" for key in keys)
     if output_mode is None:
         return "append" if session else "update"

@@ -6,6 +6,7 @@ Reads the analyzed logical plan of a classic DataFrame through the gateway.  Onl
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -34,6 +35,14 @@ _STATEFUL_NODES = {
 _IDS = re.compile(r"#\d+L?|, \[plan_id=\d+\]")
 #: Days that Spark takes a month for in a duration.
 _DAYS_PER_MONTH = 31
+
+
+def session_settings(spark: SparkSession) -> dict[str, str]:
+    """``spark.conf.getAll``, in two calls to the JVM instead of two for each entry."""
+    jvm: Any = spark._jvm
+    entries: Any = spark._jsparkSession.conf().getAllAsJava()
+    found: dict[str, str] = json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(entries))
+    return found
 
 
 def error_text(error: AnalysisException) -> str:

@@ -14,12 +14,13 @@ from ..runtime.filesystem import resolve
 from ..runtime.late_rows import LateRows
 from ..runtime.sinks import FORMATS, Sink, make_sink
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
-from .analysis import duration_ms, spark_plan
+from .analysis import duration_ms, session_settings, spark_plan
 from .keyed import KeyedStage
-from .modes import JobFacts, plan_phases
+from .modes import JobFacts, plan_phases, runs_sorted
 from .options import Layer, resolve_options, session_layer
 from .plan import ExecutionPlan, SinkPlan, SourcePlan
 from .schemas import columns_ddl
+from .sorting import size_bytes
 
 #: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
 _PASSING_FORMATS = ("memory", "console", "noop")
@@ -47,7 +48,7 @@ class SinkRequest:
 def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
     """Check everything, decide, and describe the result twice: for people and for the runtime."""
     spark = stage.inputs.spark
-    resolved = resolve_options(session_layer(spark.conf.getAll), file, explicit)
+    resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
     settings, sink_options = resolved.settings, dict(resolved.sink_options)
     _check_trigger(spark, request.trigger)
     format = _format(spark, request)
@@ -68,6 +69,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     )
     sink.check(spark)
     operator = stage.build(output_mode, settings)
+    parallelism = _parallelism(spark, settings)
     facts = JobFacts(
         has_history=stage.inputs.history is not None,
         has_live=stage.inputs.live is not None,
@@ -75,6 +77,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         uses_event_time=operator.uses_event_time,
         uses_processing_time=operator.uses_processing_time,
         has_watermark=stage.watermark is not None,
+        bytes_per_shard=_bytes_per_shard(stage, operator, settings, parallelism),
     )
     plan = ExecutionPlan(
         name=request.query_name,
@@ -87,7 +90,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         sink=_sink_plan(sink),
         trigger=request.trigger,
         settings=settings,
-        parallelism=_parallelism(spark, settings),
+        parallelism=parallelism,
         checkpoint_location=location,
         phases=plan_phases(settings, facts),
     )
@@ -241,3 +244,12 @@ def _described(operator: KeyedOperator) -> dict[str, Any]:
 def _parallelism(spark: SparkSession, settings: Settings) -> int:
     """Shards of a fresh run: what the runtime will take."""
     return settings.parallelism or min(spark.sparkContext.defaultParallelism, settings.max_parallelism)
+
+
+def _bytes_per_shard(stage: KeyedStage, operator: KeyedOperator, settings: Settings, parallelism: int) -> int | None:
+    """How much of the history a shard sorts, if that decides who sorts: rows that Spark aggregates first are few."""
+    history = stage.inputs.history
+    if history is None or operator.aggregates_by_key or settings.sorter_engine != "auto" or not runs_sorted(settings):
+        return None
+    size = size_bytes(history)
+    return None if size is None else size // parallelism

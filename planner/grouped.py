@@ -72,35 +72,35 @@ class MixedGroupedData:
         Raises:
             PlanError: an expression does not fit these columns, or a function is not supported.
         """
-        from .aggregates import plan_aggregate
+        from .aggregates import checked_output_mode, plan_aggregate
 
         columns = _aggregate_columns(exprs)
         frame, keys = self._frame, self._keys
         inputs = frame._inputs
         event_time = None if frame._watermark is None else frame._watermark.event_time
 
-        def plan(output_mode: str | None, bounded: bool) -> KeyedOperator:
-            return plan_aggregate(
-                inputs.template,
-                keys.given,
-                columns,
-                event_time=event_time,
-                output_mode=output_mode,
-                uid=STAGE_UID,
-                bounded=bounded,
-            )
+        # All but the output mode is checked here, where the expressions are written.
+        operator = plan_aggregate(
+            inputs.template,
+            keys.given,
+            columns,
+            event_time=event_time,
+            output_mode=None,
+            uid=STAGE_UID,
+            bounded=True,
+        )
 
         def build(output_mode: str, settings: Settings) -> KeyedOperator:
-            return plan(output_mode, bounded=settings.runtime_mode == "batch" or inputs.live is None)
+            bounded = settings.runtime_mode == "batch" or inputs.live is None
+            mode = checked_output_mode(output_mode, operator.keys, event_time, bounded=bounded)
+            return operator.with_output_mode(mode)
 
-        # All but the output mode is checked here, where the expressions are written.
-        output_schema = plan(None, bounded=True).output_schema
         return KeyedFrame(
             KeyedStage(
                 inputs=inputs,
                 watermark=frame._watermark,
                 input_schema=frame.schema,
-                output_schema=output_schema,
+                output_schema=operator.output_schema,
                 output_mode=None,
                 build=build,
             )

@@ -44,8 +44,8 @@ class PrivateSession:
             session.catalog.dropGlobalTempView(name)
 
     def _open(self) -> SparkSession:
-        session = self._origin.newSession()
-        for name, value in {**self._origin.conf.getAll, **self._settings}.items():
-            if session.conf.isModifiable(name):
-                session.conf.set(name, value)
+        # Spark clones a session for every streaming query in this way; a new one would need every setting by itself.
+        session = type(self._origin)(self._origin.sparkContext, self._origin._jsparkSession.cloneSession())
+        for name, value in self._settings.items():
+            session.conf.set(name, value)
         return session

@@ -12,7 +12,6 @@ tasks check the key groups of what they get in either case.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -42,12 +41,11 @@ def key_group(key_columns: Sequence[str], max_parallelism: int) -> Column:
     """The key group of a row, by the rule of :mod:`..state.keygroups`; without key columns there is one key, in 0."""
     if not key_columns or max_parallelism == 1:
         return F.lit(0)
-    group = F.pmod(F.hash(*[F.col(quoted(name)) for name in key_columns]), F.lit(max_parallelism))
-    if not is_power_of_two(max_parallelism):
-        return group
-    last = max_parallelism.bit_length() - 2
-    bits = (F.shiftleft(F.shiftright(group, bit).bitwiseAND(F.lit(1)), last - bit) for bit in range(last + 1))
-    return reduce(lambda left, right: left.bitwiseOR(right), bits)
+    group = f"pmod(hash({', '.join(quoted(name) for name in key_columns)}), {max_parallelism})"
+    if is_power_of_two(max_parallelism):
+        last = max_parallelism.bit_length() - 2
+        group = " | ".join(f"shiftleft(shiftright({group}, {bit}) & 1, {last - bit})" for bit in range(last + 1))
+    return F.expr(group)  # as SQL: each function call on columns is a dozen calls to the JVM
 
 
 def exchanged_by_shard(

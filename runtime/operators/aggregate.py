@@ -38,6 +38,8 @@ from .aggregate_results import Result
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+#: The number of rows, as the planner writes it for ``count(*)``.
+COUNT_ROWS = "count(1)"
 #: Name of the one state variable.
 STATE_NAME = "aggregate"
 
@@ -110,7 +112,9 @@ class AggregateOperator(KeyedOperator):
         projection: Projection | None = None,
     ) -> None:
         self.uid = uid
-        self.rows_column = ROWS_COLUMN
+        # A count of all rows, if the job has one, tells how many rows came; but rows in several windows count once.
+        counts = (name for name, sql in partials.columns.items() if sql == COUNT_ROWS and not group_columns.sliding)
+        self.rows_column = next(counts, ROWS_COLUMN)
         self.keys = keys
         self.partials = partials
         self.output_schema = output_schema
@@ -134,12 +138,21 @@ class AggregateOperator(KeyedOperator):
         #: The key column that the watermark is compared with.
         self.time_key = next((key for key in keys if key.event_time and key.kind != "session"), None)
         self.uses_event_time = any(key.event_time for key in keys)
-        #: True if keys wait in the timer index: for the watermark, or (append without event time) for the end.
-        self.timed = self.uses_event_time or output_mode == "append"
         time_type = next((t for key, t in zip(keys, key_types, strict=True) if key.kind == "session"), None)
         self.time_type = None if time_type is None else time_type.field("start").type
         self.registry = StateRegistry()
         self.slot = self.registry.declare(STATE_NAME, "value", self._state_schema()).slot
+
+    @property
+    def timed(self) -> bool:
+        """True if keys wait in the timer index: for the watermark, or (append without event time) for the end."""
+        return self.uses_event_time or self.output_mode == "append"
+
+    def with_output_mode(self, output_mode: Literal["append", "update"]) -> AggregateOperator:
+        """The same stage with another output mode; planning it again would take a dozen analyses."""
+        other = object.__new__(AggregateOperator)
+        other.__dict__.update(self.__dict__, output_mode=output_mode)
+        return other
 
     @property
     def key_labels(self) -> tuple[str, ...]:
@@ -193,28 +206,25 @@ class AggregateOperator(KeyedOperator):
         assert given is not None, "prepare() runs on the driver only"
         names = [f"__k{i}" for i in range(len(self.keys))]
         groups = [column.alias(name) for column, name in zip(given.keys, names, strict=True)]
-        rows = F.count(F.lit(1))
+        counted = [] if self.rows_column in self.partials.columns else [f"{COUNT_ROWS} AS {ROWS_COLUMN}"]
         if given.sliding is not None:
             # Spark expands a row into all its windows here; it counts in the latest of them.
             place, time, slide_us = given.sliding
             frame = frame.withColumn("__time", time).select("*", *groups)
-            rows = F.count_if(F.col("__time") < F.col(names[place])["start"] + interval(slide_us))
+            counted = [f"count_if(__time < {names[place]}.start + {interval(slide_us)}) AS {ROWS_COLUMN}"]
             groups = [F.col(name) for name in names]
-        columns = [F.expr(sql).alias(name) for name, sql in self.partials.columns.items()]
-        counted = [rows.alias(ROWS_COLUMN)]
+        # As SQL: a call of a function on columns is a dozen calls to the JVM.
+        columns = [f"{sql} AS {name}" for name, sql in self.partials.columns.items()]
         if self.event_time is not None:
-            counted.append(F.max(F.col(quoted(self.event_time))).alias(MAX_TIME_COLUMN))
-        partial = frame.groupBy(*groups).agg(*columns, *counted)
-        selected: list[Column] = []
+            counted.append(f"max({quoted(self.event_time)}) AS {MAX_TIME_COLUMN}")
+        partial = frame.groupBy(*groups).agg(*map(F.expr, columns + counted))
+        selected: list[str] = []
         for key, name in zip(self.keys, names, strict=True):
             if key.kind == "session":
-                selected += [
-                    F.col(name)["start"].alias(SESSION_START_COLUMN),
-                    F.col(name)["end"].alias(SESSION_END_COLUMN),
-                ]
+                selected += [f"{name}.start AS {SESSION_START_COLUMN}", f"{name}.end AS {SESSION_END_COLUMN}"]
             else:
-                selected.append(F.col(name).alias(key.column))
-        return partial.select(*selected, *partial.columns[len(names) :])
+                selected.append(f"{name} AS {quoted(key.column)}")
+        return partial.selectExpr(*selected, *partial.columns[len(names) :])
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """The input rows whose window or session is over."""
@@ -234,7 +244,7 @@ class AggregateOperator(KeyedOperator):
         run.execute(rows)
 
 
-def interval(duration_us: int) -> Column:
-    """A day-time interval."""
+def interval(duration_us: int) -> str:
+    """SQL of a day-time interval."""
     seconds, micros = divmod(duration_us, 1_000_000)
-    return F.expr(f"make_dt_interval(0, 0, 0, {seconds}.{micros:06d})")
+    return f"make_dt_interval(0, 0, 0, {seconds}.{micros:06d})"

@@ -35,7 +35,7 @@ def late_rows(operator: AggregateOperator, frame: DataFrame, groups: GroupColumn
         # A row counts in the latest of its windows: if that is over, all are.
         _, time, slide_us = groups.sliding
         rows = frame.withColumn(_TIME, time).select("*", groups.keys[place].alias(_KEY))
-        rows = rows.where(F.col(_TIME) < F.col(_KEY)["start"] + interval(slide_us))
+        rows = rows.where(F.col(_TIME) < F.col(_KEY)["start"] + F.expr(interval(slide_us)))
     else:
         rows = frame.select("*", groups.keys[place].alias(_KEY))
     end = F.col(_KEY)["end"] if operator.time_key.kind == "window" else F.col(_KEY)

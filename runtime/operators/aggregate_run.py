@@ -19,7 +19,7 @@ from ..spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
 from .aggregate_buffers import merge_buffers, reduce_segments
 from .aggregate_cells import Cells
 from .aggregate_codec import RecordCodec
-from .aggregate_columns import MAX_TIME_COLUMN, ROWS_COLUMN
+from .aggregate_columns import MAX_TIME_COLUMN
 from .aggregate_output import ResultWriter
 from .aggregate_walk import DueKeys, Work, whole_keys, works
 
@@ -66,7 +66,7 @@ class AggregateRun(ABC):
         for batch in rows:
             if batch.num_rows == 0:
                 continue
-            counts = batch.column(ROWS_COLUMN)
+            counts = batch.column(self.operator.rows_column)
             self.counters.rows_in += pc.sum(counts).as_py()
             ends_ms = self._ends_ms(batch) if late_ms > MIN_WATERMARK else None
             if ends_ms is not None and (ends_ms <= late_ms).any():
