@@ -187,7 +187,7 @@ class Checkpointer:
 
     def _write(self, trigger: str, number: int) -> CheckpointMetadata:
         failpoint("checkpoint-start")
-        self._compact()
+        self.compact()
         self._laps.mark("compact")
         state = self.state
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
@@ -228,7 +228,8 @@ class Checkpointer:
             context.removeJobTag(tag)
             timer.cancel()
 
-    def _compact(self) -> None:
+    def compact(self) -> None:
+        """Compact the shards whose change logs have outgrown their base, in one Spark job."""
         wanted = [index for index, lineage in enumerate(self.state.lineages) if lineage.needs_compaction()]
         if not wanted:
             return

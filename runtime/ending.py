@@ -2,26 +2,30 @@
 
 Three endings (FLIP-147): the end of input with a final checkpoint, stop-with-savepoint with drain, and without.  A run
 that is merely stopped closes as it is, after an ordinary checkpoint.
+
+Invariant of stop-with-savepoint: until its checkpoint is complete nothing of it can be seen, neither rows that a drain
+has fired nor its state; a job that fails or dies before goes on from the last checkpoint, as if nobody had asked.
+So the savepoint's files are copied before the checkpoint: what is likely to fail fails while it costs nothing.  (A sink
+that shows rows at once gets those of the drain when the files are copied.)
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 
 from ..errors import QueryError
+from .failpoints import failpoint
 from .job_tasks import SINK, stage_task
 from .lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
 from .lifecycle.events import Stop
 from .lifecycle.job import TaskWork
 from .lifecycle.work import TaskWorker
 from .live import Stopped
-from .savepoint import write_savepoint
+from .savepoint import SavepointDraft
+from .savepoint_copies import SavepointCopies
 from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import Phase
 from .stepper import Stepper
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -37,8 +41,11 @@ class Ending:
     desk: SavepointDesk
     _phase: Phase | None = None
     _work: TaskWorker = field(init=False)
+    _copies: SavepointCopies = field(init=False)
 
     def __post_init__(self) -> None:
+        job = self.step.job
+        self._copies = SavepointCopies(self.step.checkpointer.store, job.plan_json, self.step.recorder)
         self._work = self.step.tasks
         stage, sink = stage_task(self.step.job.operator.uid), self.step.job.sink
         self._work.on(stage, AdvanceToMaxWatermark, self._fire)
@@ -75,8 +82,7 @@ class Ending:
                     drain.answer.set_exception(QueryError(f"the {drain} failed: {error}"))
                 raise
             step.recorder.event("finished", f"checkpoint {state.checkpoint_id}")
-            for request in [*self.desk.take_plain(), *([] if drain is None else [drain])]:
-                self._write(request)
+            self._begin_copies([*self.desk.take_plain(), *([] if drain is None else [drain])])
 
     def _drain_at_the_end(self) -> SavepointRequest | None:
         """The drain that the end of input has overtaken: its savepoint becomes the final checkpoint."""
@@ -96,17 +102,20 @@ class Ending:
         """
         step, lifecycle = self.step, self.step.tasks.lifecycle
         assert request.stop is not None
+        store, plan = step.checkpointer.store, step.job.plan_json
         try:
-            with step.turn:
+            with step.turn, SavepointDraft(store, request.path, plan) as draft:
                 self._phase = phase
                 if request.stop is Stop.SUSPEND and lifecycle.waiting_sources:
                     step.checkpoint("savepoint")  # a source that has ended closes at an ordinary checkpoint
                 lifecycle.trigger(step.checkpointer.next_id, request.stop)
+                failpoint("stop-before-work")
                 self._work.run()
+                self._copy_ahead(draft)
                 step.deliver()
                 if step.checkpoint("savepoint", close=False) is None:
                     raise QueryError("its checkpoint failed")
-                path = self._copy(request)
+                path = self._finish(draft)
                 self._work.run()
                 step.recorder.event("savepoint", path)
                 step.recorder.event("stopped", f"with savepoint, {request.stop.value}")
@@ -118,6 +127,28 @@ class Ending:
             request.answer.set_exception(failure)
             raise failure from error
         request.answer.set_result(path)
+
+    def _copy_ahead(self, draft: SavepointDraft) -> None:
+        """Copy all that the checkpoint which comes next will name."""
+        checkpointer, state = self.step.checkpointer, self.step.state
+        checkpointer.compact()
+        uid = self.step.job.operator.uid
+        files = [(uid, file) for lineage in state.lineages for file in lineage.files]
+        failpoint("stop-before-copy")
+        draft.copy(files, checkpointer.next_id, source_logs=state.batch_id >= 0 or state.spark is not None)
+        failpoint("stop-copied")
+
+    def _finish(self, draft: SavepointDraft) -> str:
+        """Make the draft a savepoint of the checkpoint that is complete now: there is no way back any more."""
+        last = self.step.checkpointer.last
+        assert last is not None, "the checkpoint of a stop-with-savepoint was just taken"
+        try:
+            return draft.finish(last)
+        except Exception as error:
+            raise QueryError(
+                f"{error}; but its checkpoint {last.checkpoint_id} is complete, and its output visible: a job that is "
+                "started again on the checkpointLocation goes on from there"
+            ) from error
 
     def cancel(self) -> None:
         """The run was stopped, or has done what its trigger asks for: everything closes as it is."""
@@ -142,27 +173,21 @@ class Ending:
                 for request in requests:
                     request.answer.set_exception(QueryError(f"the {request} was not taken: {error}"))
                 raise
+            if taken:
+                self._begin_copies(requests)
+                return
             for request in requests:
-                if taken:
-                    self._write(request)
-                else:
-                    request.answer.set_exception(QueryError(f"the {request} was not taken: its checkpoint failed"))
+                request.answer.set_exception(QueryError(f"the {request} was not taken: its checkpoint failed"))
 
-    def _write(self, request: SavepointRequest) -> None:
-        """Answer a request with the last checkpoint; its failure is only the asker's."""
-        try:
-            path = self._copy(request)
-        except Exception as error:
-            logger.warning("savepoint %s failed: %s", request.path, error)
-            request.answer.set_exception(QueryError(f"the {request} failed: {error}"))
-            return
-        self.step.recorder.event("savepoint", path)
-        request.answer.set_result(path)
+    def wait_for_savepoints(self) -> None:
+        """Return when the savepoints that are still being written are answered."""
+        self._copies.wait()
 
-    def _copy(self, request: SavepointRequest) -> str:
-        checkpointer = self.step.checkpointer
-        assert checkpointer.last is not None, "a savepoint is made of a checkpoint that was just taken"
-        return write_savepoint(checkpointer.store, checkpointer.last, request.path, self.step.job.plan_json)
+    def _begin_copies(self, requests: list[SavepointRequest]) -> None:
+        """Answer requests with the last checkpoint."""
+        last = self.step.checkpointer.last
+        assert last is not None, "a savepoint is made of a checkpoint that was just taken"
+        self._copies.begin(last, requests)
 
     # -- work of the tasks -------------------------------------------------------------------------------------------
 

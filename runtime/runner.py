@@ -26,7 +26,7 @@ from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover
-from .savepoint import check_destination
+from .savepoint import check_destination, check_writable
 from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
@@ -92,7 +92,8 @@ class JobRunner:
         finally:
             self._thread_id = None
             self.desk.close("the query has ended")
-            if self.stepper is not None:
+            if self.stepper is not None and self._ending is not None:
+                self._ending.wait_for_savepoints()  # before another run may remove their files
                 self.stepper.executor.close()
             self.lease.release()
 
@@ -158,7 +159,7 @@ class JobRunner:
         """Hand in a request for a savepoint, which is answered between two epochs.
 
         Raises:
-            CheckpointError: there is something at the savepoint's path.
+            CheckpointError: there is something at the savepoint's path, or it cannot be written to.
             QueryError: the query cannot take one now, or has ended.
         """
         if not self.job.keeps_state:
@@ -166,6 +167,8 @@ class JobRunner:
         check_destination(request.path)
         if not request.wait and self.phase is not None and self.phase.kind == "backlog":
             raise QueryError(f"no {request} can be taken: {_IN_BACKLOG}")
+        if request.stop is not None:
+            check_writable(request.path)  # later it would cost the job's run
         self.desk.ask(request)
         self._wake.set()
 

@@ -6,11 +6,12 @@ writer that dies leaves a folder that nobody takes for a savepoint.  Copies are 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pyarrow import fs
 
@@ -46,18 +47,115 @@ def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, destin
         CheckpointError: the destination is not empty, or the checkpoint is nothing to go on from.
         CorruptStateError: a state file is not as it was written; nothing is left at the destination.
     """
-    check_destination(destination)
-    _check_source(store, metadata)
-    filesystem, folder = resolve(destination)
-    try:
-        filesystem.create_dir(folder, recursive=True)
-        savepoint = _copy(store, metadata, filesystem, folder, plan_json)
+    check_source(store, metadata)
+    with SavepointDraft(store, destination, plan_json) as draft:
+        return draft.finish(metadata)
+
+
+class SavepointDraft:
+    """A savepoint in the making: its files first, its ``_metadata`` when the checkpoint that it is made of is complete.
+
+    A context manager: entered, it claims the destination; left without having been finished, it leaves nothing there.
+
+    Args:
+        store: the job's checkpoint store.
+        destination: a folder that is empty or does not exist, local or a URI.
+        plan_json: the job's execution plan.
+
+    Raises:
+        CheckpointError: the destination is not empty.
+    """
+
+    def __init__(self, store: CheckpointStore, destination: str, plan_json: str) -> None:
+        check_destination(destination)
+        identity = store.identity()
+        if identity is None:
+            raise CheckpointError(f"{store.location!r} belongs to no job any more: {store.root}/job.json is gone")
+        self._store = store
+        self._identity = identity
+        self._plan = plan_json.encode()
+        self._filesystem, self._folder = resolve(destination)
+        #: Where it will be: ``destination``, absolute if it is local.
+        self.path = self._folder if isinstance(self._filesystem, fs.LocalFileSystem) else destination
+        #: What has been copied, by its path below the folder.
+        self._files: dict[str, SavepointFile] = {}
+        self._has_source_logs = False
+        self._is_finished = False
+
+    def __enter__(self) -> SavepointDraft:
+        try:
+            self._filesystem.create_dir(self._folder, recursive=True)
+            write_atomically(self._filesystem, f"{self._folder}/{PLAN}", self._plan)
+        except BaseException:
+            self.__exit__()
+            raise
+        digest = hashlib.sha256(self._plan).hexdigest()
+        self._note([SavepointFile(path=PLAN, size_bytes=len(self._plan), sha256=digest)])
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._is_finished:
+            with contextlib.suppress(OSError):  # what could not be written cannot always be removed
+                delete_quietly(self._filesystem, self._folder)
+
+    def copy(self, files: Iterable[tuple[str, StateFile]], checkpoint_id: int, *, source_logs: bool) -> None:
+        """Copy state files that are not there yet, and once the live sources' logs.
+
+        Args:
+            files: state files, each with the uid of its operator.
+            checkpoint_id: the checkpoint that names them, for errors.
+            source_logs: False: the job has read nothing of a live source.
+
+        Raises:
+            CorruptStateError: a file is not as it was written.
+        """
+        wanted = {f"state/{uid}/{file.name}": (uid, file) for uid, file in files}
+        for uid in {uid for uid, _ in wanted.values()}:
+            self._filesystem.create_dir(f"{self._folder}/state/{uid}", recursive=True)
+
+        def copy_state(path: str) -> SavepointFile:
+            uid, file = wanted[path]
+            source = StatePool(self._store.filesystem, self._store.pool(uid)).path(file.name)
+            expected = Copied(file.size_bytes, file.sha256)
+            failpoint("savepoint-copy")
+            try:
+                copy_checked(self._store.filesystem, source, self._filesystem, f"{self._folder}/{path}", expected)
+            except CorruptStateError as error:
+                raise self._store.with_alternative(CorruptStateError(f"state file {error}"), checkpoint_id) from error
+            return SavepointFile(path=path, size_bytes=file.size_bytes, sha256=file.sha256)
+
+        self._note(in_parallel(copy_state, [path for path in wanted if path not in self._files]))
+        if source_logs and not self._has_source_logs:
+            self._note(_copy_source_logs(self._store, self._filesystem, self._folder))
+            self._has_source_logs = True
+
+    def finish(self, metadata: CheckpointMetadata) -> str:
+        """Copy what is missing and make it a savepoint; returns its path.
+
+        Args:
+            metadata: a complete checkpoint whose output is visible.
+        """
+        self.copy(_state_files(metadata), metadata.checkpoint_id, source_logs=metadata.spark is not None)
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            for inner in {path.rpartition("/")[0] for path in self._files}:
+                sync_path(f"{self._folder}/{inner}")
+        savepoint = Savepoint(
+            savepoint_id=uuid.uuid4().hex,
+            created_ms=round(time.time() * 1000),
+            operator=dict(self._identity.operator),
+            max_parallelism=self._identity.max_parallelism,
+            checkpoint=metadata.model_copy(
+                update={"transaction": SinkTransaction(id=metadata.checkpoint_id), "late_rows": None}
+            ),
+            files=tuple(self._files.values()),
+        )
         failpoint("savepoint-before-metadata")
-        write_atomically(filesystem, f"{folder}/{MANIFEST}", savepoint.to_bytes())
-    except BaseException:
-        delete_quietly(filesystem, folder)
-        raise
-    return folder if isinstance(filesystem, fs.LocalFileSystem) else destination
+        write_atomically(self._filesystem, f"{self._folder}/{MANIFEST}", savepoint.to_bytes())
+        self._is_finished = True
+        return self.path
+
+    def _note(self, files: Iterable[SavepointFile]) -> None:
+        self._files.update({file.path: file for file in files})
 
 
 def check_destination(destination: str) -> None:
@@ -79,7 +177,20 @@ def check_destination(destination: str) -> None:
     raise CheckpointError(f"{destination!r} {what}; a savepoint needs a folder that is empty or does not exist")
 
 
-def _check_source(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+def check_writable(destination: str) -> None:
+    """Raise CheckpointError if nothing can be written to the destination of a savepoint; the folder is made."""
+    filesystem, folder = resolve(destination)
+    probe = f"{folder}/.{uuid.uuid4().hex}.probe"
+    try:
+        filesystem.create_dir(folder, recursive=True)
+        write_atomically(filesystem, probe, b"")
+        filesystem.delete_file(probe)
+    except OSError as error:
+        raise CheckpointError(f"{destination!r} cannot be written to ({error}); the job goes on") from error
+
+
+def check_source(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    """Raise CheckpointError if a checkpoint is nothing to make a savepoint of."""
     if not any(operator.shards for operator in metadata.operators):
         raise CheckpointError(
             f"checkpoint {metadata.checkpoint_id} holds no state to make a savepoint of: runtime-mode batch keeps none"
@@ -88,50 +199,6 @@ def _check_source(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
         raise CheckpointError(
             f"the output of checkpoint {metadata.checkpoint_id} is not visible yet: a savepoint of it would lose it"
         )
-
-
-def _copy(
-    store: CheckpointStore, metadata: CheckpointMetadata, target: fs.FileSystem, folder: str, plan_json: str
-) -> Savepoint:
-    """Copy everything but the manifest, and describe it."""
-    identity = store.identity()
-    if identity is None:
-        raise CheckpointError(f"{store.location!r} belongs to no job any more: {store.root}/job.json is gone")
-    target.create_dir(folder, recursive=True)
-    plan = plan_json.encode()
-    write_atomically(target, f"{folder}/{PLAN}", plan)
-    files = [SavepointFile(path=PLAN, size_bytes=len(plan), sha256=hashlib.sha256(plan).hexdigest())]
-    for operator in metadata.operators:
-        target.create_dir(f"{folder}/state/{operator.uid}", recursive=True)
-
-    def copy_state(item: tuple[str, StateFile]) -> SavepointFile:
-        uid, file = item
-        path = f"state/{uid}/{file.name}"
-        source = StatePool(store.filesystem, store.pool(uid)).path(file.name)
-        expected = Copied(file.size_bytes, file.sha256)
-        failpoint("savepoint-copy")
-        try:
-            copy_checked(store.filesystem, source, target, f"{folder}/{path}", expected)
-        except CorruptStateError as error:
-            raise store.with_alternative(CorruptStateError(f"state file {error}"), metadata.checkpoint_id) from error
-        return SavepointFile(path=path, size_bytes=file.size_bytes, sha256=file.sha256)
-
-    files += in_parallel(copy_state, _state_files(metadata))
-    if metadata.spark is not None:
-        files += _copy_source_logs(store, target, folder)
-    if isinstance(target, fs.LocalFileSystem):
-        for inner in {file.path.rpartition("/")[0] for file in files}:
-            sync_path(f"{folder}/{inner}")
-    return Savepoint(
-        savepoint_id=uuid.uuid4().hex,
-        created_ms=round(time.time() * 1000),
-        operator=dict(identity.operator),
-        max_parallelism=identity.max_parallelism,
-        checkpoint=metadata.model_copy(
-            update={"transaction": SinkTransaction(id=metadata.checkpoint_id), "late_rows": None}
-        ),
-        files=tuple(files),
-    )
 
 
 def _state_files(metadata: CheckpointMetadata) -> Iterator[tuple[str, StateFile]]:

@@ -8,7 +8,8 @@
     state/<operator uid>/*.sst|*.log     pool of immutable files, shared by checkpoints
     output/                       staged rows of sinks that are not files
 
-A file of the pool is removed only when no retained checkpoint and no running epoch can name it.
+A file of the pool is removed only when no retained checkpoint, no running epoch and no savepoint that is being written
+can name it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyarrow import fs
@@ -64,6 +66,8 @@ class CheckpointStore:
         self.location = location
         self.root = f"{location}/mixedmode"
         self.spark_location = f"{location}/spark"
+        #: Names of state files that somebody reads without a checkpoint that names them; by whatever identifies him.
+        self._held: dict[object, frozenset[str]] = {}
 
     @property
     def spark_log(self) -> SparkLog:
@@ -284,10 +288,21 @@ class CheckpointStore:
             failpoint("gc-after-metadata")
             delete_quietly(self.filesystem, folder)
 
+    @contextmanager
+    def holding(self, metadata: CheckpointMetadata) -> Iterator[None]:
+        """Keep the state files of a checkpoint from being removed, even if it is subsumed meanwhile; thread-safe."""
+        files = (file for operator in metadata.operators for shard in operator.shards for file in shard.load().files)
+        holder = object()
+        self._held[holder] = frozenset(file.name for file in files)
+        try:
+            yield
+        finally:
+            del self._held[holder]
+
     def collect_garbage(
         self, uid: str, live: Iterable[ShardLineage], *, up_to_epoch: int | None = None, keep: Iterable[str] = ()
     ) -> int:
-        """Remove pool files that neither a retained checkpoint nor ``live`` names; returns how many.
+        """Remove pool files that no retained checkpoint, no holder and not ``live`` names; returns how many.
 
         Args:
             uid: the operator whose pool is swept.
@@ -295,7 +310,7 @@ class CheckpointStore:
             up_to_epoch: leave files of later epochs alone (their attempts may still be running); None: sweep all.
             keep: names of further files to keep.
         """
-        named = set(keep) | {file.name for lineage in live for file in lineage.files}
+        named = set(keep).union(*list(self._held.values())) | {file.name for lineage in live for file in lineage.files}
         for checkpoint_id in self.ids():
             try:
                 operators = self.read(checkpoint_id).operators

@@ -17,6 +17,7 @@ import pytest
 import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.runtime import failpoints, runner, stepper
+from mixedmode.runtime import savepoint as savepoint_writer
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.sinks.files import ParquetSink
@@ -236,25 +237,113 @@ def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytes
     assert world.output() == support.expected_sessions(world.spark, EVENTS[:60])
 
 
-def test_failed_savepoint_fails_the_job(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F4: a stop-with-savepoint that cannot be written fails the query; it goes on from its last checkpoint."""
+@pytest.mark.parametrize("drain", [False, True], ids=["without drain", "with drain"])
+@pytest.mark.parametrize("point", ["savepoint-copy", "checkpoint-before-metadata"])
+def test_failed_savepoint_fails_the_job(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain: bool, point: str
+) -> None:
+    """F4: a stop-with-savepoint that fails ends the query, and nothing of it is left: the next run goes on as if
+    nobody had asked, from the last checkpoint, which no drain has emptied."""
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.land(EVENTS[60:80])
     query.processAllAvailable()
+    before, output = latest(world).checkpoint_id, world.output()
 
-    monkeypatch.setenv(failpoints.VARIABLE, "savepoint-before-metadata=raise:1")
+    monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise:1")
     failpoints._hits.clear()
-    with pytest.raises(QueryError, match="without drain failed: failpoint"):
-        query.stopWithSavepoint(str(tmp_path / "savepoint"))
+    with pytest.raises(QueryError, match=r"with(out)? drain failed: .*failpoint"):
+        query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=drain)
     monkeypatch.delenv(failpoints.VARIABLE)
     with pytest.raises(QueryError, match="failpoint"):
         query.awaitTermination(60)
-    assert not (tmp_path / "savepoint" / "_metadata").exists()
+    assert not (tmp_path / "savepoint").exists()
+    assert latest(world).checkpoint_id == before and world.output() == output
     again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.land(EVENTS[80:], support.flush_after(EVENTS))
     again.processAllAvailable()
     again.stop()
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_savepoint_that_fails_after_its_checkpoint(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain whose checkpoint is complete cannot be taken back: the error says so, and the next run goes on behind
+    it."""
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[60:80])
+    query.processAllAvailable()
+    monkeypatch.setenv(failpoints.VARIABLE, "savepoint-before-metadata=raise:1")
+    failpoints._hits.clear()
+    with pytest.raises(QueryError, match=r"failpoint.*; but its checkpoint \d+ is complete"):
+        query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    assert not (tmp_path / "savepoint").exists()
+    assert world.output() == support.expected_sessions(world.spark, EVENTS[:80])
+    again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[80:], support.flush_after(EVENTS))
+    again.processAllAvailable()
+    again.stop()
+    two_jobs = [*support.sessions_of(EVENTS[:80]), *support.sessions_of(EVENTS[80:])]
+    assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
+
+
+def test_place_that_cannot_be_written_to(world: World, tmp_path: Path) -> None:
+    """A stop-with-savepoint to a place that cannot be written to is refused at once, and the query goes on."""
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    (tmp_path / "file").touch()
+    for drain in (False, True):
+        with pytest.raises(CheckpointError, match=r"cannot be written to .*Not a directory"):
+            query.stopWithSavepoint(str(tmp_path / "file" / "savepoint"), drain=drain)
+    world.land(EVENTS[60:], support.flush_after(EVENTS))
+    query.processAllAvailable()
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert Path(query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True), "_metadata").exists()
+
+
+def test_stream_goes_on_while_a_savepoint_is_written(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A savepoint whose copies take long holds up neither rows nor checkpoints, and still holds what it was taken of.
+
+    A job that begins from it gives what comes after it, whatever the first one has done meanwhile.
+    """
+    copied = threading.Event()
+
+    def at_a_copy(name: str) -> None:
+        if name == "savepoint-copy":
+            copied.wait(120)
+
+    monkeypatch.setattr(savepoint_writer, "failpoint", at_a_copy)
+    options = {**OBSERVED, "state.checkpoints.num-retained": "1", "pipeline.parallelism": 1}
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), options))
+    world.land(EVENTS[60:80])
+    query.processAllAvailable()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(query.savepoint, str(tmp_path / "savepoint"))
+        while not (tmp_path / "savepoint").exists():
+            assert not asked.done(), asked.exception()
+        before, taken = world.output(), latest(world).checkpoint_id
+        for part in (EVENTS[80:110], EVENTS[110:]):
+            world.land(part)
+            query.processAllAvailable()
+        assert len(world.output()) > len(before) and latest(world).checkpoint_id > taken + 1
+        assert not asked.done()
+        copied.set()
+        assert asked.result(120) == str(tmp_path / "savepoint")
+    monkeypatch.undo()
+    query.stop()
+    assert query.exception() is None
+
+    other = World(world.spark, tmp_path / "other")
+    other.landing, other._landed = world.landing, world._landed
+    options = {**OBSERVED, "pipeline.parallelism": 2, "execution.savepoint.path": str(tmp_path / "savepoint")}
+    restored = live(other.start(job(None, other.live()), options))
+    other.land(support.flush_after(EVENTS))
+    restored.processAllAvailable()
+    restored.stop()
+    rows = sorted(before + other.output(), key=repr)
+    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
 
 
 def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

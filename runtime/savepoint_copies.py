@@ -1,0 +1,78 @@
+"""Writes the savepoints of a job that goes on, on a thread of their own.
+
+The cut is made by the job, between two epochs: a checkpoint whose files never change.  They are only kept from being
+removed; copying them, however long it takes, does not hold the job up.
+
+Invariants: savepoints are written one after the other; the files of each are held from before the job goes on until its
+request is answered; the failure of one is only its asker's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+from ..errors import QueryError
+from .checkpoints.metadata import CheckpointMetadata
+from .checkpoints.store import CheckpointStore
+from .recorder import Recorder
+from .savepoint import SavepointDraft, check_source
+from .savepoint_desk import SavepointRequest
+
+logger = logging.getLogger(__name__)
+
+
+class SavepointCopies:
+    """The savepoints that are being written.
+
+    Args:
+        store: the job's checkpoint store.
+        plan_json: the job's execution plan.
+        recorder: told of each savepoint that is complete.
+    """
+
+    def __init__(self, store: CheckpointStore, plan_json: str, recorder: Recorder) -> None:
+        self._store = store
+        self._plan_json = plan_json
+        self._recorder = recorder
+        self._thread: ThreadPoolExecutor | None = None
+
+    def begin(self, metadata: CheckpointMetadata, requests: Sequence[SavepointRequest]) -> None:
+        """Have a checkpoint that was just taken written to where the requests say; they are answered later."""
+        if not requests:
+            return
+        with ExitStack() as stack:
+            stack.enter_context(self._store.holding(metadata))
+            try:
+                check_source(self._store, metadata)  # now: once it is subsumed nobody can tell
+            except Exception as error:
+                for request in requests:
+                    _refuse(request, error)
+                return
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="mixedmode-savepoint")
+            self._thread.submit(self._write, metadata, requests, stack.pop_all())
+
+    def wait(self) -> None:
+        """Return when all are answered; nothing begins after it."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    def _write(self, metadata: CheckpointMetadata, requests: Sequence[SavepointRequest], held: ExitStack) -> None:
+        with held:
+            for request in requests:
+                try:
+                    with SavepointDraft(self._store, request.path, self._plan_json) as draft:
+                        path = draft.finish(metadata)
+                except BaseException as error:
+                    logger.warning("savepoint %s failed: %s", request.path, error)
+                    _refuse(request, error)
+                else:
+                    self._recorder.event("savepoint", path)
+                    request.answer.set_result(path)
+
+
+def _refuse(request: SavepointRequest, error: BaseException) -> None:
+    request.answer.set_exception(QueryError(f"the {request} failed: {error}"))
