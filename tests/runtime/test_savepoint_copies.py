@@ -16,7 +16,7 @@ from mixedmode.runtime.savepoint import SavepointDraft
 from mixedmode.runtime.savepoint_copies import SavepointCopies
 from mixedmode.runtime.savepoint_desk import SavepointRequest
 from mixedmode.runtime.savepoint_store import open_savepoint
-from mixedmode.state.sst import StateFile
+from mixedmode.state.files import StateFile
 from pyarrow import fs
 
 UID = "stage"
