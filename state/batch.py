@@ -21,9 +21,11 @@ from .registry import StateRegistry
 from .replica import ShardReplica
 from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_timers
 
-#: Written entries are handed to the writer in chunks of this size.
-_CHUNK_ENTRIES = 1024
+#: Written entries are handed to the writer in chunks of this size: 1,024 entries, fewer if they are large.
 _CHUNK_BYTES = 1 << 20
+#: What an entry counts beside its value.
+_ENTRY_BYTES = _CHUNK_BYTES // 1024
+_FIRST_TIMER = bytes([FIRST_TIMER_SLOT])
 _MIN_TS = -(2**63)
 #: Greater than any key group: what the pass stands at when it is over.
 _NO_GROUP_AFTER = 1 << 16
@@ -44,6 +46,8 @@ class BatchKeyedState(KeyedState):
         self._writer = writer
         self._base = base
         self._keep_state = keep_state
+        #: True if a change needs a look at what was there, or goes nowhere.
+        self._compares = base is not None or not keep_state
         self._cursor = base.cursor() if base is not None else None
         self._index_cursor = base.cursor() if base is not None else None
         self._key_group = -1
@@ -71,9 +75,20 @@ class BatchKeyedState(KeyedState):
         if key_group == self._key_group:
             if key <= self._key:
                 raise self._out_of_order(key_group, key)
-            if self.changes:
-                self._finish_key()
-                self.changes.clear()
+            changes = self.changes
+            if changes:
+                # One cell and nothing to compare it with, as for most keys of a migration, is done here at once.
+                suffix, value = changes.popitem()
+                if value is None or changes or self._compares or suffix >= _FIRST_TIMER:
+                    changes[suffix] = value
+                    self._finish_key()
+                    changes.clear()
+                else:
+                    self._keys.append(self._prefix + suffix)
+                    self._values.append(value)
+                    self._bytes += len(value) + _ENTRY_BYTES
+                    if self._bytes >= _CHUNK_BYTES:
+                        self._write_out()
         else:
             if key_group < self._key_group:
                 raise self._out_of_order(key_group, key)
@@ -178,25 +193,8 @@ class BatchKeyedState(KeyedState):
 
     def _finish_key(self) -> None:
         """Hand the key's differences to the writer."""
-        changes = self.changes
-        if not changes or not self._keep_state:
+        if not self.changes or not self._keep_state:
             return
-        if len(changes) > 1 or self._base is not None:
-            self._finish_cells()
-            return
-        # One cell and nothing to compare it with, as for most keys of a migration.
-        suffix, value = changes.popitem()
-        if value is None or suffix[0] >= FIRST_TIMER_SLOT:
-            changes[suffix] = value
-            self._finish_cells()
-            return
-        self._keys.append(self._prefix + suffix)
-        self._values.append(value)
-        self._bytes += len(value)
-        if len(self._keys) >= _CHUNK_ENTRIES or self._bytes >= _CHUNK_BYTES:
-            self._write_out()
-
-    def _finish_cells(self) -> None:
         stored, has_base = self._stored, self._base is not None
         for suffix, value in sorted(self.changes.items()):
             if value is None:
@@ -204,7 +202,7 @@ class BatchKeyedState(KeyedState):
                     continue
             elif stored is not None and stored.get(suffix) == value:
                 continue
-            if suffix[0] >= FIRST_TIMER_SLOT:
+            if suffix >= _FIRST_TIMER:
                 assert self._index is not None
                 self._index.add(self._key, suffix, value)
             self._enqueue(self._prefix + suffix, value)
@@ -212,9 +210,8 @@ class BatchKeyedState(KeyedState):
     def _enqueue(self, stored_key: bytes, value: bytes | None) -> None:
         self._keys.append(stored_key)
         self._values.append(value)
-        if value is not None:
-            self._bytes += len(value)
-        if len(self._keys) >= _CHUNK_ENTRIES or self._bytes >= _CHUNK_BYTES:
+        self._bytes += _ENTRY_BYTES if value is None else _ENTRY_BYTES + len(value)
+        if self._bytes >= _CHUNK_BYTES:
             self._write_out()
 
     def _write_out(self) -> None:

@@ -95,6 +95,8 @@ class RowCodec:
         #: that MessagePack marks as unsigned.
         self._has_narrow_ints = any(bits < 64 for bits in ints)
         self._has_longs = 64 in ints
+        #: Bytes of a tuple, list or Row with one value per field.
+        self.encode = self._encoder()
         self._older: dict[int, _Older] = {}
         # A field that was removed and came back is a new one: what older values hold under its name is not its.
         kept = set(self._names)
@@ -102,17 +104,26 @@ class RowCodec:
             kept &= set(self.history[version].names)
             self._older[version] = _Older(RowCodec(self.history[version]), self._names, kept)
 
-    def encode(self, values: Any) -> bytes:
-        """Bytes of a tuple, list or Row with one value per field."""
-        try:
-            if isinstance(values, (tuple, list)) and self._types_of(values) in self._plain_types:
-                packed = _encoder.encode(tuple(values))
-                if self._has_narrow_ints or (self._has_longs and _UNSIGNED_64 in packed):
-                    self._decoder.decode(packed)
-                return self._version + packed
-        except (TypeError, ValueError, OverflowError, msgspec.ValidationError):
-            pass
-        return self._version + self._encode_slowly(values)
+    def _encoder(self) -> Callable[[Any], bytes]:
+        """:attr:`encode`, with all that it needs at hand: a processor calls it for every key."""
+        version, plain_types, types_of = self._version, self._plain_types, self._types_of
+        pack, decode, slowly = _encoder.encode, self._decoder.decode, self._encode_slowly
+        narrow, longs = self._has_narrow_ints, self._has_longs
+
+        def encode(values: Any) -> bytes:
+            try:
+                if values.__class__ is not tuple and not isinstance(values, (tuple, list)):
+                    return version + slowly(values)
+                if types_of(values) in plain_types:
+                    packed = pack(tuple(values))
+                    if narrow or (longs and _UNSIGNED_64 in packed):
+                        decode(packed)
+                    return version + packed
+            except (TypeError, ValueError, OverflowError, msgspec.ValidationError):
+                pass
+            return version + slowly(values)
+
+        return encode
 
     def _encode_slowly(self, values: Any) -> bytes:
         if not isinstance(values, (tuple, list)) or len(values) != self._width:
