@@ -1,0 +1,59 @@
+"""A job in a process of its own that is killed while it ends, or while it writes a savepoint.
+
+``python driver_endings.py <folder> drain|savepoint|on [<savepoint> <failpoints>]`` processes what has landed.  Then it
+drains into a savepoint, or takes one and goes on, or just goes on: to what is pending, and to an ordinary stop.  The
+failpoints count from the moment at which the savepoint is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+os.environ["TZ"] = "UTC"
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+import support
+from mixedmode.runtime.failpoints import VARIABLE
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+
+def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> None:
+    cloudpickle.register_pickle_by_value(support)
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    world = support.World(spark, folder)
+    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    options = {"execution.backlog.final-watermark": "observed"}
+    query = world.start(support.sessions(history, world.live()).uid("sessions"), options)
+    query.wait_for("live", 120)
+    query.processAllAvailable()
+    if how == "drain":
+        os.environ[VARIABLE] = failpoints
+        query.stopWithSavepoint(savepoint, drain=True)
+    else:
+        if how == "savepoint":
+            os.environ[VARIABLE] = failpoints
+            query.savepoint(savepoint)
+        for path in sorted((folder / "pending").glob("*.parquet")):
+            path.rename(folder / "landing" / path.name)
+            query.processAllAvailable()
+        query.stop()
+    query.awaitTermination(1)
+    print("done", flush=True)
+    os._exit(0)  # no need to wait for the JVM to say good-bye
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

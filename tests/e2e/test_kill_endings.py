@@ -1,0 +1,95 @@
+"""Real SIGKILLs while a job drains or writes a savepoint: all of it has happened, or nothing of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import support
+from mixedmode import CheckpointError
+from mixedmode.runtime.failpoints import VARIABLE
+from mixedmode.runtime.savepoint_store import open_savepoint
+
+pytestmark = pytest.mark.kill
+
+DRIVER = Path(__file__).with_name("driver_endings.py")
+EVENTS = support.stream_of(200, seed=8)
+#: What has come when a job is drained.
+UNTIL = 150
+KILLED = -signal.SIGKILL
+
+
+class Job:
+    """The folders of one job, and the processes that run it, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("landing", "pending"):
+            (folder / name).mkdir()
+        support.write(folder / "history.parquet", EVENTS[:100])
+        support.write(folder / "landing" / "00.parquet", EVENTS[100:UNTIL])
+        support.write(folder / "pending" / "01.parquet", EVENTS[UNTIL:])
+        support.write(folder / "pending" / "02.parquet", support.flush_after(EVENTS))
+
+    def run(self, how: str, failpoints: str = "") -> int:
+        """Run the driver to its end; the savepoint goes to a folder that is named after the failpoint."""
+        savepoint = str(self.savepoint(failpoints))
+        done = subprocess.run(
+            [sys.executable, str(DRIVER), str(self.folder), how, savepoint, failpoints],
+            env={name: value for name, value in os.environ.items() if name != VARIABLE},
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+        return done.returncode
+
+    def savepoint(self, failpoints: str) -> Path:
+        return self.folder / failpoints.partition("=")[0]
+
+    @property
+    def output(self) -> list[tuple]:
+        return support.without_flush(support.committed(self.folder / "out"))
+
+
+def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
+    """Killed before the drain fires, after it has fired, while a savepoint is copied, and before the drain's
+    checkpoint: nothing that a drain fires is visible, no folder is a savepoint, and in the end the output is that of
+    the undisturbed run."""
+    job = Job(tmp_path)
+    seen = []
+    for how, point in (
+        ("drain", "stop-before-work=kill"),
+        ("drain", "stop-before-copy=kill"),
+        ("savepoint", "savepoint-copy=kill:2"),
+        ("drain", "checkpoint-before-metadata=kill"),
+    ):
+        assert job.run(how, point) == KILLED, point
+        seen.append(job.output)
+        with pytest.raises(CheckpointError, match="never finished"):
+            open_savepoint(str(job.savepoint(point)))
+    assert seen == [seen[0]] * 4
+    assert set(support.sessions_of(EVENTS[:UNTIL])) - set(seen[0]), "some sessions were open"
+    assert job.run("on") == 0
+    assert job.output == support.sessions_of(EVENTS)
+
+
+def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
+    """Killed once the drain's checkpoint exists, before its output is visible, and in a second drain before the
+    savepoint's own metadata: the next run completes the drain, and goes on behind it."""
+    job = Job(tmp_path)
+    assert job.run("drain", "checkpoint-after-metadata=kill") == KILLED
+    assert job.output != support.sessions_of(EVENTS[:UNTIL])
+    assert job.run("drain", "savepoint-before-metadata=kill") == KILLED
+    assert job.output == support.sessions_of(EVENTS[:UNTIL])
+    for point in ("checkpoint-after-metadata", "savepoint-before-metadata"):
+        with pytest.raises(CheckpointError, match="never finished"):
+            open_savepoint(str(job.savepoint(point)))
+    assert job.run("on") == 0
+    two_jobs = sorted([*support.sessions_of(EVENTS[:UNTIL]), *support.sessions_of(EVENTS[UNTIL:])], key=repr)
+    assert two_jobs != support.sessions_of(EVENTS)
+    assert job.output == two_jobs
