@@ -42,7 +42,8 @@ TimeMode = Literal["none", "processingTime", "eventTime"]
 #: Column that holds a row of the initial state; null for input rows.
 INITIAL_STATE_COLUMN = "__initial_state"
 #: Methods without parameters that a processor may define: called once per shard, when all input has ended and all
-#: timers have fired.
+#: timers have fired.  As every epoch they have an instance of their own, whose ``init`` has been called: what handlers
+#: have set on it in earlier epochs is not there, nor is there a key whose state could be used.
 END_HOOKS = ("endInput", "finish")
 #: Column that sorts initial-state rows before the input rows of their key.
 _KIND_COLUMN = "__row_kind"

@@ -534,6 +534,27 @@ class Hooked(Scripted):
         yield ("finish", None, None)
 
 
+class Traced(Scripted):
+    """Says in the end what has been called on it."""
+
+    calls: tuple[str, ...] = ()
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self.calls += ("init",)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        self.calls += ("handleInputRows",)
+        yield from super().handleInputRows(key, rows, timerValues)
+
+    def endInput(self) -> Iterator[tuple[Any, ...]]:
+        self.calls += ("endInput",)
+        yield ("calls", " ".join(self.calls), None)
+
+    def finish(self) -> Iterator[tuple[Any, ...]]:
+        yield ("calls", " ".join(self.calls), None)
+
+
 class Helpful(Scripted):
     """Has a helper that happens to be called like a hook."""
 
@@ -557,6 +578,14 @@ def test_end_hooks_are_called_in_the_last_epoch_only(tmp_path: Path, style: str)
     assert stage.run([], "random", ending=True) == [("endInput", None, None), ("finish", None, None)]
     assert stage.counters.next_event_timer_ms == 50
     assert stage.stream([("a", 2, "count")]) == [("count", "a", 2)]
+
+
+@pytest.mark.parametrize("style", ["sorted", "random"])
+def test_end_hooks_have_an_instance_of_their_own(tmp_path: Path, style: str) -> None:
+    """Both hooks are called on one new instance after its init(): what handlers have set before is not on it."""
+    stage = Stage(tmp_path, processor=Traced())
+    stage.run([("a", 1, "count")], style)
+    assert stage.run([], style, ending=True) == [("calls", "init endInput", None)] * 2
 
 
 def test_end_hooks_without_state(tmp_path: Path) -> None:
