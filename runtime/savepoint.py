@@ -18,7 +18,7 @@ from pyarrow import fs
 from ..errors import CheckpointError, CorruptStateError
 from ..state.files import StateFile
 from ..state.pool import StatePool, sync_path
-from .checkpoints.metadata import CheckpointMetadata, SinkTransaction
+from .checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
 from .filesystem import delete_quietly, exists, list_files, resolve, write_atomically
@@ -144,6 +144,7 @@ class SavepointDraft:
             created_ms=round(time.time() * 1000),
             operator=dict(self._identity.operator),
             max_parallelism=self._identity.max_parallelism,
+            checkpoint_format=FORMAT_VERSION,
             checkpoint=metadata.model_copy(
                 update={"transaction": SinkTransaction(id=metadata.checkpoint_id), "late_rows": None}
             ),

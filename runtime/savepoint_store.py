@@ -18,15 +18,18 @@ import json
 from typing import Any, NoReturn
 
 from pyarrow import fs
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from .checkpoints import metadata
+from .checkpoints.format import Format
 from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore
 from .filesystem import exists, list_files, read_bytes, resolve
 
-#: Version of the format that this code writes.
-SAVEPOINT_VERSION = 1
+FORMAT = Format(version=1)
+#: Version of the format that this code writes; the checkpoint inside has its own.
+SAVEPOINT_VERSION = FORMAT.version
 MANIFEST = "_metadata"
 PLAN = "plan.json"
 _KIND = "savepoint"
@@ -53,6 +56,8 @@ class Savepoint(BaseModel):
     #: What the operator said of itself, for the comparison with the job that is restored.
     operator: dict[str, Any]
     max_parallelism: int
+    #: Format version of ``checkpoint``.
+    checkpoint_format: int = 1
     checkpoint: CheckpointMetadata
     files: tuple[SavepointFile, ...]
 
@@ -74,16 +79,16 @@ class Savepoint(BaseModel):
             raise CorruptStateError(f"{where} is damaged, or not that of a savepoint: {error!r}") from error
         if kind != _KIND:
             raise CheckpointMismatchError(f"{where} is of kind {kind!r}, not that of a savepoint")
-        if not isinstance(version, int) or version > SAVEPOINT_VERSION:
-            raise CheckpointMismatchError(
-                f"{where} has format version {version}; this version of mixedmode reads up to {SAVEPOINT_VERSION}. "
-                "Use the version that wrote it, or a newer one"
-            )
+        version = FORMAT.check(version, where)
         if altered:
             raise CorruptStateError(f"{where} does not match its checksum: the file was altered or cut off")
         try:
-            return cls.model_validate_json(body)
-        except ValidationError as error:
+            content = json.loads(FORMAT.upgrade(body, version))
+            inner = metadata.FORMAT.check(content.get("checkpoint_format", 1), f"the checkpoint in {where}")
+            checkpoint = json.loads(metadata.FORMAT.upgrade(json.dumps(content["checkpoint"]), inner))
+            content.update(checkpoint=checkpoint, checkpoint_format=metadata.FORMAT.version)
+            return cls.model_validate_json(json.dumps(content))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # a ValidationError is a ValueError
             raise CorruptStateError(f"{where} cannot be understood: {error}") from error
 
 

@@ -1,8 +1,8 @@
 """What a checkpoint says: the content of its ``_metadata`` file.
 
 ``_metadata`` is written last and atomically: a checkpoint exists if and only if it does.  It is JSON with a checksum,
-names every file by a path relative to the checkpoint location and carries a format version; readers accept older
-versions and refuse unknown newer ones.
+names every file by a path relative to the checkpoint location and carries a format version, whose rule is in
+:mod:`.format`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import hashlib
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from ...errors import CheckpointMismatchError, CorruptStateError
+from ...errors import CorruptStateError
 from ...state.lineage import ShardLineage
 from ..staging import StagedFile
+from .format import Format
 
+FORMAT = Format(version=1)
 #: Version of the format that this code writes.
-FORMAT_VERSION = 1
+FORMAT_VERSION = FORMAT.version
 
 
 class _Frozen(BaseModel):
@@ -131,7 +133,7 @@ class CheckpointMetadata(_Frozen):
         """The file's content: version, checksum of the body, body."""
         body = self.model_dump_json()
         digest = hashlib.sha256(body.encode()).hexdigest()
-        return json.dumps({"format_version": FORMAT_VERSION, "sha256": digest, "body": body}).encode()
+        return json.dumps({"format_version": FORMAT.version, "sha256": digest, "body": body}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> CheckpointMetadata:
@@ -141,14 +143,10 @@ class CheckpointMetadata(_Frozen):
             version, digest, body = envelope["format_version"], envelope["sha256"], envelope["body"]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptStateError(f"{where} is not a checkpoint metadata file: {error}") from error
-        if not isinstance(version, int) or version > FORMAT_VERSION:
-            raise CheckpointMismatchError(
-                f"{where} has format version {version}; this version of mixedmode reads up to {FORMAT_VERSION}. "
-                "Use the version that wrote it, or a newer one"
-            )
+        version = FORMAT.check(version, where)
         if hashlib.sha256(body.encode()).hexdigest() != digest:
             raise CorruptStateError(f"{where} does not match its checksum: the file was altered or cut off")
         try:
-            return cls.model_validate_json(body)
-        except ValidationError as error:
+            return cls.model_validate_json(FORMAT.upgrade(body, version))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # a ValidationError is a ValueError
             raise CorruptStateError(f"{where} cannot be understood: {error}") from error

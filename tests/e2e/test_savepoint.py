@@ -89,7 +89,7 @@ def failure(query: MixedQuery) -> BaseException:
 
 
 def test_restored_job_goes_on_elsewhere(first: World, second: World, tmp_path: Path) -> None:
-    """From the moved savepoint, with other shards, sink and trigger, without the old checkpoints: nothing is missing.
+    """R3: from the moved savepoint, with other shards, sink and trigger, without the old checkpoints, none is missing.
 
     Started by the same command line again, without the savepoint, it goes on from its own checkpoints.
     """
@@ -197,7 +197,7 @@ def test_option_is_ignored_where_it_was_used(second: World, caplog: pytest.LogCa
 
 
 def test_unclaimed_operator(second: World) -> None:
-    """A keyed stage of another name does not find its state: refused by name, unless it is to be dropped."""
+    """R3: a keyed stage of another name does not find its state: refused by name, unless it is to be dropped."""
     renamed = support.sessions(None, second.live()).uid("renamed")
     error = failure(second.start(renamed, from_savepoint(second)))
     assert isinstance(error, CheckpointMismatchError)
@@ -294,3 +294,20 @@ def test_stage_without_a_name_is_warned_about(first: World) -> None:
     assert "set .uid(" not in str(job(first, history=False).writeStream.format("noop").plan())
     with pytest.raises(mixedmode.PlanError, match="names a folder"):
         support.sessions(None, first.live()).uid("a/b")
+
+
+def test_job_goes_on_from_the_first_format(world: World) -> None:
+    """M1: a job begins from a savepoint as format version 1 wrote it, with its state, its timers and what it had read.
+
+    Sessions that were open then are closed with all of their events.
+    """
+    events = support.stream_of(120, seed=33)
+    old = Path(__file__).parents[1] / "data" / "savepoint-1"
+    # Whatever the clock says now: files do not look old beside those of the savepoint.
+    keyed = support.sessions(None, world.live(maxFileAge="36500d")).uid(UID)
+    query = live(world.start(keyed, {**OBSERVED, PATH: str(old), "pipeline.parallelism": 3}))
+    world.land(events[80:], support.flush_after(events))
+    query.processAllAvailable()
+    query.stop()
+    found, whole = set(support.without_flush(world.output())), set(support.sessions_of(events))
+    assert whole - set(support.sessions_of(events[:80])) < found < whole

@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointMismatchError, CorruptStateError
+from mixedmode.runtime.checkpoints import metadata
+from mixedmode.runtime.checkpoints.format import Format
 from mixedmode.runtime.checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction, TransactionFile
 
 Make = Callable[..., CheckpointMetadata]
+DATA = Path(__file__).parents[1] / "data"
 
 
 def envelope(body: str, version: object = FORMAT_VERSION) -> bytes:
@@ -99,3 +104,60 @@ def test_body_of_another_shape_is_corrupt() -> None:
     """A body that has a right checksum but lacks fields is refused, naming the file."""
     with pytest.raises(CorruptStateError, match="here cannot be understood"):
         CheckpointMetadata.from_bytes(envelope('{"checkpoint_id": 1}'), "here")
+
+
+@pytest.mark.parametrize("version", [0, -1, 1.0, True, None, [1]])
+def test_version_that_never_was_is_refused(make_metadata: Make, version: object) -> None:
+    """Only a whole number from 1 on is a version; what equals one is not."""
+    with pytest.raises(CheckpointMismatchError, match="format version"):
+        CheckpointMetadata.from_bytes(envelope(make_metadata().model_dump_json(), version), "here")
+
+
+def test_there_is_a_file_of_each_version() -> None:
+    """Every version that this code reads has a file that was written when it was the newest."""
+    versions = range(1, FORMAT_VERSION + 1)
+    assert sorted(path.name for path in DATA.glob("checkpoint-*")) == [f"checkpoint-{version}" for version in versions]
+
+
+def test_version_1_is_read_for_ever() -> None:
+    """M1: a checkpoint as version 1 wrote it says what it said then."""
+    found = CheckpointMetadata.from_bytes((DATA / "checkpoint-1").read_bytes(), "here")
+    assert (found.checkpoint_id, found.epoch, found.kind, found.trigger) == (4, 5, "checkpoint", "savepoint")
+    assert found.watermark_ms == found.max_event_time_ms == 1_704_068_715_000
+    assert {name: source.finished for name, source in found.sources.items()} == {"history": True, "live": False}
+    assert found.spark is not None
+    assert (found.spark.batch_id, found.spark.offset_entry.splitlines()[-1]) == (1, '{"logOffset":1}')
+    (operator,) = found.operators
+    assert (operator.uid, operator.finished, operator.max_parallelism) == ("sessions", False, 128)
+    assert [len(shard.load().files) for shard in operator.shards] == [5, 4]
+    assert operator.layout is not None and operator.layout.key_labels == ("key",)
+    assert (found.transaction.id, found.late_rows, found.rows_late_total) == (4, None, 0)
+
+
+def renamed(body: dict[str, Any]) -> dict[str, Any]:
+    """An upgrade: what was called ``epoch_number`` is called ``epoch``."""
+    return {**{name: value for name, value in body.items() if name != "epoch_number"}, "epoch": body["epoch_number"]}
+
+
+def test_older_versions_are_upgraded_step_by_step(make_metadata: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M1: a body goes through the upgrade of each version from its own on; one of today's is taken as it is."""
+    upgrades = {1: lambda body: {**body, "epoch_number": body.pop("era")}, 2: renamed}
+    monkeypatch.setattr(metadata, "FORMAT", Format(3, upgrades))
+    now = make_metadata()
+    body = now.model_dump(mode="json")
+    second = {**{name: value for name, value in body.items() if name != "epoch"}, "epoch_number": now.epoch}
+    first = {**{name: value for name, value in second.items() if name != "epoch_number"}, "era": now.epoch}
+    for version, old in ((1, first), (2, second), (3, body)):
+        assert CheckpointMetadata.from_bytes(envelope(json.dumps(old), version), "here") == now
+    assert json.loads(now.to_bytes())["format_version"] == 3
+    with pytest.raises(CorruptStateError, match="here cannot be understood: 'era'"):
+        CheckpointMetadata.from_bytes(envelope(json.dumps(second), 1), "here")
+    with pytest.raises(CheckpointMismatchError, match=r"format version 4.*up to 3"):
+        CheckpointMetadata.from_bytes(envelope(json.dumps(body), 4), "here")
+
+
+@pytest.mark.parametrize("upgrades", [{}, {2: renamed}, {1: renamed, 2: renamed}])
+def test_no_version_is_left_behind(upgrades: dict[int, Any]) -> None:
+    """A format that cannot read each of its older versions is an error in the code."""
+    with pytest.raises(ValueError, match="needs upgrades from each before it"):
+        Format(2, upgrades)

@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from mixedmode.runtime import failpoints
+from mixedmode.runtime.checkpoints import metadata
+from mixedmode.runtime.checkpoints.format import Format
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
 from mixedmode.runtime.savepoint import write_savepoint
@@ -30,6 +32,7 @@ from mixedmode.state.files import StateFile
 from pyarrow import fs
 
 UID = "stage"
+DATA = Path(__file__).parents[1] / "data"
 PLAN_TEXT = '{"name": "job"}'
 
 MakeMetadata = Callable[..., CheckpointMetadata]
@@ -260,3 +263,38 @@ def test_damaged_source_log_makes_no_savepoint(
     with pytest.raises(CorruptStateError, match="sources/0/10"):
         write_savepoint(store, taken, str(tmp_path / "sp"), PLAN_TEXT)
     assert not (tmp_path / "sp").exists()
+
+
+def test_there_is_a_savepoint_of_each_version() -> None:
+    """Every version that this code reads has a savepoint that was written when it was the newest."""
+    versions = range(1, SAVEPOINT_VERSION + 1)
+    assert sorted(path.name for path in DATA.glob("savepoint-*")) == [f"savepoint-{version}" for version in versions]
+
+
+def test_version_1_is_read_for_ever() -> None:
+    """M1: a savepoint as version 1 wrote it is whole, and holds the checkpoint that it was made of."""
+    store = open_savepoint(str(DATA / "savepoint-1"))
+    found = store.latest()
+    store.check_files(found, checksums=True)
+    origin = CheckpointMetadata.from_bytes((DATA / "checkpoint-1").read_bytes(), "there")
+    assert found == origin.model_copy(update={"transaction": found.transaction})
+    assert not found.transaction.files
+    assert sorted(file.path for file in store.savepoint.files if file.path.startswith("spark")) == [
+        "spark/sources/0/0",
+        "spark/sources/0/1",
+    ]
+
+
+def test_checkpoint_inside_has_its_own_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A savepoint whose checkpoint is of an older version than today's is upgraded; a newer one is refused by it."""
+    shutil.copytree(DATA / "savepoint-1", tmp_path / "old")
+    then = open_savepoint(str(tmp_path / "old")).latest()
+    later = Format(2, {1: lambda body: {**body, "epoch": body["epoch"] + 1000}})
+    monkeypatch.setattr(metadata, "FORMAT", later)
+    assert open_savepoint(str(tmp_path / "old")).latest().epoch == then.epoch + 1000
+
+    newer = open_savepoint(str(tmp_path / "old")).savepoint.to_bytes()
+    (tmp_path / "old" / MANIFEST).write_bytes(newer)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointMismatchError, match=r"the checkpoint in .* has format version 2; .* up to 1"):
+        open_savepoint(str(tmp_path / "old"))
