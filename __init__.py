@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 from .errors import (
     CheckpointError,
     CheckpointMismatchError,
+    CoordinatorError,
     CorruptStateError,
     MixedModeError,
+    OperatorEventError,
     OptionError,
     OutputSchemaError,
     PlanError,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from .planner.environment import check_environment
     from .planner.frame import read
     from .planner.plan import ExecutionPlan
+    from .runtime.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
     from .runtime.query import MixedQuery
     from .runtime.state_reader import StateReader, state_reader
 
@@ -47,15 +50,20 @@ __version__ = "0.1.0"
 __all__ = [
     "CheckpointError",
     "CheckpointMismatchError",
+    "CoordinatorContext",
+    "CoordinatorError",
     "CorruptStateError",
     "ExecutionPlan",
     "MixedModeError",
     "MixedQuery",
+    "OperatorCoordinator",
+    "OperatorEventError",
     "OptionError",
     "OutputSchemaError",
     "PlanError",
     "QueryError",
     "SetupError",
+    "ShardGateway",
     "SorterError",
     "StateReader",
     "StateSchemaError",
@@ -67,6 +75,9 @@ __all__ = [
 
 #: Where the names that need Spark or pydantic live.
 _LAZY = {
+    "CoordinatorContext": ".runtime.operator_events.coordinator",
+    "OperatorCoordinator": ".runtime.operator_events.coordinator",
+    "ShardGateway": ".runtime.operator_events.coordinator",
     "ExecutionPlan": ".planner.plan",
     "MixedQuery": ".runtime.query",
     "StateReader": ".runtime.state_reader",

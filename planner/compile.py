@@ -93,6 +93,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         parallelism=parallelism,
         checkpoint_location=location,
         phases=plan_phases(settings, facts),
+        coordinator=None if stage.coordinator is None else type(stage.coordinator).__name__,
     )
     return plan, _job(stage, plan, operator, sink)
 
@@ -122,6 +123,7 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
         live_inputs=inputs.live_inputs(lambda name: 0 if watermark is None else watermark.delay_of(name)),
         late_rows=_late_rows(stage, plan.settings.late_data_path),
         trigger=dict(plan.trigger),
+        coordinator=stage.coordinator,
         explain=plan.explain,
         plan_json=plan.model_dump_json(indent=1),
     )

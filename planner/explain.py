@@ -46,6 +46,12 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     if late is not None:
         yield "late rows", f"parquet files in {late}: exactly-once, visible when a checkpoint completes"
     yield "keyed stage", ", ".join(f"{name}: {_text(value)}" for name, value in plan.operator.items())
+    if plan.coordinator is not None:
+        yield (
+            "coordinator",
+            f"{plan.coordinator}, in the driver: exchanges events with the shards, each exactly once and in order;"
+            f" those of a backlog are handed over {_hand_over(plan)}",
+        )
     if plan.operator.get("uid") == STAGE_UID:
         yield (
             "warning",
@@ -60,6 +66,14 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "checkpoints in", plan.checkpoint_location or "a temporary folder, removed at the end"
     if settings.savepoint_path is not None:
         yield "begins with", f"savepoint {settings.savepoint_path}, unless there are checkpoints already"
+
+
+def _hand_over(plan: ExecutionPlan) -> str:
+    """When the shards' events of a backlog reach the coordinator."""
+    kinds = {phase.kind for phase in plan.phases}
+    if "backlog" not in kinds:
+        return "after each epoch"
+    return "at the switch" if "switch" in kinds else "at its end, before the operators finish"
 
 
 def _per_input(plan: ExecutionPlan) -> str:

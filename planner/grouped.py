@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import GroupedData
     from pyspark.sql.streaming import StatefulProcessor
 
+    from ..runtime.operator_events.coordinator import OperatorCoordinator
     from .frame import MixedFrame
 
 #: Id under which the state of a job's only keyed stage is stored; part of the on-disk contract.
@@ -42,8 +43,18 @@ class MixedGroupedData:
         timeMode: str,
         initialState: GroupedData | None = None,
         eventTimeColumnName: str = "",
+        coordinator: OperatorCoordinator | None = None,
     ) -> KeyedFrame:
-        """Run a PySpark ``StatefulProcessor``; the same arguments as ``GroupedData.transformWithState``.
+        """Run a PySpark ``StatefulProcessor``; the same arguments as ``GroupedData.transformWithState``, and one more.
+
+        Args:
+            statefulProcessor: as in Spark.
+            outputStructType: as in Spark.
+            outputMode: as in Spark.
+            timeMode: as in Spark.
+            initialState: as in Spark.
+            eventTimeColumnName: as in Spark.
+            coordinator: lives in the driver and exchanges events with the shards.
 
         Raises:
             PlanError: an argument does not fit; the message names it.
@@ -61,12 +72,13 @@ class MixedGroupedData:
                 initialState,
                 eventTimeColumnName,
                 STAGE_UID,
+                coordinator,
             )
         )
 
     # -- aggregates ----------------------------------------------------------------------------------------------------
 
-    def agg(self, *exprs: Column | dict[str, str]) -> KeyedFrame:
+    def agg(self, *exprs: Column | dict[str, str], **unknown: Any) -> KeyedFrame:
         """Aggregate by column functions (``F.sum("x").alias("s")``) or one dict of column to function name.
 
         Raises:
@@ -74,6 +86,10 @@ class MixedGroupedData:
         """
         from .aggregates import checked_output_mode, plan_aggregate
 
+        if "coordinator" in unknown:
+            raise PlanError("agg() takes no coordinator: only a processor handles events; use transformWithState")
+        if unknown:
+            raise TypeError(f"agg() got an unexpected keyword argument {next(iter(unknown))!r}")
         columns = _aggregate_columns(exprs)
         frame, keys = self._frame, self._keys
         inputs = frame._inputs

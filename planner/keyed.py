@@ -19,6 +19,7 @@ from .frame import Watermark
 from .inputs import Inputs
 
 if TYPE_CHECKING:
+    from ..runtime.operator_events.coordinator import OperatorCoordinator
     from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -37,6 +38,8 @@ class KeyedStage:
     #: The output mode that the stage itself was given; None: it takes the writer's.
     output_mode: str | None
     build: Callable[[str, Settings], KeyedOperator]
+    #: Exchanges events with the stage's shards; None: nobody does.
+    coordinator: OperatorCoordinator | None = None
 
 
 class KeyedFrame:

@@ -142,6 +142,13 @@ OPTIONS: tuple[Option, ...] = (
         "whether state of the savepoint that the job does not have is dropped; false: it is an error",
     ),
     Option(
+        "execution.operator-event.max-bytes",
+        "operator_event_max_bytes",
+        parse_size_bytes,
+        _SIZE,
+        "the most that one event between coordinator and shards, or a shard's own state, may take",
+    ),
+    Option(
         "execution.history.rows-per-epoch",
         "history_rows_per_epoch",
         int_between(1),

@@ -59,6 +59,8 @@ class ExecutionPlan(BaseModel):
     parallelism: int
     checkpoint_location: str | None
     phases: tuple[Phase, ...]
+    #: Class of the keyed stage's coordinator; None: it has none.
+    coordinator: str | None = None
 
     def explain(self, extended: bool = False) -> str:
         """The plan as text; extended adds all settings and Spark's plans of the inputs."""

@@ -12,6 +12,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
+from ..runtime.operator_events.coordinator import OperatorCoordinator
+from ..runtime.operator_events.plain import types_by_name
 from ..runtime.operators.processor import ProcessorOperator
 from ..runtime.spec import KeyedOperator, Settings
 from .environment import refuse_connect
@@ -42,9 +44,11 @@ def plan_processor(
     initial_state: Any,
     event_time_column: str,
     uid: str,
+    coordinator: Any = None,
 ) -> KeyedStage:
     """The keyed stage of a processor; the arguments are those of ``transformWithState``."""
     _check_processor(processor)
+    _check_coordinator(coordinator, processor)
     output_schema = _output_schema(output)
     mode = check_output_mode(output_mode, "outputMode of transformWithState")
     times = _time_mode(time_mode)
@@ -78,6 +82,8 @@ def plan_processor(
             event_time=event_time,
             initial_state=initial,
             initial_state_key=initial_key,
+            has_coordinator=coordinator is not None,
+            event_max_bytes=settings.operator_event_max_bytes,
         )
 
     return KeyedStage(
@@ -87,6 +93,7 @@ def plan_processor(
         output_schema=output_schema,
         output_mode=mode,
         build=build,
+        coordinator=coordinator,
     )
 
 
@@ -123,6 +130,17 @@ def _check_processor(processor: Any) -> None:
             f"{name} cannot be sent to the tasks ({error}); create what cannot be pickled (connections, sessions) in"
             " its init()"
         ) from error
+
+
+def _check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
+    types_by_name(getattr(processor, "eventTypes", ()), type(processor).__name__)
+    if coordinator is None:
+        return
+    if isinstance(coordinator, type) and issubclass(coordinator, OperatorCoordinator):
+        raise PlanError(f"coordinator is the class {coordinator.__name__}; give an instance, {coordinator.__name__}()")
+    if not isinstance(coordinator, OperatorCoordinator):
+        raise PlanError(f"coordinator must be a mixedmode.OperatorCoordinator, got {type(coordinator).__name__}")
+    types_by_name(coordinator.eventTypes, type(coordinator).__name__)
 
 
 def _output_schema(output: Any) -> StructType:

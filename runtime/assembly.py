@@ -11,6 +11,7 @@ from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease
 from .epochs import EpochExecutor
+from .job_events import JobEvents
 from .job_tasks import lifecycle_of
 from .lifecycle.work import TaskWorker
 from .progress import BacklogProgress
@@ -34,17 +35,20 @@ class Run:
     lease: DriverLease
     turn: threading.RLock
     stopping: threading.Event
+    #: Set to have the phase's clock look again at once.
+    wake: threading.Event
 
 
 def assemble(job: JobSpec, store: CheckpointStore, state: JobState, run: Run) -> Stepper:
     """The stepper of a run that goes on from a state."""
     scheduler = _scheduler(job, state)
     tasks = TaskWorker(lifecycle_of(job, state))
+    events = JobEvents.of(job, state, run.wake.set)
     return Stepper(
         job=job,
         state=state,
         scheduler=scheduler,
-        checkpointer=Checkpointer(job, store, scheduler, state, run.run_id, run.lease, tasks),
+        checkpointer=Checkpointer(job, store, scheduler, state, run.run_id, run.lease, tasks, events),
         executor=_executor(job, store, state, run),
         recorder=run.recorder,
         backlog=run.backlog,
@@ -52,6 +56,7 @@ def assemble(job: JobSpec, store: CheckpointStore, state: JobState, run: Run) ->
         turn=run.turn,
         stopping=run.stopping,
         tasks=tasks,
+        events=events,
     )
 
 

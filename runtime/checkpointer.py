@@ -1,4 +1,4 @@
-"""Takes checkpoints between epochs: compact → ``_metadata`` → sink commit → subsume older ones.
+"""Takes checkpoints between epochs: compact → close gateways → ``_metadata`` → open → sink commit → subsume older ones.
 
 A checkpoint needs no task and copies no state: the files that the epochs wrote are already in the pool, so the cut is
 the list of them.  Only shards whose change logs have outgrown their base are compacted first, in one Spark job.
@@ -21,6 +21,7 @@ from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease
 from .failpoints import failpoint
+from .job_events import JobEvents
 from .job_tasks import stage_task
 from .lifecycle.work import TaskWorker
 from .meter import Laps
@@ -83,6 +84,7 @@ class Checkpointer:
     run_id: str
     lease: DriverLease
     tasks: TaskWorker
+    events: JobEvents
     #: The last checkpoint that this run has completed.
     last: CheckpointMetadata | None = None
     _attempted_id: int = 0
@@ -110,6 +112,7 @@ class Checkpointer:
             self._begin(number)
             metadata = self._write(trigger, number)
         except Exception as error:
+            self.events.abort(number)
             lifecycle.aborted(number)
             self._failures += 1
             self.scheduler.ended_checkpoint(now_ms)
@@ -126,6 +129,8 @@ class Checkpointer:
         self.state.checkpoint_id = metadata.checkpoint_id
         self.state.pending, self.state.pending_late = [], []
         failpoint("checkpoint-after-metadata")
+        self.events.complete(number)
+        failpoint("events-opened")
         PinnedBacklog(self.store, "").discard()  # the backlog is in the checkpoint now
         if lifecycle.checkpointing:
             lifecycle.completed(number)
@@ -192,13 +197,17 @@ class Checkpointer:
         state = self.state
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
             state.spark = self.store.spark_log.position(state.batch_id)
+        events = self.events.begin(number)
+        failpoint("events-buffering")
         metadata = state.to_metadata(
             number,
             self.job.operator,
             with_state=self.job.keeps_state,
             trigger=trigger,
             finished_shards=self._finished_shards,
+            events=events,
         )
+        failpoint("events-stored")
         self.store.write(metadata)
         return metadata
 

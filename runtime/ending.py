@@ -65,6 +65,7 @@ class Ending:
         with step.turn:
             step.check_stopped()
             self._phase = phase
+            step.events.hand_over()
             state.watermark.end_of_input()
             step.recorder.event("MAX_WATERMARK", "all sources have ended")
             for name in state.sources:

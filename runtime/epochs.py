@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from ..errors import MisplacedRowsError, MixedModeError
 from ..state.lineage import ShardLineage
 from .column_names import quoted
+from .operator_events.task_events import ShardInbox
 from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .pins import ShardPins
 from .publish_task import ArrowFunction, PublishTask, projected
@@ -70,6 +71,7 @@ class EpochExecutor:
         shards: Sequence[int] | None = None,
         finished: Mapping[int, ShardReport] = MappingProxyType({}),
         report_folder: str | None = None,
+        inboxes: Mapping[int, ShardInbox] = MappingProxyType({}),
     ) -> list[ShardReport]:
         """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
 
@@ -81,6 +83,7 @@ class EpochExecutor:
             shards: for an epoch without rows, the shards to visit; None: all.
             finished: shards that an earlier run of the same pinned pass has finished; they are not computed again.
             report_folder: where finished attempts leave their reports for a restarted driver.
+            inboxes: what goes to shards besides the epoch.
 
         Returns:
             One report per visited shard: those of the attempts whose result Spark took.
@@ -105,6 +108,7 @@ class EpochExecutor:
             progress_folder=self.progress_folder if epoch.style == "sorted" else None,
             finished=tuple((shard, report.to_bytes()) for shard, report in finished.items()),
             report_folder=report_folder,
+            inboxes=tuple(inboxes.items()),
             sort=self._sort_plan() if frame is not None and sorter == "arrow" else None,
         )
         reports = [] if frame is None else self._run(frame, task, finished)

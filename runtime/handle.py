@@ -15,12 +15,15 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from ..errors import PlanError
+from ..errors import OperatorEventError, PlanError
 from ..state.keyed import KeyedState
 from ..state.registry import StateRegistry
+from .operator_events.plain import encode
+from .operator_events.task_events import TaskEvents
 from .rows import arrow_schema
 
 Schema = StructType | str
+_NO_KEY = "there is no current key; use state in handlers"
 _KIND_OF_MODE = {"eventTime": "event", "processingTime": "processing"}
 
 
@@ -69,28 +72,36 @@ class DeclaringHandle(StatefulProcessorHandle):
     def listTimers(self) -> Iterator[int]:
         raise PlanError("listTimers() in init(): there is no current key; use timers in handlers")
 
+    @property
+    def coordinator(self) -> _Undefined:
+        """Refuses to be used, as all else here."""
+        return _Undefined("coordinator", "coordinator", "there is no shard; send events in handlers")
+
     def deleteIfExists(self, stateName: str) -> None:
         """Nothing to note: a stored variable that ``init`` does not declare is dropped when the state is taken over."""
 
 
 class _Undefined:
-    """A state variable before there is a key."""
+    """A state variable before there is a key, or the coordinator before there is a shard."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, what: str | None = None, why: str = _NO_KEY) -> None:
+        self._what = what or f"state {name!r}"
+        self._why = why
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        raise PlanError(f"state {self._name!r}.{attribute}() in init(): there is no current key; use state in handlers")
+        raise PlanError(f"{self._what}.{attribute}() in init(): {self._why}")
 
 
 class TaskHandle(StatefulProcessorHandle):
     """Live state and timers of the current key of a shard task."""
 
-    def __init__(self, state: KeyedState, time_mode: str) -> None:
+    def __init__(self, state: KeyedState, time_mode: str, coordinator: TaskCoordinator) -> None:
         self._state = state
         self._time_mode = time_mode
+        #: Where events to the job's coordinator are sent.
+        self.coordinator = coordinator
 
     def getValueState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
         return self._state.value_state(stateName)
@@ -121,3 +132,33 @@ class TaskHandle(StatefulProcessorHandle):
                 f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is {self._time_mode!r}"
             )
         return _KIND_OF_MODE[self._time_mode]
+
+
+class TaskCoordinator:
+    """``handle.coordinator``: a shard task's way to the job's coordinator.
+
+    Args:
+        events: takes the events; they count if this attempt of the task wins.
+        sender: name of the processor's class.
+        max_bytes: the most that one event may take; None: the job has no coordinator.
+        is_backlog: see :attr:`isBacklog`.
+    """
+
+    def __init__(self, events: TaskEvents, sender: str, max_bytes: int | None, *, is_backlog: bool) -> None:
+        self._events = events
+        self._sender = sender
+        self._max_bytes = max_bytes
+        #: True while any source of the job is in backlog.
+        self.isBacklog = is_backlog
+
+    def send(self, event: Any) -> None:
+        """Send plain data to the coordinator's ``handleEventFromSubtask``: it comes there after this epoch, and what
+        a backlog's epochs send at the switch.
+
+        Raises:
+            OperatorEventError: it is not plain or too large, or the job has no coordinator.
+        """
+        what = f"event of type {type(event).__name__} from processor {self._sender}"
+        if self._max_bytes is None:
+            raise OperatorEventError(f"{what} has nobody to go to; give transformWithState a coordinator=…")
+        self._events.sent.append(encode(event, what, self._max_bytes))

@@ -51,6 +51,9 @@ class QueryProgress(dict[str, Any]):
         ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.
     ``sink``
         ``description`` with its guarantee, ``numOutputRows``, and ``outputBytes outputFiles`` in ``metrics``.
+    ``coordinator``
+        None if the job has none; otherwise ``eventsSent`` to shards in this run, ``eventsDelivered`` of them,
+        ``eventsReceived`` from shards, and ``eventsBuffered``, those that wait for an epoch or a checkpoint.
     ``checkpoint``
         the last complete one, None before the first: see :class:`~.checkpointer.CheckpointReport`.
     """

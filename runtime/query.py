@@ -118,6 +118,9 @@ class MixedQuery:
         }
         if active and phase is not None and phase.style == "sorted":
             status["backlog"] = self._runner.backlog.snapshot()
+        events = None if self._runner.stepper is None else self._runner.stepper.events.counts
+        if events is not None:
+            status["coordinator"] = events
         return status
 
     @property

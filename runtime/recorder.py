@@ -74,6 +74,7 @@ class Recorder:
         spec: EpochSpec,
         reports: list[ShardReport],
         elapsed_s: float,
+        coordinator: dict[str, int] | None = None,
     ) -> None:
         """An epoch has been applied."""
         sums, elapsed_ms = totals(reports), round(elapsed_s * 1000)
@@ -112,6 +113,7 @@ class Recorder:
                 "metrics": {"outputBytes": sums["outputBytes"], "outputFiles": sums["outputFiles"]},
             },
             observedMetrics={},
+            coordinator=coordinator,
             checkpoint=self._checkpoint,
         )
         with self._lock:

@@ -110,6 +110,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         if metadata.spark is not None:
             log.check()
         check_finished_tasks(job, state, metadata, store.location)
+        _check_coordinator(job, state, metadata, store)
         _check_staged_output(job, store, metadata)
         commit_transaction(job, store, metadata)
         failpoint("recovery-after-commit")
@@ -122,6 +123,16 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
             job.late_rows.sweep()
     store.collect_garbage(job.operator.uid, state.lineages)
     return Recovered(state, metadata, evolution=tuple(evolution))
+
+
+def _check_coordinator(job: JobSpec, state: JobState, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+    if state.restored_events is None or job.coordinator is not None or job.settings.savepoint_ignore_unclaimed:
+        return
+    raise CheckpointMismatchError(
+        f"checkpoint {metadata.checkpoint_id} in {store.location!r} holds the state of a coordinator, and the job has"
+        " none; give transformWithState its coordinator=…, or set execution.savepoint.ignore-unclaimed-state = true to"
+        " drop that state"
+    )
 
 
 def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:

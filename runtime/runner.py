@@ -92,6 +92,8 @@ class JobRunner:
         finally:
             self._thread_id = None
             self.desk.close("the query has ended")
+            if self.stepper is not None:
+                self.stepper.events.close()
             if self.stepper is not None and self._ending is not None:
                 self._ending.wait_for_savepoints()  # before another run may remove their files
                 self.stepper.executor.close()
@@ -113,6 +115,7 @@ class JobRunner:
             self._refuse_more_after_the_end(state)
             self.recorder.event("finished", "the job had reached its end in an earlier run")
             return
+        step.events.open()
         phases: dict[str, Callable[[Phase, Stepper], None]] = {
             "backlog": self._run_backlog,
             "history": self._run_history,
@@ -177,7 +180,7 @@ class JobRunner:
             self.job,
             self.store,
             state,
-            Run(self.run_id, self._tag, self.recorder, self.backlog, self.lease, self.turn, self.stopping),
+            Run(self.run_id, self._tag, self.recorder, self.backlog, self.lease, self.turn, self.stopping, self._wake),
         )
 
     @property
@@ -284,8 +287,10 @@ class JobRunner:
                 step.set_backlog(name, False, "the backlog is processed")
             if "history" in step.state.sources:
                 step.source_ended("history")
+            step.events.hand_over()
             if not self._has_phase("live"):
                 step.scheduler.request()  # nothing comes after the switch: this is the last chance
+                step.send_events(phase)
             step.deliver()
             step.checkpoint_if_due("switch")
 
@@ -301,6 +306,7 @@ class JobRunner:
                 self._wake.clear()
                 with self.turn:
                     if not self.stopping.is_set() and not live.failed:
+                        step.events.check()
                         step.tick(phase)
                         if live.is_drained:
                             step.note_drained()

@@ -36,6 +36,7 @@ from ..state.sst import SstWriter
 from .failpoints import failpoint
 from .filesystem import write_atomically
 from .meter import TaskMeter
+from .operator_events.task_events import ShardInbox, TaskEvents
 from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .progress import TaskProgress
 from .projection import REPORT_COLUMN, RowSpool
@@ -75,6 +76,10 @@ class ShardReport:
     spilled_bytes: int = 0
     #: Bytes, files and times as :class:`~.meter.TaskMeter` counts them.
     measured: dict[str, int] = field(default_factory=dict)
+    #: Events to the coordinator, in order.
+    events: tuple[str, ...] = ()
+    #: What the shard keeps from now on; None: what it had before.
+    own_state: str | None = None
 
     def to_bytes(self) -> bytes:
         body = asdict(self)
@@ -93,6 +98,8 @@ class ShardReport:
             durations_ms=body["durations_ms"],
             spilled_bytes=body["spilled_bytes"],
             measured=body.get("measured", {}),  # a report that an older version has left
+            events=tuple(body.get("events", ())),
+            own_state=body.get("own_state"),
         )
 
 
@@ -124,6 +131,8 @@ class ShardTask:
     report_folder: str | None = None
     #: Names that the columns get back in the task; None: they have them.
     columns: tuple[str, ...] | None = None
+    #: What goes to shards besides the epoch, for those that there is something for.
+    inboxes: tuple[tuple[int, ShardInbox], ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -218,7 +227,8 @@ class _Attempt:
         writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
         output = self._output(operator, name, local_dir)
         counters = ShardCounters()
-        shard_context = ShardContext(self.shard, lineage.key_groups, task.epoch, base, writer, output, counters)
+        events = TaskEvents(dict(task.inboxes).get(self.shard, ShardInbox()))
+        shard_context = ShardContext(self.shard, lineage.key_groups, task.epoch, base, writer, output, counters, events)
         try:
             with self.meter.processing():
                 spilled = self._execute(operator, shard_context, self.meter.reading(batches))
@@ -231,7 +241,18 @@ class _Attempt:
             output.abort()
             raise
         durations_ms, counts = self.meter.finish()
-        return ShardReport(self.shard, name, files, staged, counters, durations_ms, spilled, counts)
+        return ShardReport(
+            self.shard,
+            name,
+            files,
+            staged,
+            counters,
+            durations_ms,
+            spilled,
+            counts,
+            events=tuple(events.sent),
+            own_state=events.own_state,
+        )
 
     def _failpoint(self, name: str) -> None:
         failpoint(f"task-{name}")

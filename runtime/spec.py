@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from ..state.keygroups import KeyGroupRange
+from .operator_events.task_events import TaskEvents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..state.replica import ShardReplica
     from .late_rows import LateRows
     from .live_inputs import LiveInput
+    from .operator_events.coordinator import OperatorCoordinator
     from .projection import Projection
 
 #: Watermarks and timers are milliseconds since the epoch, as in PySpark's ``TimerValues``.
@@ -91,6 +93,8 @@ class Settings(BaseModel):
     watermark_idle_timeout_ms: int | None = None
     #: Folder for rows that came too late; None: they are dropped.
     late_data_path: str | None = None
+    #: The most that one operator event, or a shard's own state, may take.
+    operator_event_max_bytes: int = 1024 * 1024
     retained_checkpoints: int = 2
     state_local_dir: str | None = None
     state_cache_bytes: int = 256 * 1024 * 1024
@@ -126,6 +130,8 @@ class EpochSpec:
     ignore_new_timers: bool = False
     #: True for the epoch without rows and timers in which the operator's endInput() and finish() are called.
     ending: bool = False
+    #: True while any source is in backlog.
+    is_backlog: bool = False
 
 
 class OutputWriter(Protocol):
@@ -162,6 +168,8 @@ class ShardContext:
     writer: StateWriter
     output: OutputWriter
     counters: ShardCounters
+    #: What came from the coordinator and goes to it, and the shard's own state.
+    events: TaskEvents = field(default_factory=TaskEvents)
 
 
 class KeyedOperator(ABC):
@@ -190,6 +198,8 @@ class KeyedOperator(ABC):
     uses_processing_time: bool = False
     #: True if the operator has something to do when its input ends, after all timers: an epoch with ``ending`` set.
     has_end_hooks: bool = False
+    #: True if it can handle events from a coordinator.
+    takes_events: bool = False
     #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.
     aggregates_by_key: bool = False
     #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.
@@ -244,6 +254,8 @@ class JobSpec:
     live_inputs: tuple[LiveInput, ...] = ()
     #: Where rows that came too late go; None: they are dropped.
     late_rows: LateRows | None = None
+    #: Talks to the shards from the driver; None: nobody does.
+    coordinator: OperatorCoordinator | None = None
     #: The plan as JSON, for savepoints.
     plan_json: str = "{}"
 

@@ -24,6 +24,7 @@ from .checkpoints.metadata import (
     StateLayout,
     TransactionFile,
 )
+from .operator_events.stored import StoredEvents
 from .shard_task import ShardReport
 from .spec import KeyedOperator
 from .staging import StagedFile
@@ -37,6 +38,8 @@ class Shard:
     lineage: ShardLineage
     next_event_timer_ms: int | None = None
     next_processing_timer_ms: int | None = None
+    #: What its processor keeps for the shard; several after the shards were dealt anew.
+    own_state: tuple[str, ...] = ()
 
 
 @dataclass
@@ -61,6 +64,8 @@ class JobState:
     pending_late: list[StagedFile] = field(default_factory=list)
     rows_late_total: int = 0
     finished: bool = False
+    #: What the checkpoint that the job goes on from holds of its coordinator; None: there was none.
+    restored_events: StoredEvents | None = None
 
     @classmethod
     def fresh(
@@ -87,10 +92,17 @@ class JobState:
                 f"checkpoint {metadata.checkpoint_id} holds state of the operators {held}, but the job's is {uid!r}"
             )
         shards = [
-            Shard(shard.load(), shard.next_event_timer_ms, shard.next_processing_timer_ms) for shard in stored.shards
+            Shard(shard.load(), shard.next_event_timer_ms, shard.next_processing_timer_ms, shard.own_state)
+            for shard in stored.shards
         ]
+        events = None
+        if stored.coordinator is not None:
+            events = StoredEvents.from_json(stored.coordinator, stored.buffered_events, len(shards))
         if shards and parallelism is not None and parallelism != len(shards):
+            before = [shard.lineage.key_groups for shard in shards]
             shards = _redealt(shards, parallelism, stored.max_parallelism)
+            if events is not None:
+                events = events.redealt(before, [shard.lineage.key_groups for shard in shards])
         watermark.current_ms = metadata.watermark_ms
         several = len(watermark.inputs) > 1
         for name, one in watermark.inputs.items():
@@ -108,6 +120,7 @@ class JobState:
             batch_id=metadata.spark.batch_id if metadata.spark else -1,
             rows_late_total=metadata.rows_late_total,
             finished=metadata.kind == "completion",
+            restored_events=events,
         )
 
     @property
@@ -130,6 +143,8 @@ class JobState:
             shard.lineage = shard.lineage.append(report.files)
             shard.next_event_timer_ms = report.counters.next_event_timer_ms
             shard.next_processing_timer_ms = report.counters.next_processing_timer_ms
+            if report.own_state is not None:
+                shard.own_state = (report.own_state,)
             self.pending.extend(report.output)
             self.rows_late_total += report.counters.rows_late
         self.epoch = epoch
@@ -155,6 +170,7 @@ class JobState:
         with_state: bool,
         trigger: str | None = None,
         finished_shards: Collection[int] = (),
+        events: StoredEvents | None = None,
     ) -> CheckpointMetadata:
         """The checkpoint that captures this state; without state it only completes the job's last transaction.
 
@@ -164,6 +180,7 @@ class JobState:
             with_state: False: the state of the shards is left out.
             trigger: why it is taken.
             finished_shards: shards whose operators have finished for good: they are not run again after recovery.
+            events: the coordinator's part; None: the job has no coordinator.
         """
         shards = tuple(
             ShardState(
@@ -171,9 +188,11 @@ class JobState:
                 finished=index in finished_shards,
                 next_event_timer_ms=shard.next_event_timer_ms,
                 next_processing_timer_ms=shard.next_processing_timer_ms,
+                own_state=shard.own_state,
             )
             for index, shard in enumerate(self.shards)
         )
+        coordinator, buffered = (None, ()) if events is None else events.to_json()
         inputs = self.watermark.inputs if len(self.watermark.inputs) > 1 else {}
         return CheckpointMetadata(
             checkpoint_id=checkpoint_id,
@@ -199,6 +218,8 @@ class JobState:
                     max_parallelism=self.max_parallelism,
                     registry=operator.registry.to_json(),
                     shards=shards if with_state else (),
+                    coordinator=coordinator,
+                    buffered_events=buffered if with_state else (),
                 ),
             ),
             transaction=_transaction(checkpoint_id, self.pending),
@@ -242,4 +263,11 @@ def _redealt(shards: list[Shard], parallelism: int, max_parallelism: int) -> lis
         (s.next_processing_timer_ms for s in shards if s.next_processing_timer_ms is not None), default=None
     )
     # Which new shard holds which timer is not known without reading: ask every shard at the earliest time of all.
-    return [Shard(lineage, event, processing) for lineage in lineages]
+    return [Shard(lineage, event, processing, _own_states(shards, lineage)) for lineage in lineages]
+
+
+def _own_states(shards: list[Shard], lineage: ShardLineage) -> tuple[str, ...]:
+    """What all shards keep that owned a key group of the new one, in their order."""
+    return tuple(
+        kept for shard in shards if shard.lineage.key_groups.overlaps(lineage.key_groups) for kept in shard.own_state
+    )

@@ -18,6 +18,7 @@ from .checkpointer import Checkpointer, CheckpointReport
 from .checkpoints.scheduler import CheckpointScheduler
 from .epochs import EpochExecutor
 from .failpoints import failpoint
+from .job_events import JobEvents
 from .job_tasks import source_task
 from .lag import LagGates
 from .lifecycle.work import TaskWorker
@@ -54,6 +55,7 @@ class Stepper:
         turn: the lock under which steps run.
         stopping: set when the job is to stop.
         tasks: does what the lifecycle of the job's tasks asks for.
+        events: all that goes to the shards and comes from them.
     """
 
     job: JobSpec
@@ -67,6 +69,7 @@ class Stepper:
     turn: threading.RLock
     stopping: threading.Event
     tasks: TaskWorker
+    events: JobEvents
     _checkpointed_epoch: int = field(init=False)
     #: isBacklog by watermark lag; None: lag has no effect.
     _lag: LagGates | None = field(init=False, default=None)
@@ -147,6 +150,7 @@ class Stepper:
             keep_state=keeps_state,
             ignore_new_timers=firing_ms == MAX_WATERMARK,
             first=self.state.epoch == 0,
+            is_backlog=self.state.is_backlog,
         )
 
     def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: list[int] | None = None) -> None:
@@ -165,6 +169,7 @@ class Stepper:
                 processing_time_ms=time_ms,
                 processing_timers_upto_ms=time_ms,
                 first=self.state.epoch == 0,
+                is_backlog=self.state.is_backlog,
             )
             self._execute(phase, frame, spec, shards)
             self.deliver()
@@ -176,8 +181,11 @@ class Stepper:
             self.sorted_pass(phase, None, MAX_WATERMARK)
 
     def finish_operators(self, phase: Phase) -> None:
-        """Call endInput() and finish() of the operator on every shard, if it has them; their rows are output."""
-        if not self.job.operator.has_end_hooks:
+        """Call endInput() and finish() of the operator on every shard, if it has them; their rows are output.
+
+        This is the last epoch: events that still wait go with it, those that the coordinator sends later go nowhere.
+        """
+        if not self.job.operator.has_end_hooks and not self.events.waiting:
             return
         with self.turn:
             self.check_stopped()
@@ -196,12 +204,25 @@ class Stepper:
             self._execute(phase, None, spec)
 
     def tick(self, phase: Phase, upto_ms: int | None = None) -> bool:
-        """Fire what is due without new rows (None: due now); True if something was."""
+        """Fire what is due without new rows (None: due now), and send out events that wait; True if it ran an epoch.
+
+        Args:
+            phase: the phase it belongs to.
+            upto_ms: timers up to here, and no events.
+        """
         self.state.watermark.advance(now_ms())
         due = self.state.shards_due(self.state.watermark.current_ms, now_ms() if upto_ms is None else upto_ms)
+        if upto_ms is None:
+            due = sorted({*due, *self.events.waiting})
         if due:
             self.streaming_epoch(phase, None, due)
         return bool(due)
+
+    def send_events(self, phase: Phase) -> None:
+        """Send out events that wait, if any do, in an epoch of their own."""
+        with self.turn:
+            if waiting := self.events.waiting:
+                self.streaming_epoch(phase, None, waiting)
 
     def _execute(
         self,
@@ -215,16 +236,29 @@ class Stepper:
         started = time.monotonic()
         if reach is None and self._tells_inputs_apart:
             reach = self._look_ahead(frame)
-        with self._labelled(f"{phase.kind}, epoch {spec.epoch}"):
-            reports = self.executor.execute(
-                frame, spec, self.state.lineages, sorter=phase.sorter, shards=shards, **options
-            )
-        late = self._stage_late(frame, spec, reports)
-        failpoint("epoch-before-apply")
+        visited = list(range(len(self.state.shards))) if frame is not None or shards is None else shards
+        # Nothing of a backlog is for anybody before the switch, and nobody interferes with it.
+        in_backlog = phase.kind == "backlog"
+        inboxes = self.events.command(spec, visited, self.state, with_events=not in_backlog)
+        try:
+            with self._labelled(f"{phase.kind}, epoch {spec.epoch}"):
+                reports = self.executor.execute(
+                    frame, spec, self.state.lineages, sorter=phase.sorter, shards=visited, inboxes=inboxes, **options
+                )
+            late = self._stage_late(frame, spec, reports)
+            failpoint("epoch-before-apply")
+        except BaseException:
+            self.events.fail()
+            raise
+        reports = self.events.accept(reports)
         self.state.apply(spec.epoch, reports)
         self.state.pending_late += late
         self._move_watermark(spec, reports, reach, time.monotonic() - started)
-        self.recorder.epoch(self.job, self.state, phase, spec, reports, time.monotonic() - started)
+        if not in_backlog:
+            failpoint("events-before-hand-over")
+            self.events.hand_over()
+        elapsed_s = time.monotonic() - started
+        self.recorder.epoch(self.job, self.state, phase, spec, reports, elapsed_s, self.events.counts)
 
     @contextmanager
     def _labelled(self, what: str) -> Iterator[None]:
@@ -340,7 +374,7 @@ class Stepper:
 
     @property
     def _has_news(self) -> bool:
-        return bool(self.state.pending) or self.state.epoch > self._checkpointed_epoch
+        return bool(self.state.pending) or self.state.epoch > self._checkpointed_epoch or self.events.has_news
 
     def checkpoint(self, trigger: str, *, close: bool = True) -> CheckpointReport | None:
         """Take a checkpoint now; None if it failed tolerably.
@@ -367,6 +401,7 @@ class Stepper:
         """Fire what is due and make everything processed so far visible."""
         with self.turn:
             upto_ms = now_ms()  # fixed: a timer that registers the next one again and again must not keep us here
+            self.send_events(phase)  # once: a coordinator that answers each event with another must not either
             while self.tick(phase, upto_ms):
                 pass
             self.checkpoint_if_behind("requested")

@@ -53,6 +53,8 @@ class ShardState(_Frozen):
     finished: bool = False
     next_event_timer_ms: int | None = None
     next_processing_timer_ms: int | None = None
+    #: What the operator keeps for the shard besides keyed state, as JSON text.
+    own_state: tuple[str, ...] = ()
 
     def load(self) -> ShardLineage:
         return ShardLineage.from_json(self.lineage)
@@ -81,9 +83,9 @@ class OperatorState(_Frozen):
     max_parallelism: int
     registry: Any
     shards: tuple[ShardState, ...] = ()
-    #: State of the operator's coordinator on the driver, if it has one.
+    #: State of the operator's coordinator on the driver in base64; None: it has none.
     coordinator: str | None = None
-    #: Operator events that were buffered while the gateways were closed, per direction and shard.
+    #: Operator events on their way, by direction ("to": "subtask" or "coordinator") and shard.
     buffered_events: tuple[dict[str, Any], ...] = ()
 
 

@@ -194,8 +194,9 @@ class CoordinatorHolder(Generic[T]):
         """The checkpoints whose events have all settled (steps 4 and 5 are the subtasks')."""
         found: list[Action] = []
         for number, pending in self._pending.items():
-            settled = not pending.deliveries and not any(gate.keeps_older_than(number) for gate in self._gateways)
-            if pending.data is not None and not pending.barriers_sent and settled:
+            if pending.data is None or pending.barriers_sent or pending.deliveries:
+                continue
+            if not any(gateway.keeps_older_than(number) for gateway in self._gateways):
                 pending.barriers_sent = True
                 found.append(SendBarriers(number))
         return found

@@ -26,9 +26,11 @@ from ...state.keyed import KeyedState
 from ...state.keys import KeyCodec
 from ...state.rocks import RocksDBKeyedState
 from ..column_names import quoted
+from ..failpoints import failpoint
 from ..fingerprint import code_fingerprint
-from ..handle import DeclaringHandle, TaskHandle
+from ..handle import DeclaringHandle, TaskCoordinator, TaskHandle
 from ..history import event_time_us
+from ..operator_events.plain import decode, encode, types_by_name
 from ..row_writer import RowBuffer
 from ..rows import RowReader, arrow_schema
 from ..spec import MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext
@@ -65,6 +67,8 @@ class ProcessorOperator(KeyedOperator):
         time_mode: ``"none"``, ``"processingTime"`` or ``"eventTime"``.
         event_time: the watermarked column, if there is one.
         initial_state: rows grouped by the same key columns (by name, first) to start from.
+        has_coordinator: whether there is somebody to send events to.
+        event_max_bytes: the most that one event, or a shard's own state, may take.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class ProcessorOperator(KeyedOperator):
         event_time: str | None,
         initial_state: DataFrame | None = None,
         initial_state_key: tuple[str, ...] = (),
+        has_coordinator: bool = False,
+        event_max_bytes: int = 1024 * 1024,
     ) -> None:
         self.uid = uid
         self.key_columns = key_columns
@@ -92,6 +98,11 @@ class ProcessorOperator(KeyedOperator):
         self.uses_processing_time = time_mode == "processingTime"
         self._end_hooks = tuple(hook for hook in END_HOOKS if _takes_nothing(getattr(processor, hook, None)))
         self.has_end_hooks = bool(self._end_hooks)
+        self.takes_events = callable(getattr(processor, "handleEvent", None))
+        self._keeps_own_state = _takes_nothing(getattr(processor, "snapshotShard", None))
+        self._restores_own_state = callable(getattr(processor, "restoreShard", None))
+        self._has_coordinator = has_coordinator
+        self._event_max_bytes = event_max_bytes
         kind = (_KIND_COLUMN,) if initial_state is not None else ()
         self.sort_columns = (*kind, *((event_time,) if event_time else ()))
         self._initial_state = initial_state
@@ -191,7 +202,7 @@ class _Run:
             state = BatchKeyedState(
                 self._operator.registry, context.writer, epoch.processing_time_ms, context.base, epoch.keep_state
             )
-            self._init(state)
+            self._begin(state)
             self._sorted(state, keyed)
             self._end()
             state.close()
@@ -199,7 +210,7 @@ class _Run:
             state = RocksDBKeyedState(
                 self._operator.registry, context.base, context.key_groups, epoch.processing_time_ms
             )
-            self._init(state)
+            self._begin(state)
             self._random(state, keyed)
             self._end()
             state.flush(context.writer)
@@ -213,9 +224,33 @@ class _Run:
             rows = getattr(self._processor, hook)()
             if rows is not None:
                 self._output.extend(rows, ())
+        if self._operator._keeps_own_state:
+            failpoint("task-events-snapshot")
+            kept = self._processor.snapshotShard()  # type: ignore[attr-defined]
+            what = f"own state of a shard from {self._operator.processor_name}.snapshotShard()"
+            self._context.events.own_state = encode(kept, what, self._operator._event_max_bytes)
 
-    def _init(self, state: KeyedState) -> None:
-        self._processor.init(TaskHandle(state, self._operator.time_mode))
+    def _begin(self, state: KeyedState) -> None:
+        """Bring the processor to where its shard stands, then hand over what has come from the coordinator."""
+        operator, events = self._operator, self._context.events
+        coordinator = TaskCoordinator(
+            events,
+            operator.processor_name,
+            operator._event_max_bytes if operator._has_coordinator else None,
+            is_backlog=self._epoch.is_backlog,
+        )
+        self._processor.init(TaskHandle(state, operator.time_mode, coordinator))
+        if not (operator._restores_own_state or events.inbox.events):
+            return
+        types = types_by_name(getattr(self._processor, "eventTypes", ()), operator.processor_name)
+        if operator._restores_own_state:
+            self._processor.restoreShard([decode(kept, types) for kept in events.inbox.own_state])  # type: ignore[attr-defined]
+        for event in events.inbox.events:
+            failpoint("task-events-received")
+            rows = self._processor.handleEvent(decode(event, types))  # type: ignore[attr-defined]
+            if rows is not None:
+                self._output.extend(rows, ())
+            failpoint("task-events-handled")
 
     def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count rows, drop late ones, note the greatest event time."""

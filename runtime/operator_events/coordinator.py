@@ -1,0 +1,102 @@
+"""What a user writes: a coordinator, which lives in the driver as long as the query runs, and what it is given."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .user_channel import UserChannel
+
+
+class OperatorCoordinator:
+    """Coordinates the shards of a ``transformWithState`` from the driver, by events; subclass it.
+
+    Events are plain data (see :mod:`.plain`).  Each end receives each event exactly once and in the order in which the
+    other has sent it, also when the query fails and is started again: the coordinator's state is part of every
+    checkpoint, together with the events that are on their way.
+
+    The runtime calls all methods one after the other, all but :meth:`close` with ``context.lock`` held.  A coordinator
+    with threads of its own may send from them at any time.  Where such a thread changes what :meth:`checkpoint` returns
+    and sends an event that belongs to the change, it does both under ``with context.lock:``, so that a checkpoint has
+    both or none.
+
+    An exception in a method fails the query with a ``CoordinatorError``; a restart goes on from the last checkpoint.
+    """
+
+    #: Dataclasses as which events come back; others come back as dicts.
+    eventTypes: tuple[type, ...] = ()  # noqa: N815  as PySpark names things
+
+    def restore(self, state: bytes) -> None:
+        """Take over the state of the checkpoint that the query goes on from; called before :meth:`open`, if there is
+        one.  Nothing of an earlier run of this object may survive it."""
+
+    def open(self, context: CoordinatorContext) -> None:
+        """The query starts.  Without a :meth:`restore` before it the coordinator begins anew, even if the object has
+        been used by an earlier run."""
+
+    def subtaskReset(self, shard: int, checkpointId: int) -> None:
+        """After :meth:`open`, once per shard: the shard goes on from this checkpoint, as the coordinator does.  What
+        was on its way comes by itself.  The number of shards may have changed."""
+
+    def handleEventFromSubtask(self, shard: int, event: Any) -> None:
+        """An event that a processor has sent with ``handle.coordinator.send``.  ``shard`` counts as at the time of
+        sending."""
+
+    def checkpoint(self) -> bytes:
+        """The state that :meth:`restore` needs; it tells of everything that was received and sent so far."""
+        return b""
+
+    def close(self) -> None:
+        """The query ends, for whatever reason; called once after :meth:`open`, even if that failed.  A coordinator's
+        threads end here."""
+
+
+class ShardGateway:
+    """The way to one shard; made by :meth:`CoordinatorContext.gateway`."""
+
+    def __init__(self, channel: UserChannel, shard: int) -> None:
+        self._channel = channel
+        self.shard = shard
+
+    def send(self, event: Any) -> None:
+        """Send an event to the processor of this shard: ``handleEvent(event)`` is called with it before the rows of one
+        of the next epochs, that of the switch at the earliest.  Thread-safe; returns at once.
+
+        Raises:
+            OperatorEventError: it is not plain or too large, the processor has no ``handleEvent``, or the query has
+                ended.
+        """
+        self._channel.send((self.shard,), event)
+
+
+class CoordinatorContext:
+    """What a coordinator is given for one run of the query."""
+
+    def __init__(self, channel: UserChannel) -> None:
+        self._channel = channel
+
+    @property
+    def parallelism(self) -> int:
+        """Number of shards in this run."""
+        return self._channel.shards
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held by the runtime while it calls the coordinator; see :class:`OperatorCoordinator`."""
+        return self._channel.lock
+
+    def gateway(self, shard: int) -> ShardGateway:
+        """The way to a shard, from 0 to ``parallelism - 1``."""
+        if not 0 <= shard < self.parallelism:
+            raise IndexError(f"shard must be between 0 and {self.parallelism - 1}, got {shard}")
+        return ShardGateway(self._channel, shard)
+
+    def broadcast(self, event: Any) -> None:
+        """Send an event to all shards.  If the query is restarted with another number of shards while it is on its way,
+        each of the new ones gets it once."""
+        self._channel.send(range(self.parallelism), event)
+
+    def failJob(self, cause: BaseException) -> None:
+        """Fail the query, from whatever thread: for errors in threads of the coordinator's own."""
+        self._channel.fail(cause)

@@ -1,0 +1,292 @@
+"""The channels as the runtime drives them: epochs out and back, checkpoints in between, threads at any time."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from mixedmode.errors import CheckpointError, CoordinatorError, OperatorEventError
+from mixedmode.runtime.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
+from mixedmode.runtime.operator_events.plain import decode
+from mixedmode.runtime.operator_events.stage_channel import StageChannel
+from mixedmode.runtime.operator_events.stored import StoredEvents
+from mixedmode.runtime.operator_events.user_channel import UserChannel
+from mixedmode.runtime.shard_task import ShardReport
+from mixedmode.runtime.spec import EpochSpec, ShardCounters
+
+SPEC = EpochSpec(1, "random", 0, 0, 0, 0, 0)
+
+
+class Told(OperatorCoordinator):
+    """Writes down what it is told; ``on`` does something in a method."""
+
+    def __init__(self, **on: Any) -> None:
+        self.calls: list[Any] = []
+        self.on = on
+        self.context: CoordinatorContext | None = None
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        self.calls.append((name, *arguments))
+        return self.on[name](self, *arguments) if name in self.on else None
+
+    def restore(self, state: bytes) -> None:
+        self._call("restore", state)
+
+    def open(self, context: CoordinatorContext) -> None:
+        self.context = context
+        self._call("open")
+
+    def subtaskReset(self, shard: int, checkpointId: int) -> None:
+        self._call("subtaskReset", shard, checkpointId)
+
+    def handleEventFromSubtask(self, shard: int, event: Any) -> None:
+        self._call("handleEventFromSubtask", shard, event)
+
+    def checkpoint(self) -> bytes:
+        found = self._call("checkpoint")
+        return b"state" if found is None else found
+
+    def close(self) -> None:
+        self._call("close")
+
+
+def channel(coordinator: OperatorCoordinator, restored: StoredEvents | None = None, **changes: Any) -> UserChannel:
+    """An open channel to two shards."""
+    options: dict[str, Any] = {"max_bytes": 100, "processor": "P", "takes_events": True, "latest": 0}
+    made = UserChannel(coordinator, 2, restored=restored, wake=lambda: None, **{**options, **changes})
+    made.open()
+    return made
+
+
+def epoch(one: UserChannel, *sent: str) -> dict[int, list[Any]]:
+    """An epoch over both shards, in which shard 0 sends."""
+    taken = one.take((0, 1))
+    one.accept(0, sent)
+    one.accept(1, ())
+    one.hand_over()
+    return {shard: [decode(text) for text in texts] for shard, texts in taken.items()}
+
+
+def test_events_in_both_directions() -> None:
+    """What is sent goes with the next epoch, once; what a winner's report has is handed over after it, in order."""
+    told = Told()
+    one = channel(told)
+    assert told.context is not None
+    told.context.gateway(1).send({"x": 1})
+    told.context.broadcast("all")
+    assert one.waiting == [0, 1]
+    assert epoch(one, '"a"', "2") == {0: ["all"], 1: [{"x": 1}, "all"]}
+    assert epoch(one) == {}
+    assert told.calls == [("open",), ("handleEventFromSubtask", 0, "a"), ("handleEventFromSubtask", 0, 2)]
+    assert one.counts == {"eventsSent": 3, "eventsDelivered": 3, "eventsReceived": 2, "eventsBuffered": 0}
+
+
+def test_failed_epoch() -> None:
+    """Events of an epoch that failed wait again, before later ones."""
+    told = Told(open=lambda self: self.context.broadcast(1))
+    one = channel(told)
+    one.take((0, 1))
+    one.send((0,), 2)
+    one.fail_epoch((0, 1))
+    assert epoch(one) == {0: [1, 2], 1: [1]}
+
+
+def test_g10_checkpoint() -> None:
+    """G10: what is sent inside checkpoint() is delivered after the checkpoint and stored in it; later events wait."""
+    told = Told(checkpoint=lambda self: self.context.gateway(0).send("inside"))
+    one = channel(told)
+    one.send((0,), "before")
+    stored = one.begin(1)
+    one.send((0,), "after")
+    assert one.counts["eventsBuffered"] == 3
+    assert [[decode(event.text) for event in inbox] for inbox in stored.inboxes] == [["before", "inside"], []]
+    assert one.take((0,)) == {0: ('"before"', '"inside"')}
+    one.accept(0, ())
+    assert one.waiting == []
+    one.complete(1)
+    assert epoch(one) == {0: ["after"]}
+
+
+def test_aborted_checkpoint_releases() -> None:
+    """An aborted checkpoint gives back what was buffered for it, and the next one can be taken."""
+    one = channel(Told())
+    one.begin(1)
+    one.send((1,), "x")
+    one.abort(1)
+    one.abort(1)
+    one.begin(2)
+    one.complete(2)
+    assert epoch(one) == {1: ["x"]}
+
+
+def test_restored() -> None:
+    """A restored coordinator gets its state first, then its context, then its shards; events of the time before come
+    once, before new ones."""
+    first = channel(Told(open=lambda self: self.context.broadcast("old")))
+    first.accept(1, ['"kept"'])
+    stored = first.begin(7)
+    assert stored.to_coordinator == ((1, '"kept"'),)
+    told = Told(open=lambda self: self.context.broadcast("new"))
+    one = channel(told, stored, latest=7)
+    assert told.calls == [("restore", b"state"), ("open",), ("subtaskReset", 0, 7), ("subtaskReset", 1, 7)]
+    assert epoch(one) == {0: ["old", "new"], 1: ["old", "new"]}
+    assert told.calls[4:] == [("handleEventFromSubtask", 1, "kept")]
+    one.begin(8)
+
+
+def test_threads() -> None:
+    """A thread that counts and sends under the lock is cut by every checkpoint between two events, never inside one."""
+    count = [0]
+    told = Told(checkpoint=lambda self: str(count[0]).encode())
+    one = channel(told, max_bytes=100)
+    context = told.context
+    assert context is not None
+
+    def run() -> None:
+        for _ in range(400):
+            with context.lock:
+                context.gateway(0).send(count[0])
+                count[0] += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    delivered: list[int] = []
+    number = 0
+    while thread.is_alive() or len(delivered) < 400:
+        number += 1
+        stored = one.begin(number)
+        waiting = [decode(event.text) for event in stored.inboxes[0]]
+        assert delivered + waiting == list(range(int(stored.coordinator)))
+        one.complete(number)
+        delivered += epoch(one).get(0, [])
+    thread.join()
+    assert delivered == list(range(400))
+
+
+def fails(self: Told, *arguments: Any) -> None:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize("method", ["open", "restore", "subtaskReset", "handleEventFromSubtask", "checkpoint"])
+def test_raising_coordinator(method: str) -> None:
+    """An error of the coordinator names it and the method."""
+    stored = StoredEvents(b"", ((), ()))
+
+    def live() -> None:
+        one = channel(Told(**{method: fails}), stored, latest=3)
+        epoch(one, "1")
+        one.begin(4)
+
+    with pytest.raises(CoordinatorError, match=rf"coordinator Told raised in {method}\(\): ValueError: boom") as raised:
+        live()
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+def test_failed_snapshot_leaves_the_channel_usable() -> None:
+    """After checkpoint() has raised, gateways are open and the next checkpoint can be taken."""
+    told = Told(checkpoint=fails)
+    one = channel(told)
+    with pytest.raises(CoordinatorError):
+        one.begin(1)
+    del told.on["checkpoint"]
+    one.send((0,), 1)
+    assert epoch(one) == {0: [1]}
+    assert one.begin(2).coordinator == b"state"
+
+
+def test_checkpoint_must_be_bytes() -> None:
+    """checkpoint() that returns something else is an error that says what."""
+    with pytest.raises(CoordinatorError, match=r"checkpoint\(\) of coordinator Told returned \{'n': 1\} \(dict\)"):
+        channel(Told(checkpoint=lambda self: {"n": 1})).begin(1)
+
+
+def test_refused_sends() -> None:
+    """What cannot be sent is refused at once: not plain, too large, nobody to take it, too late, no such shard."""
+    told = Told()
+    one = channel(told)
+    context = told.context
+    assert context is not None
+    with pytest.raises(OperatorEventError, match="event of type set from coordinator Told is not plain data"):
+        context.broadcast({1})
+    with pytest.raises(OperatorEventError, match=r"takes 202 bytes, .*max-bytes allows 100"):
+        context.gateway(0).send("x" * 200)
+    with pytest.raises(IndexError, match="shard must be between 0 and 1, got 2"):
+        context.gateway(2)
+    assert one.waiting == []
+    one.close()
+    with pytest.raises(OperatorEventError, match="the query has ended"):
+        context.gateway(0).send(1)
+    deaf = Told()
+    channel(deaf, takes_events=False)
+    assert deaf.context is not None
+    with pytest.raises(OperatorEventError, match=r"processor P has no handleEvent\(event\)"):
+        deaf.context.broadcast(1)
+
+
+def test_fail_job() -> None:
+    """An error that a coordinator's thread reports fails the next step."""
+    told = Told()
+    one = channel(told)
+    assert told.context is not None
+    told.context.failJob(OSError("lost"))
+    with pytest.raises(CoordinatorError, match="coordinator Told has failed: OSError: lost"):
+        one.hand_over()
+
+
+def test_close_may_wait_for_threads() -> None:
+    """close() is called without the lock, so it can join a thread that wants it; its errors are only logged."""
+    told = Told()
+
+    def join(self: Told) -> None:
+        def take_lock() -> None:
+            assert self.context is not None
+            with self.context.lock:
+                pass
+
+        thread = threading.Thread(target=take_lock)
+        thread.start()
+        thread.join()
+        raise ValueError("too late to matter")
+
+    told.on["close"] = join
+    one = channel(told)
+    one.close()
+    one.close()
+    assert told.calls.count(("close",)) == 1
+
+
+@dataclass
+class Listed:
+    n: int
+
+
+def test_event_types_of_the_coordinator() -> None:
+    """A coordinator gets the dataclasses that it lists as what they were."""
+    told = Told()
+    told.eventTypes = (Listed,)
+    epoch(channel(told), '{"$dataclass":["Listed",{"n":3}]}')
+    assert told.calls[-1] == ("handleEventFromSubtask", 0, Listed(3))
+
+
+def report(shard: int) -> ShardReport:
+    return ShardReport(shard, "a", (), (), ShardCounters(), {})
+
+
+def test_stage_channel() -> None:
+    """Epochs and checkpoints exclude each other: either is refused while the other is under way."""
+    stage = StageChannel(2, latest=4)
+    stage.command(SPEC, (0, 1))
+    with pytest.raises(CheckpointError, match="checkpoint 5 has to wait for an epoch that is under way"):
+        stage.begin(5)
+    assert stage.accept([report(0), report(1)]) == [report(0), report(1)]
+    stage.begin(6)
+    with pytest.raises(CheckpointError, match="epoch 1 cannot begin while a checkpoint is taken"):
+        stage.command(SPEC, (1,))
+    stage.complete(6)
+    stage.command(SPEC, (1,))
+    stage.fail((1,))
+    stage.begin(7)
+    stage.abort(7)
+    stage.command(SPEC, (0, 1))
