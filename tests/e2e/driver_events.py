@@ -1,0 +1,65 @@
+"""A job whose coordinator and shards count, in a process of its own, to be killed.
+
+``SESSIONS_MASTER=local[2,3] python driver_events.py <folder>`` goes on with the job of the folder, lets files land while
+the coordinator sends from a thread of its own, and prints ``done`` when all is processed, delivered and committed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ["TZ"] = "UTC"
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+import numbering
+import support
+from mixedmode import MixedModeError
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+TOTAL = 60
+
+
+def main(folder: Path) -> None:
+    cloudpickle.register_pickle_by_value(numbering)
+    spark = (
+        SparkSession.builder.master(os.environ["SESSIONS_MASTER"])
+        .config("spark.shuffle.reduceLocality.enabled", "false")
+        .config("spark.task.maxFailures", "20")  # on a cluster
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    world = support.World(spark, folder)
+    history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
+    coordinator = numbering.Numbering(TOTAL, every_s=0.02)
+    job = numbering.described(history, world.live(), coordinator)
+    query = world.start(job, {"execution.checkpointing.interval": "50 ms"})
+    try:
+        query.wait_for("live", 120)
+        query.processAllAvailable()
+        for path in sorted((folder / "pending").glob("*.parquet")):
+            path.rename(folder / "landing" / path.name)
+            query.processAllAvailable()
+        while coordinator.sent < TOTAL:
+            time.sleep(0.02)  # the coordinator's own pace
+        query.processAllAvailable()
+        query.stop()
+        query.awaitTermination(1)
+    except MixedModeError as error:
+        print(f"failed: {error}", flush=True)
+        os._exit(3)
+    print("done", flush=True)
+    os._exit(0)  # no need to wait for the JVM to say good-bye
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

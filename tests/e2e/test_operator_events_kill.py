@@ -1,0 +1,116 @@
+"""Real SIGKILLs of driver, workers and executors at each step of an event's way and of a checkpoint.
+
+Whatever dies, in the end both ends hold exactly 0, 1, 2, …, in order: each end raises at any other number, the events are
+rows of the committed output, and the newest checkpoint tells how many either end has sent and received.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numbering
+import pyspark
+import pytest
+import support
+from mixedmode.runtime.failpoints import VARIABLE
+
+pytestmark = pytest.mark.kill
+
+DRIVER = Path(__file__).with_name("driver_events.py")
+EVENTS = support.stream_of(360, seed=8)
+TOTAL = 60
+KILLED = -signal.SIGKILL
+
+#: Where the driver can die: the six steps of a checkpoint, and the hand-over of what shards have sent.
+STEPS = [
+    "events-announced",
+    "events-marker",
+    "events-closed",
+    "events-buffering",
+    "events-stored",
+    "events-opened",
+    "events-before-hand-over",
+]
+#: Where a worker or an executor can die on an event's way: before and after it is handled, when the shard's own state
+#: is taken, when output and sent events are written, when they are reported.
+TASK_STEPS = [
+    "task-events-received",
+    "task-events-handled",
+    "task-events-snapshot",
+    "task-before-publish-sorted",
+    "task-before-publish-random",
+    "task-before-report-random",
+]
+
+
+class Job:
+    """The folders of one job and the processes that run it, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("landing", "pending"):
+            (folder / name).mkdir(parents=True)
+        support.write(folder / "history.parquet", EVENTS[:120])
+        support.write(folder / "landing" / "00.parquet", EVENTS[120:160])
+        for number in range(10):
+            rows = EVENTS[160 + 20 * number : 180 + 20 * number]
+            support.write(folder / "pending" / f"{number + 1:02d}.parquet", rows)
+
+    def run(self, failpoints: str = "", master: str = "local[2,3]", **environment: str) -> int:
+        done = subprocess.run(
+            [sys.executable, str(DRIVER), str(self.folder)],
+            env={**os.environ, VARIABLE: failpoints, "SESSIONS_MASTER": master, **environment},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-6000:]}"
+        return done.returncode
+
+    def check(self) -> None:
+        """Both ends have everything, once."""
+        numbering.check_all_there(self.folder / "checkpoints", len(EVENTS), TOTAL, 2)
+        rows = [row for row in support.committed(self.folder / "out") if row[0] == "event"]
+        for shard in (0, 1):
+            assert sorted(row[2] for row in rows if row[1] == shard) == list(range(TOTAL))
+
+
+def test_killed_drivers(tmp_path: Path) -> None:
+    """A driver that dies at another step in each of its lives: in the end both ends have every event once."""
+    job = Job(tmp_path)
+    for life, point in enumerate(STEPS):
+        # The first life dies at the switch; the others when they have got somewhere.
+        assert job.run(f"{point}=kill:{1 if life == 0 else 5}") == KILLED, f"{point} was not reached"
+    assert job.run() == 0
+    job.check()
+
+
+def flags(folder: Path) -> dict[str, Path]:
+    folder.mkdir(exist_ok=True)
+    return {point: folder / point for point in TASK_STEPS}
+
+
+def test_killed_workers(tmp_path: Path) -> None:
+    """Workers that die at any step of an event's way cost a retry: nothing is doubled by the losing attempts."""
+    job, flagged = Job(tmp_path / "job"), flags(tmp_path / "flags")
+    points = ";".join(f"{point}=kill-once:{flag}" for point, flag in flagged.items())
+    assert job.run(points, master="local[2,12]") == 0
+    assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no worker was killed there"
+    job.check()
+
+
+def test_killed_executors(tmp_path: Path) -> None:
+    """Executors of a cluster that die at any step of an event's way change nothing either."""
+    home = tmp_path / "spark-home"  # links, so that the cluster's work folder does not land in the installed Spark
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    job, flagged = Job(tmp_path / "job"), flags(tmp_path / "flags")
+    points = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flagged.items())
+    assert job.run(points, "local-cluster[2,1,1024]", SPARK_HOME=str(home), SPARK_LOCAL_IP="127.0.0.1") == 0
+    assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no executor was killed there"
+    job.check()
