@@ -1,7 +1,7 @@
 """A job whose coordinator and shards count, in a process of its own, to be killed.
 
-``SESSIONS_MASTER=local[2,3] python driver_events.py <folder>`` goes on with the job of the folder, lets files land while
-the coordinator sends from a thread of its own, and prints ``done`` when all is processed, delivered and committed.
+``SESSIONS_MASTER=local[2,3] python driver_events.py <folder>`` goes on with the job of the folder, lets files land
+while the coordinator sends from a thread of its own, and prints ``done`` when all is processed and committed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Real SIGKILLs of driver, workers and executors at each step of an event's way and of a checkpoint.
 
-Whatever dies, in the end both ends hold exactly 0, 1, 2, …, in order: each end raises at any other number, the events are
-rows of the committed output, and the newest checkpoint tells how many either end has sent and received.
+Whatever dies, in the end both ends hold exactly 0, 1, 2, …, in order: each end raises at any other number, the events
+are rows of the committed output, and the newest checkpoint tells how many either end has sent and received.
 """
 
 from __future__ import annotations
