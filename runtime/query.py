@@ -234,6 +234,9 @@ class MixedQuery:
     def savepoint(self, path: str, wait: bool = False) -> str:
         """Take a savepoint, and go on; returns its path when it is complete.
 
+        It holds what was processed before it was taken up; the query goes on while the files are copied, and does not
+        end before they are.
+
         Args:
             path: a folder that is empty or does not exist, local or a URI.
             wait: in a backlog without checkpoints (``execution.interval-during-backlog`` is 0) wait for the switch;
@@ -256,8 +259,9 @@ class MixedQuery:
             wait: as for :meth:`savepoint`.
 
         Raises:
-            CheckpointError: there is something at the path; the query goes on.
-            QueryError: it cannot be taken now (the query goes on), or it failed (and the query with it).
+            CheckpointError: there is something at the path, or it cannot be written to; the query goes on.
+            QueryError: it cannot be taken now (the query goes on), or it failed (and the query with it: nothing of it
+                is visible, and the next start goes on from the last checkpoint as if it had not been asked for).
         """
         found = self._savepoint(SavepointRequest(path, Stop.DRAIN if drain else Stop.SUSPEND, wait))
         self._thread.join()

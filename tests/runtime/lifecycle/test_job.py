@@ -156,6 +156,58 @@ def test_failed_final_checkpoint_is_asked_for_again() -> None:
     assert lifecycle.is_closed
 
 
+def at_its_end() -> JobLifecycle:
+    """A job whose data has ended and whose operators have finished; checkpoint 41 began before that."""
+    lifecycle = job("history")
+    lifecycle.trigger(41)
+    drive(lifecycle)
+    lifecycle.source_ended("source history")
+    while isinstance(work := lifecycle.next(), TaskWork):
+        lifecycle.done(work)
+    assert work == TriggerCheckpoint()
+    return lifecycle
+
+
+def test_any_checkpoint_after_the_end_ends_the_job() -> None:
+    """F1: of 42, 43 and 44 that are under way 43 completes: all tasks close, 44 is aborted, and 42 changes nothing."""
+    lifecycle = at_its_end()
+    for number in (42, 43, 44):
+        lifecycle.trigger(number)
+        assert lifecycle.next() is None, "a checkpoint that would end the job is under way"
+    lifecycle.completed(43)
+    assert drive(lifecycle) == [
+        "sink[0]: commit up to 43",
+        "source history[0]: close",
+        "stage stage[0, 1]: close",
+        "sink[0]: abort 44",
+        "sink[0]: close",
+    ]
+    lifecycle.completed(42)
+    assert lifecycle.next() is None and lifecycle.is_closed
+
+
+def test_checkpoint_from_before_the_end_does_not_end_the_job() -> None:
+    """F2: 41 completes after finish(): what it holds is committed, and the final checkpoint is still asked for."""
+    lifecycle = at_its_end()
+    lifecycle.completed(41)
+    assert drive(lifecycle, itertools.count(42))[:2] == ["sink[0]: commit up to 41", "checkpoint 42"]
+    assert lifecycle.is_closed
+
+
+def test_abort_repairs_lost_completions() -> None:
+    """F3: tasks that were never told that 43 is complete learn it from the abort of 44."""
+    lifecycle = at_its_end()
+    lifecycle.trigger(43)
+    lifecycle.trigger(44)
+    lifecycle._plans.pop(43)  # nobody is told
+    lifecycle.completed(43)
+    assert lifecycle.next() is None
+    lifecycle.aborted(44)
+    done = drive(lifecycle)
+    assert done[0] == "sink[0]: commit up to 43" and done[-1] == "sink[0]: close"
+    assert lifecycle.is_closed
+
+
 def test_failed_savepoint_fails_the_job() -> None:
     """F4: the failure of a stop-with-savepoint is work for the driver: fail."""
     lifecycle = job("live")

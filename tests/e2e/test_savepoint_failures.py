@@ -1,0 +1,196 @@
+"""Savepoints that fail, are refused or take long: the job goes on, or nothing of what was to end it is left."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import support
+from mixedmode import CheckpointError, MixedQuery, QueryError
+from mixedmode.runtime import failpoints, runner, stepper
+from mixedmode.runtime import savepoint as savepoint_writer
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.store import CheckpointStore
+from pyarrow import fs
+from support import World
+
+pytestmark = pytest.mark.spark
+
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+BATCH = {"execution.runtime-mode": "batch"}
+EVENTS = support.stream_of(160, seed=21)
+
+
+def job(history: Any, live: Any) -> Any:
+    return support.sessions(history, live).uid("sessions")
+
+
+def live(query: MixedQuery) -> MixedQuery:
+    assert query.wait_for("live", 300), query.exception()
+    return query
+
+
+def latest(world: World) -> CheckpointMetadata:
+    metadata = CheckpointStore(fs.LocalFileSystem(), str(world.checkpoints)).latest()
+    assert metadata is not None
+    return metadata
+
+
+@pytest.mark.parametrize("drain", [False, True], ids=["without drain", "with drain"])
+@pytest.mark.parametrize("point", ["savepoint-copy", "checkpoint-before-metadata"])
+def test_failed_savepoint_fails_the_job(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drain: bool, point: str
+) -> None:
+    """F4: a stop-with-savepoint that fails ends the query, and nothing of it is left: the next run goes on as if
+    nobody had asked, from the last checkpoint, which no drain has emptied."""
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[60:80])
+    query.processAllAvailable()
+    before, output = latest(world).checkpoint_id, world.output()
+
+    monkeypatch.setenv(failpoints.VARIABLE, f"{point}=raise:1")
+    failpoints._hits.clear()
+    with pytest.raises(QueryError, match=r"with(out)? drain failed: .*failpoint"):
+        query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=drain)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    with pytest.raises(QueryError, match="failpoint"):
+        query.awaitTermination(60)
+    assert not (tmp_path / "savepoint").exists()
+    assert latest(world).checkpoint_id == before and world.output() == output
+    again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[80:], support.flush_after(EVENTS))
+    again.processAllAvailable()
+    again.stop()
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_savepoint_that_fails_after_its_checkpoint(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain whose checkpoint is complete cannot be taken back: the error says so, and the next run goes on behind
+    it."""
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[60:80])
+    query.processAllAvailable()
+    monkeypatch.setenv(failpoints.VARIABLE, "savepoint-before-metadata=raise:1")
+    failpoints._hits.clear()
+    with pytest.raises(QueryError, match=r"failpoint.*; but its checkpoint \d+ is complete"):
+        query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    assert not (tmp_path / "savepoint").exists()
+    assert world.output() == support.expected_sessions(world.spark, EVENTS[:80])
+    again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    world.land(EVENTS[80:], support.flush_after(EVENTS))
+    again.processAllAvailable()
+    again.stop()
+    two_jobs = [*support.sessions_of(EVENTS[:80]), *support.sessions_of(EVENTS[80:])]
+    assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
+
+
+def test_place_that_cannot_be_written_to(world: World, tmp_path: Path) -> None:
+    """A stop-with-savepoint to a place that cannot be written to is refused at once, and the query goes on."""
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
+    (tmp_path / "file").touch()
+    for drain in (False, True):
+        with pytest.raises(CheckpointError, match=r"cannot be written to .*Not a directory"):
+            query.stopWithSavepoint(str(tmp_path / "file" / "savepoint"), drain=drain)
+    world.land(EVENTS[60:], support.flush_after(EVENTS))
+    query.processAllAvailable()
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert Path(query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True), "_metadata").exists()
+
+
+def test_stream_goes_on_while_a_savepoint_is_written(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A savepoint whose copies take long holds up neither rows nor checkpoints, and still holds what it was taken of.
+
+    A job that begins from it gives what comes after it, whatever the first one has done meanwhile.
+    """
+    copied = threading.Event()
+
+    def at_a_copy(name: str) -> None:
+        if name == "savepoint-copy":
+            copied.wait(120)
+
+    monkeypatch.setattr(savepoint_writer, "failpoint", at_a_copy)
+    options = {**OBSERVED, "state.checkpoints.num-retained": "1", "pipeline.parallelism": 1}
+    query = live(world.start(job(world.history(EVENTS[:60]), world.live()), options))
+    world.land(EVENTS[60:80])
+    query.processAllAvailable()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(query.savepoint, str(tmp_path / "savepoint"))
+        while not (tmp_path / "savepoint").exists():
+            assert not asked.done(), asked.exception()
+        before, taken = world.output(), latest(world).checkpoint_id
+        for part in (EVENTS[80:110], EVENTS[110:]):
+            world.land(part)
+            query.processAllAvailable()
+        assert len(world.output()) > len(before) and latest(world).checkpoint_id > taken + 1
+        assert not asked.done()
+        copied.set()
+        assert asked.result(120) == str(tmp_path / "savepoint")
+    monkeypatch.undo()
+    query.stop()
+    assert query.exception() is None
+
+    other = World(world.spark, tmp_path / "other")
+    other.landing, other._landed = world.landing, world._landed
+    options = {**OBSERVED, "pipeline.parallelism": 2, "execution.savepoint.path": str(tmp_path / "savepoint")}
+    restored = live(other.start(job(None, other.live()), options))
+    other.land(support.flush_after(EVENTS))
+    restored.processAllAvailable()
+    restored.stop()
+    rows = sorted(before + other.output(), key=repr)
+    assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F4, F5: at the end of all data a pending drain becomes the final checkpoint; one without drain is refused."""
+    for drain in (True, False):
+        there = World(world.spark, tmp_path / str(drain))
+        asked: dict[str, Any] = {}
+
+        def in_the_backlog(name: str, there: World = there, asked: dict[str, Any] = asked, drain: bool = drain) -> None:
+            if name == "backlog-epoch-applied" and not asked:
+                pool = ThreadPoolExecutor(1)
+                asked["stop"] = pool.submit(
+                    there.queries[-1].stopWithSavepoint, str(there.folder / "savepoint"), drain=drain, wait=True
+                )
+                pool.shutdown(wait=False)
+                while there.queries[-1]._runner.desk.stop is None:
+                    assert not asked["stop"].done(), asked["stop"].exception()
+
+        started = threading.Event()
+        monkeypatch.setattr(runner, "failpoint", lambda name, started=started: started.wait(60))
+        monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
+        query = there.start(job(there.history(EVENTS[:40]), None))
+        started.set()
+        query.awaitTermination(300)
+
+        assert there.output() == support.expected_sessions(world.spark, EVENTS[:40])
+        if drain:
+            assert asked["stop"].result(60) == str(there.folder / "savepoint")
+            assert "(stop with drain)" in " ".join(event.event for event in query.lifecycle.of("sink[0]"))
+        else:
+            assert "all data had ended before" in str(asked["stop"].exception(60))
+
+
+def test_batch_mode_has_no_savepoints(world: World, tmp_path: Path) -> None:
+    """A job that keeps no state refuses savepoints, and one that has ended does too (F5)."""
+    query = world.start(job(world.history(EVENTS[:20]), None), BATCH)
+    with pytest.raises(QueryError, match="batch, which keeps no state"):
+        query.savepoint(str(tmp_path / "savepoint"), wait=True)
+    query.awaitTermination(300)
+
+
+def test_savepoint_after_the_end(world: World, tmp_path: Path) -> None:
+    """F5: a job whose data has ended takes no savepoint any more, with or without drain."""
+    query = world.start(job(world.history(EVENTS[:20]), None))
+    query.awaitTermination(300)
+    for ask in (query.savepoint, query.stopWithSavepoint):
+        with pytest.raises(QueryError, match="the query has ended"):
+            ask(str(tmp_path / "savepoint"))
