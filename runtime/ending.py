@@ -103,13 +103,14 @@ class Ending:
         """
         step, lifecycle = self.step, self.step.tasks.lifecycle
         assert request.stop is not None
-        store, plan = step.checkpointer.store, step.job.plan_json
+        store, plan, number = step.checkpointer.store, step.job.plan_json, 0
         try:
             with step.turn, SavepointDraft(store, request.path, plan) as draft:
                 self._phase = phase
                 if request.stop is Stop.SUSPEND and lifecycle.waiting_sources:
                     step.checkpoint("savepoint")  # a source that has ended closes at an ordinary checkpoint
-                lifecycle.trigger(step.checkpointer.next_id, request.stop)
+                number = step.checkpointer.next_id
+                lifecycle.trigger(number, request.stop)
                 failpoint("stop-before-work")
                 self._work.run()
                 self._copy_ahead(draft)
@@ -124,6 +125,8 @@ class Ending:
             request.answer.set_exception(QueryError(f"the {request} was not taken: the query was stopped"))
             raise
         except BaseException as error:
+            if lifecycle.is_under_way(number):
+                lifecycle.aborted(number)
             failure = QueryError(f"{request} failed: {error}")
             request.answer.set_exception(failure)
             raise failure from error

@@ -60,6 +60,7 @@ def test_failed_savepoint_fails_the_job(
         query.awaitTermination(60)
     assert not (tmp_path / "savepoint").exists()
     assert latest(world).checkpoint_id == before and world.output() == output
+    assert [event.event for event in query.lifecycle.of("sink[0]")][-1] == f"checkpoint {before + 1} aborted"
     again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.land(EVENTS[80:], support.flush_after(EVENTS))
     again.processAllAvailable()
@@ -108,7 +109,8 @@ def test_stream_goes_on_while_a_savepoint_is_written(
 ) -> None:
     """A savepoint whose copies take long holds up neither rows nor checkpoints, and still holds what it was taken of.
 
-    A job that begins from it gives what comes after it, whatever the first one has done meanwhile.
+    A job that begins from it gives what comes after it, whatever the first one has done meanwhile; the first one does
+    not end before it is complete.
     """
     copied = threading.Event()
 
@@ -121,7 +123,7 @@ def test_stream_goes_on_while_a_savepoint_is_written(
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), options))
     world.land(EVENTS[60:80])
     query.processAllAvailable()
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(query.savepoint, str(tmp_path / "savepoint"))
         while not (tmp_path / "savepoint").exists():
             assert not asked.done(), asked.exception()
@@ -130,11 +132,12 @@ def test_stream_goes_on_while_a_savepoint_is_written(
             world.land(part)
             query.processAllAvailable()
         assert len(world.output()) > len(before) and latest(world).checkpoint_id > taken + 1
-        assert not asked.done()
+        stopped = pool.submit(query.stop)
+        assert not query.awaitTermination(0.1) and not asked.done()
         copied.set()
-        assert asked.result(120) == str(tmp_path / "savepoint")
+        stopped.result(120)
+        assert asked.done() and asked.result() == str(tmp_path / "savepoint")
     monkeypatch.undo()
-    query.stop()
     assert query.exception() is None
 
     other = World(world.spark, tmp_path / "other")
