@@ -292,6 +292,8 @@ def test_stage_without_a_name_is_warned_about(first: World) -> None:
     writer = support.sessions(None, first.live()).writeStream.format("noop")
     assert "set .uid(" in str(writer.plan())
     assert "set .uid(" not in str(job(first, history=False).writeStream.format("noop").plan())
+    given = support.sessions(None, first.live()).uid("keyed-0").writeStream.format("noop")
+    assert given.plan().operator == writer.plan().operator, "the name that a stage has without one can be given later"
     with pytest.raises(mixedmode.PlanError, match="names a folder"):
         support.sessions(None, first.live()).uid("a/b")
 
