@@ -44,12 +44,13 @@ def assemble(job: JobSpec, store: CheckpointStore, state: JobState, run: Run) ->
     scheduler = _scheduler(job, state)
     tasks = TaskWorker(lifecycle_of(job, state))
     events = JobEvents.of(job, state, run.wake.set)
+    executor = _executor(job, store, state, run)
     return Stepper(
         job=job,
         state=state,
         scheduler=scheduler,
-        checkpointer=Checkpointer(job, store, scheduler, state, run.run_id, run.lease, tasks, events),
-        executor=_executor(job, store, state, run),
+        checkpointer=Checkpointer(job, store, scheduler, state, run.run_id, run.lease, tasks, events, executor),
+        executor=executor,
         recorder=run.recorder,
         backlog=run.backlog,
         tag=run.tag,

@@ -20,6 +20,7 @@ from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease
+from .epochs import EpochExecutor
 from .failpoints import failpoint
 from .job_events import JobEvents
 from .job_tasks import stage_task
@@ -28,6 +29,7 @@ from .meter import Laps
 from .pinned_backlog import PinnedBacklog
 from .recovery import commit_transaction
 from .state_of_job import JobState
+from .worker_errors import explain_corruption
 
 if TYPE_CHECKING:
     from .spec import JobSpec
@@ -85,6 +87,8 @@ class Checkpointer:
     lease: DriverLease
     tasks: TaskWorker
     events: JobEvents
+    #: Knows where tasks of the shards run.
+    executor: EpochExecutor
     #: The last checkpoint that this run has completed.
     last: CheckpointMetadata | None = None
     _attempted_id: int = 0
@@ -111,7 +115,8 @@ class Checkpointer:
         try:
             self._begin(number)
             metadata = self._write(trigger, number)
-        except Exception as error:
+        except Exception as failure:
+            error = explain_corruption(failure, self.store)
             self.events.abort(number)
             lifecycle.aborted(number)
             self._failures += 1
@@ -239,15 +244,18 @@ class Checkpointer:
 
     def compact(self) -> None:
         """Compact the shards whose change logs have outgrown their base, in one Spark job."""
-        wanted = [index for index, lineage in enumerate(self.state.lineages) if lineage.needs_compaction()]
-        if not wanted:
+        lineages = self.state.lineages
+        kinds = {shard: kind for shard, lineage in enumerate(lineages) if (kind := lineage.needs_compaction())}
+        if not kinds:
             return
+        rows, partitions = self.executor.places(tuple(kinds), lineages)
         task = CompactionTask(
             job_id=self.state.job_id,
             epoch=self.state.epoch,
             name=f"e{self.state.epoch:08d}-compacted-{self.run_id}-{uuid.uuid4().hex[:8]}",
-            lineages=tuple(self.state.lineages),
-            shards=tuple(wanted),
+            lineages=tuple(lineages),
+            kinds=kinds,
+            shards=partitions,
             registry=self.job.operator.registry,
             key_schema=self.job.operator.key_schema,
             filesystem=self.store.filesystem,
@@ -256,7 +264,8 @@ class Checkpointer:
             cache_bytes=self.job.settings.state_cache_bytes,
             now_ms=round(time.time() * 1000),
         )
-        compacted = self._within_timeout(lambda: compact_shards(self.job.spark, task))
+        compacted = self._within_timeout(lambda: compact_shards(rows, task))
+        failpoint("checkpoint-compacted")
         for shard, lineage in compacted.items():
             self.state.shards[shard].lineage = lineage
         failpoint("checkpoint-after-compaction")

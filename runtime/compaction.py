@@ -1,9 +1,13 @@
-"""Compacts shards whose change logs have outgrown their base, in one Spark job with one task per shard."""
+"""Compacts shards whose change logs have outgrown their base, in one Spark job with one task per shard.
+
+The tasks run where those of the shards' epochs do (:mod:`.pins`): what is compacted is read from the shard's replica,
+and a replica that has missed the last epoch before a compaction must be built anew.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,13 +17,15 @@ from pyspark import TaskContext
 
 from ..state.compaction import compact, dead_entries
 from ..state.keys import KeyCodec
-from ..state.lineage import ShardLineage
+from ..state.lineage import CompactionKind, ShardLineage
 from ..state.registry import StateRegistry
 from ..state.replica import process_cache
-from .shard_task import REPORT_COLUMN, REPORT_SCHEMA, local_root
+from .failpoints import failpoint
+from .shard_task import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA, local_root
+from .worker_errors import translate
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,9 @@ class CompactionTask:
     epoch: int
     name: str
     lineages: tuple[ShardLineage, ...]
+    #: What is due, by shard.  It was the driver that found out, so no task decides otherwise.
+    kinds: Mapping[int, CompactionKind]
+    #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
     shards: tuple[int, ...]
     registry: StateRegistry
     key_schema: pa.Schema
@@ -46,21 +55,34 @@ class CompactionTask:
         context = TaskContext.get()
         assert context is not None, "compaction runs only inside a Spark task"
         shard = self.shards[context.partitionId()]
+        if shard == NO_SHARD:
+            return
+        failpoint("compaction-start")
         lineage = self.lineages[shard]
         local_dir = local_root(self.local_dir)
         replica = process_cache().acquire(
             self.job_id, shard, lineage, self.filesystem, self.pool, local_dir, self.cache_bytes
         )
+        failpoint("compaction-after-restore")
         name = f"{self.name}-s{shard:04d}-{context.taskAttemptId()}"
         is_dead = dead_entries(self.registry, KeyCodec(self.key_schema), self.now_ms)
-        compacted = compact(lineage, replica, self.filesystem, self.pool, local_dir, name, is_dead=is_dead)
+        kind = self.kinds[shard]
+        compacted = compact(lineage, replica, self.filesystem, self.pool, local_dir, name, kind=kind, is_dead=is_dead)
+        failpoint("compaction-before-report")
         body = json.dumps({"shard": shard, "lineage": compacted.to_json()}).encode()
         yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([body], pa.binary())})
 
 
-def compact_shards(spark: SparkSession, task: CompactionTask) -> dict[int, ShardLineage]:
-    """Run the compaction; returns the new lineage of each shard."""
-    count = len(task.shards)
-    rows = spark.range(0, count, 1, count).mapInArrow(task, REPORT_SCHEMA).collect()
-    bodies = [json.loads(bytes(row[0])) for row in rows]
+def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[int, ShardLineage]:
+    """Run the compaction in the partitions of ``rows``; returns the new lineage of each shard.
+
+    Raises:
+        CorruptStateError: a file of a shard is not as it was written.
+    """
+    try:
+        reports = rows.mapInArrow(task, REPORT_SCHEMA).collect()
+    except Exception as error:
+        translated = translate(error)
+        raise translated from translated.__cause__
+    bodies = [json.loads(bytes(report[0])) for report in reports]
     return {body["shard"]: ShardLineage.from_json(body["lineage"]) for body in bodies}

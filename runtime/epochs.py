@@ -88,9 +88,7 @@ class EpochExecutor:
         Returns:
             One report per visited shard: those of the attempts whose result Spark took.
         """
-        if not self._asked_for_pins and any(lineage.files for lineage in lineages):
-            self._asked_for_pins = True
-            self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
+        self._ask_for_pins(lineages)
         visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)
         task = ShardTask(
             job_id=self.job_id,
@@ -115,10 +113,8 @@ class EpochExecutor:
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
-            rows = self.spark.range(0, len(visited), 1, len(visited))
-            if self._pins is not None:
-                rows = self._pins.of(visited)
-                task = replace(task, shards=tuple(s if s in visited else NO_SHARD for s in range(len(lineages))))
+            rows, partitions = self.places(visited, lineages)
+            task = replace(task, shards=partitions)
             reports = self._mapped(rows, task, _without_rows(task)).collect()
         decoded = sorted((ShardReport.from_bytes(bytes(row[0])) for row in reports), key=lambda report: report.shard)
         if [report.shard for report in decoded] != sorted(visited):
@@ -127,6 +123,24 @@ class EpochExecutor:
                 f"got {[report.shard for report in decoded]}: Spark changed the partitioning of the shuffle"
             )
         return decoded
+
+    def places(self, shards: Sequence[int], lineages: Sequence[ShardLineage]) -> tuple[DataFrame, tuple[int, ...]]:
+        """Rows for a task over some shards that reads none, to be run where the shards' replicas are.
+
+        Returns:
+            The rows, and for each of their partitions its shard, or ``NO_SHARD``.
+        """
+        self._ask_for_pins(lineages)
+        if self._pins is None:
+            return self.spark.range(0, len(shards), 1, len(shards)), tuple(shards)
+        partitions = tuple(shard if shard in shards else NO_SHARD for shard in range(len(lineages)))
+        return self._pins.of(shards), partitions
+
+    def _ask_for_pins(self, lineages: Sequence[ShardLineage]) -> None:
+        """Pin the shards once they have state, if there is a choice of places."""
+        if not self._asked_for_pins and any(lineage.files for lineage in lineages):
+            self._asked_for_pins = True
+            self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
 
     def _run(self, frame: DataFrame, task: ShardTask, without: Collection[int]) -> list[Row]:
         """Bring the rows to their shards and run the task on them, with one exchange if Spark's plan allows it."""

@@ -4,6 +4,7 @@ Invariants: between two calls of :meth:`ReplicaCache.acquire` a replica does not
 lineage says; only the cache writes to it, and only by bringing in committed files.  A replica is private to its process
 and lives on local disk without a write-ahead log: if the process dies, the next one builds a new replica from the pool.
 If anything goes wrong while files are brought in, or a read finds damage, the replica is thrown away, not repaired.
+Its tables may be the pool's own files (hard links), so a read that finds damage looks there for the file to blame.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import shutil
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,8 @@ class ShardReplica:
         self._database: Rdict | None = database
         self.folder = folder
         self.key_groups = key_groups
+        #: Raises the error of a file in the pool that is not as it was written; set by the cache.
+        self.check_pool: Callable[[], None] = lambda: None
         #: True once a read found damage: the cache will not hand it out again.
         self.damaged = False
 
@@ -73,9 +76,8 @@ class ShardReplica:
         """Entries with ``lower <= key < upper`` in order, as of the first ``next``; never silently short."""
         try:
             yield from scan(self.database, lower, upper, check)
-        except CorruptStateError:
-            self.damaged = True
-            raise
+        except CorruptStateError as error:
+            raise self._damaged(error) from error
 
     def cursor(self) -> ReplicaCursor:
         """A cursor for many short range reads in ascending order."""
@@ -92,8 +94,16 @@ class ShardReplica:
         if isinstance(error, CheckpointError):
             return error
         wrapped = wrap(error, f"{doing} the replica at {self.folder}")
-        self.damaged = self.damaged or isinstance(wrapped, CorruptStateError)
-        return wrapped
+        return self._damaged(wrapped) if isinstance(wrapped, CorruptStateError) else wrapped
+
+    def _damaged(self, error: CorruptStateError) -> CorruptStateError:
+        """What is to be said about damage that a read has found."""
+        self.damaged = True
+        try:
+            self.check_pool()
+        except CorruptStateError as blamed:
+            return blamed
+        return CorruptStateError(f"{error}. The checkpoint's files are whole, this local copy is not: start again")
 
 
 @dataclass
@@ -103,6 +113,11 @@ class _Held:
     replica: ShardReplica
     restorer: Restorer
     lineage: ShardLineage
+
+    def check_pool(self) -> None:
+        """Read the lineage's files where they come from; CorruptStateError names one that was altered."""
+        for file in self.lineage.files:
+            self.restorer.pool.check(file)
 
 
 class ReplicaCache:
@@ -146,6 +161,7 @@ class ReplicaCache:
                 held = self._brought_on(held, lineage)
             if held is None:
                 held = self._built(job, shard, lineage, StatePool(filesystem, pool), local_root, cache_bytes)
+            held.replica.check_pool = held.check_pool
             self._held[slot] = held
             while len(self._held) > self._max_open:
                 _, oldest = self._held.popitem(last=False)

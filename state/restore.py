@@ -35,7 +35,7 @@ class Restorer:
     """Brings files of one pool into the database in one local folder."""
 
     def __init__(self, pool: StatePool, folder: str, blocks: Cache | None) -> None:
-        self._pool = pool
+        self.pool = pool
         self._folder = folder
         self._blocks = blocks
 
@@ -61,13 +61,13 @@ class Restorer:
         paths = []
         for file in files:
             paths.append(f"{self._folder}/{uuid.uuid4().hex}.sst")
-            self._pool.fetch(file, paths[-1])
+            self.pool.fetch(file, paths[-1])
         options = IngestExternalFileOptions()
         options.set_move_files(True)
         try:
             database.ingest_external_file(paths, options)
         except Exception as error:
-            where = ", ".join(self._pool.path(file.name) for file in files)
+            where = ", ".join(self.pool.path(file.name) for file in files)
             kind = CorruptStateError if str(error).startswith("Corruption") else CheckpointError
             raise kind(f"state file {where} cannot be read: {error}") from error
         self._check_counts(database, files)
@@ -82,13 +82,13 @@ class Restorer:
             found = (table["num_entries"] - table["num_deletions"], table["num_deletions"])
             if found != (file.entries, file.tombstones):
                 raise CorruptStateError(
-                    f"state file {self._pool.path(file.name)} holds {found[0]} entries and {found[1]} tombstones, "
+                    f"state file {self.pool.path(file.name)} holds {found[0]} entries and {found[1]} tombstones, "
                     f"its checkpoint recorded {file.entries} and {file.tombstones}"
                 )
 
     def _apply_log(self, database: Rdict, file: StateFile, key_groups: KeyGroupRange) -> None:
         whole = file.key_groups.first in key_groups and file.key_groups.last in key_groups
-        for batch in read_log(self._pool, file):
+        for batch in read_log(self.pool, file):
             changes = _changes(batch, None if whole else key_groups)
             try:
                 database.write(changes, without_log())
@@ -106,7 +106,7 @@ class Restorer:
         os.makedirs(folder)
         scratch = open_database(f"{folder}/db", self._blocks)
         try:
-            Restorer(self._pool, folder, self._blocks).restore(scratch, ShardLineage(region, files))
+            Restorer(self.pool, folder, self._blocks).restore(scratch, ShardLineage(region, files))
             path = f"{self._folder}/{uuid.uuid4().hex}.sst"
             if _write_live(scratch, region, path):
                 options = IngestExternalFileOptions()

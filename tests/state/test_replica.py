@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from bisect import bisect_left
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.state import replica as replica_module
+from mixedmode.state.compaction import compact
 from mixedmode.state.cursor import ReplicaCursor
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage, redeal
 from mixedmode.state.owner import own_folder, remove_folders_of_dead_processes
-from mixedmode.state.replica import process_cache
+from mixedmode.state.replica import ShardReplica, process_cache
 from mixedmode.state.rocksdb import open_database, scan
+from pyarrow import fs
 from state_support import CACHE_BYTES, WHOLE, Workspace, contents, stored
+
+Read = Callable[[ShardReplica, Workspace, ShardLineage], None]
 
 
 def two_epochs(space: Workspace) -> tuple[ShardLineage, ShardLineage]:
@@ -167,21 +172,61 @@ def test_a_failed_catch_up_does_not_leave_half_a_replica(workspace: Workspace) -
     assert workspace.replica(third).get(stored(0, 5)) == b"third"
 
 
-def test_a_scan_over_a_damaged_block_raises(workspace: Workspace) -> None:
-    """Damage on local disk after the check is an error of the scan, not a short result, and the replica is replaced."""
+def _read_by_scan(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+    list(held.scan(b"", b"\xff"))
+
+
+def _read_one_by_one(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+    for i in range(20_000):
+        held.get(stored(0, i))
+
+
+def _read_many(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+    held.multi_get([stored(0, i) for i in range(20_000)])
+
+
+def _read_by_cursor(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+    held.cursor().read_prefix(b"\x00\x00")
+
+
+def _compact(held: ShardReplica, workspace: Workspace, lineage: ShardLineage) -> None:
+    compact(lineage, held, workspace.filesystem, workspace.pool, workspace.local, "e2-compacted", kind="full")
+
+
+def _damaged(workspace: Workspace) -> tuple[ShardReplica, ShardLineage]:
+    """A replica whose table was altered on the disk after it was checked."""
     entries = [(stored(0, i), os.urandom(64)) for i in range(20_000)]
     lineage = ShardLineage(WHOLE, tuple(workspace.written(workspace.sst(), entries)))
     held = workspace.replica(lineage)
     (table,) = Path(held.folder).glob("db/*.sst")
-    data = bytearray(table.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 64] = bytes(64)
-    with table.open("r+b") as file:  # the same inode as the pool's file: RocksDB has it open
-        file.write(bytes(data))
-    with pytest.raises(CorruptStateError, match="Corruption"):
-        list(held.scan(b"", b"\xff"))
+    with table.open("r+b") as file:
+        file.seek(table.stat().st_size // 2)
+        file.write(bytes(64))
+    return held, lineage
+
+
+@pytest.mark.parametrize("read", [_read_by_scan, _read_one_by_one, _read_many, _read_by_cursor, _compact])
+def test_a_read_of_a_damaged_block_names_the_pools_file(workspace: Workspace, read: Read) -> None:
+    """Bits that flip under an open replica are an error with the file's name, never fewer rows; compaction keeps it."""
+    held, lineage = _damaged(workspace)  # the table is the pool's file: a hard link
+    with pytest.raises(CorruptStateError, match=f"^state file .*{lineage.files[0].name} has been altered"):
+        read(held, workspace, lineage)
     assert held.damaged
+    assert os.listdir(workspace.pool) == [lineage.files[0].name]
     with pytest.raises(CorruptStateError, match=f"{lineage.files[0].name} has been altered"):
         workspace.replica(lineage)
+
+
+def test_damage_of_the_local_copy_alone_is_told_apart(tmp_path: Path) -> None:
+    """With the pool elsewhere the local copy is named, the checkpoint's files are not blamed, and a rebuild helps."""
+    (tmp_path / "remote").mkdir()
+    remote = Workspace(tmp_path, fs.SubTreeFileSystem(str(tmp_path / "remote"), fs.LocalFileSystem()))
+    held, lineage = _damaged(remote)
+    with pytest.raises(CorruptStateError, match="files are whole, this local copy is not") as caught:
+        list(held.scan(b"", b"\xff"))
+    assert not str(caught.value).startswith("state file")
+    assert len(contents(remote.replica(lineage))) == 20_000
+    remote.cache.close()
 
 
 def test_an_unchecked_iteration_would_have_been_short(tmp_path: Path) -> None:
