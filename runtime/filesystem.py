@@ -10,6 +10,9 @@ from pyarrow import fs
 
 from ..state.pool import naming, sync_path
 
+#: Filesystems of pyarrow whose files appear when they are complete.
+_OBJECT_STORES = ("s3", "gcs", "abfs")
+
 
 def resolve(location: str) -> tuple[fs.FileSystem, str]:
     """The filesystem and the path on it of a URI or of a plain (relative or absolute) local path."""
@@ -37,27 +40,44 @@ def list_files(filesystem: fs.FileSystem, folder: str, *, recursive: bool = Fals
 
 
 def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
-    """Write a file so that a reader sees all of it or none.
+    """Write a file so that a reader sees all of it or none, and nothing of it is left if the disk refuses.
 
-    Local files go through a temporary name, fsync and rename; object stores make an object visible only when its
-    upload is complete.
+    Object stores make an object visible only when its upload is complete.  Elsewhere files go through a temporary name
+    and a rename, local ones durably.  Where a rename does not replace (HDFS), a file that is written again is gone in
+    between; ``_metadata`` is never written again.
     """
-    if not isinstance(filesystem, fs.LocalFileSystem):
+    if filesystem.type_name in _OBJECT_STORES:
         with naming(path), filesystem.open_output_stream(path) as stream:
             stream.write(data)
         return
     temporary = f"{path}.{uuid.uuid4().hex}.tmp"
     try:
-        with naming(temporary), open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if isinstance(filesystem, fs.LocalFileSystem):
+            with naming(temporary), open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        else:
+            with naming(temporary), filesystem.open_output_stream(temporary) as stream:
+                stream.write(data)
+            _move(filesystem, temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            delete_quietly(filesystem, temporary)
         raise
-    sync_path(os.path.dirname(path))
+    if isinstance(filesystem, fs.LocalFileSystem):
+        sync_path(os.path.dirname(path))
+
+
+def _move(filesystem: fs.FileSystem, source: str, target: str) -> None:
+    try:
+        filesystem.move(source, target)
+    except OSError:
+        if not exists(filesystem, source) or not exists(filesystem, target):
+            raise
+        filesystem.delete_file(target)
+        filesystem.move(source, target)
 
 
 def read_bytes(filesystem: fs.FileSystem, path: str) -> bytes:

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointMismatchError, CorruptStateError, OptionError
+from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedModeError, OptionError
 from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore, JobIdentity
 from .failpoints import failpoint
@@ -168,9 +168,25 @@ def _check_staged_output(job: JobSpec, store: CheckpointStore, metadata: Checkpo
 
 
 def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
-    """Make a complete checkpoint's output visible, once; a marker spares later recoveries the look at the files."""
+    """Make a complete checkpoint's output visible, once; a marker spares later recoveries the look at the files.
+
+    Raises:
+        CheckpointError: that failed.  The checkpoint is complete all the same, so it is no failure to be tolerated.
+    """
     if store.is_committed(metadata.checkpoint_id):
         return
+    try:
+        _commit(job, store, metadata)
+    except MixedModeError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed: {error}. Nothing is "
+            "lost: start the query again once the cause is gone, and it shows the output before anything else"
+        ) from error
+
+
+def _commit(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
     job.sink.commit(metadata.transaction)
     if job.late_rows is not None:
         job.late_rows.commit(metadata.late_rows)

@@ -6,6 +6,7 @@ description (:class:`~.files.StateFile`) leaves the writer.  Nobody changes it a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -43,16 +44,23 @@ class StatePool:
         return f"{folder}/{name}"
 
     def publish(self, name: str, staged: str) -> None:
-        """Make a staged file durable in the pool; the staged copy is gone afterwards."""
+        """Make a staged file durable in the pool; elsewhere the staged copy is gone afterwards, if that failed too."""
         if self._local:
             sync_path(staged)
             return
         with writing(self.path(name)):
             self.filesystem.create_dir(self.folder, recursive=True)
-            with open(staged, "rb") as source, self.filesystem.open_output_stream(self.path(name)) as target:
-                while chunk := source.read(_CHUNK_BYTES):
-                    target.write(chunk)
-        os.unlink(staged)
+            try:
+                with open(staged, "rb") as source, self.filesystem.open_output_stream(self.path(name)) as target:
+                    while chunk := source.read(_CHUNK_BYTES):
+                        target.write(chunk)
+            except OSError:
+                # Whatever is there is half a file that nothing will name.
+                with contextlib.suppress(OSError):
+                    self.delete_quietly(name)
+                raise
+            finally:
+                os.unlink(staged)
 
     def sync_folder(self) -> None:
         """Make the names of published files durable."""

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,9 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+# What tests of several folders share lies beside this file.
+sys.path.append(str(Path(__file__).parent))
 
 # Time limits per example only measure how busy the machine is.
 settings.register_profile("mixedmode", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,13 +13,15 @@ from pyspark import cloudpickle
 # Shared with the driver scripts of the kill tests, which find it beside them.
 sys.path.insert(0, str(Path(__file__).parent))
 
+import refusing
 import support
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark's workers cannot import test modules: what they need of this one travels with the pickle.
+# Spark's workers cannot import test modules: what they need of these travels with the pickle.
 cloudpickle.register_pickle_by_value(support)
+cloudpickle.register_pickle_by_value(refusing)
 
 
 @pytest.fixture

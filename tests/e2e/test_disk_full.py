@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -12,9 +13,11 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from mixedmode import MixedQuery
+from mixedmode import MixedQuery, QueryError
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from pyarrow import fs
 from pyspark.sql import functions as F
+from refusing import NO_SPACE, Refusing
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -197,6 +200,55 @@ def test_full_during_a_checkpoint_that_must_not_fail(
     world.land(EVENTS[160:] if attempt == 2 else EVENTS[80:])
     finish(world, world.start(support.sessions(history, live), EAGER))
     assert not list(world.checkpoints.rglob("*.tmp"))
+
+
+def test_full_after_the_checkpoint_is_complete(world: World, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a complete checkpoint cannot show fails the query, tolerated or not; starting it again shows it, once."""
+    world.checkpoints = disk.folder / "checkpoints"
+    options = {**EAGER, "execution.checkpointing.tolerable-failed-checkpoints": "9"}
+    history, live = world.history(EVENTS[:80]), world.live()
+
+    def full(store: CheckpointStore, checkpoint_id: int) -> None:
+        disk.fill()
+        mark_committed(store, checkpoint_id)
+
+    mark_committed = CheckpointStore.mark_committed
+    with monkeypatch.context() as patched:
+        patched.setattr(CheckpointStore, "mark_committed", full)
+        first = world.start(support.sessions(history, live), options)
+        message = failure(first)
+    assert_tells_of_full_disk(message, world.checkpoints)
+    assert "checkpoint 1 is complete" in message and "start the query again" in message
+    disk.free()
+    world.land(EVENTS[80:])
+    finish(world, world.start(support.sessions(history, live), options))
+
+
+@pytest.mark.parametrize("size_bytes", [0, 40])
+def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
+    """On a filesystem that is not local, half-written checkpoints are none: the tolerated ones pass, then one fails."""
+    disk = Refusing(world.folder / "full", "_metadata")
+    monkeypatch.setattr("mixedmode.runtime.runner.resolve", lambda location: (fs.PyFileSystem(disk), location))
+    options = {**EAGER, "execution.checkpointing.tolerable-failed-checkpoints": "2"}
+    history, live = world.history(EVENTS[:80]), world.live()
+    first = world.start(support.sessions(history, live), options)
+    assert first.wait_for("live", 300), first.exception()
+    ours = world.checkpoints / "mixedmode" / "checkpoints"
+    complete, shown = sorted(ours.glob("*/_metadata")), world.output()
+    disk.refuse_after(size_bytes)
+    landed = 80
+    while first.isActive and landed < 200:
+        world.land(EVENTS[landed : landed + 20])
+        landed += 20
+        with contextlib.suppress(QueryError):
+            first.processAllAvailable()
+    assert NO_SPACE in failure(first)
+    assert "3 in a row" in failure(first)
+    assert sorted(path for path in ours.rglob("*") if path.is_file() and path.name != "_committed") == complete
+    assert world.output() == shown
+    disk.accept()
+    world.land(EVENTS[landed:])
+    finish(world, world.start(support.sessions(history, live), options))
 
 
 def test_full_while_rows_wait_for_expressions(world: World, disk: Disk) -> None:

@@ -74,6 +74,29 @@ def test_sparks_list_of_files_is_checked(world: World) -> None:
     assert world.output() == before
 
 
+def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads it first, epoch or compaction, names the changed file and the older checkpoint that is whole."""
+    monkeypatch.setattr("mixedmode.state.lineage._LOGS_MAX", 3)
+    options = {**OBSERVED, "execution.checkpointing.interval": "1 ms", "state.checkpoints.num-retained": "9"}
+    query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), options)
+    assert query.wait_for("live", 300), query.exception()
+    for start in (80, 110):
+        world.land(EVENTS[start : start + 30])
+        query.processAllAvailable()
+    # The newest ones: the first live checkpoints stay whole.
+    logs = sorted((world.checkpoints / "mixedmode" / "state").rglob("*.log"), key=lambda path: path.name)
+    altered = [path for path in logs if path.name[:9] == logs[-1].name[:9]]
+    for path in altered:
+        flip(path)
+    shown = world.output()
+    world.land(EVENTS[140:])
+    assert query._ended.wait(300)
+    message = str(query.exception())
+    assert any(f"{path} has been altered" in message for path in altered)
+    assert "newest older checkpoint that is whole is" in message
+    assert world.output() == shown
+
+
 def test_lost_checkpoints_are_no_new_job(world: World) -> None:
     """Without its checkpoints, or without job.json, a job is refused; what is committed is not committed again."""
     assert life(world, EVENTS[80:140]).exception() is None
