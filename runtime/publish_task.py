@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from .failpoints import failpoint
 from .projection import REPORT_COLUMN, Projection
 from .rows import arrow_schema
 from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, report_batch
@@ -60,7 +61,10 @@ class PublishTask:
                 pass
             yield report_batch(stored)
             return
-        yield report_batch(self.task.published(self._staged(report, rest)).to_bytes())
+        failpoint("publish-start")
+        report = self._staged(report, rest)
+        failpoint("publish-before-report")
+        yield report_batch(self.task.published(report).to_bytes())
 
     def _outputs(self, first: pa.RecordBatch, others: Batches) -> Iterator[pa.StructArray]:
         if first.num_rows:

@@ -325,6 +325,7 @@ class CheckpointStore:
             too_new = up_to_epoch is not None and epoch_of(info.base_name) > up_to_epoch
             if info.type == fs.FileType.File and info.base_name not in named and not too_new:
                 delete_quietly(self.filesystem, info.path)
+                failpoint("gc-between-files")
                 removed += 1
         return removed
 

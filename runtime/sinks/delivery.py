@@ -45,4 +45,5 @@ class DeliverySink(Sink):
             self.hand_over(self.frame(files), transaction.id)
             failpoint("sink-after-function")
             write_atomically(self._filesystem, delivered, b"")
+            failpoint("sink-delivered")
         self.discard(files)

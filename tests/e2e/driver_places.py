@@ -1,6 +1,7 @@
 """A job on a cluster whose rows tell which executor has processed them.
 
-``python driver_places.py <folder>`` prints for every micro-batch a line ``places`` with the executor of each shard.
+``python driver_places.py <folder>`` prints for every micro-batch a line ``places`` with the executor of each shard,
+then a line ``misses`` with how many replicas each epoch had to build, and how many files of compactions there are.
 """
 
 from __future__ import annotations
@@ -11,13 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ["TZ"] = "UTC"
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-
 import mixedmode
 import support
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 KEYS = 40
@@ -39,17 +36,12 @@ class Place(StatefulProcessor):
 
 
 def main(folder: Path) -> None:
-    spark = (
-        SparkSession.builder.master(os.environ["SESSIONS_MASTER"])
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "1g")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.shuffle.reduceLocality.enabled", "false")
-        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    settings = {
+        "spark.shuffle.reduceLocality.enabled": "false",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    }
+    spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
+    support.compact_eagerly()
     world = support.World(spark, folder)
     keyed = mixedmode.read(history=world.history(batch(0)), live=world.live()).groupBy("key")
     placed = keyed.transformWithState(Place(), "batch long, shard int, executor string", "append", "none")
@@ -59,6 +51,9 @@ def main(folder: Path) -> None:
         world.land(batch(number))
         query.processAllAvailable()
     query.stop()
+    misses = [record["stateOperators"][0]["customMetrics"]["replicaCacheMisses"] for record in query.recentProgress]
+    print("misses", *misses)
+    print("compactions", len(list(world.checkpoints.rglob("*-compacted-*"))))
     found = {(row[0], row[1]): row[2] for row in world.output()}
     for number in range(1, BATCHES + 1):
         print("places", *(found.get((number, shard), "nowhere") for shard in range(4)), flush=True)

@@ -11,12 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ["TZ"] = "UTC"
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
 import mixedmode
-from pyspark.sql import SparkSession
+import support
 from pyspark.sql.streaming import StatefulProcessor
 
 
@@ -36,15 +32,7 @@ class Count(StatefulProcessor):
 
 
 def main(folder: Path) -> None:
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("OFF")
+    spark = support.driver_session()
     query = (
         mixedmode.read(history=spark.read.parquet(str(folder / "history")))
         .groupBy("k")

@@ -1,7 +1,8 @@
 """A job in a process of its own, to be killed: history, what waits at the live source, then files one after the other.
 
-``SESSIONS_MASTER=local[2,3] python driver_sessions.py <folder> <backlog options as name=value>...`` runs the job of the
-folder from wherever an earlier run left it, and prints ``done`` when everything is processed and committed.
+``SESSIONS_MASTER=local[2,3] python driver_sessions.py <folder> <job> <backlog options as name=value>...`` runs the job
+of the folder from wherever an earlier run left it, and prints ``done`` when everything is processed and committed.
+``<job>`` is ``sessions`` or ``means``, the functions of that name in :mod:`support`.
 """
 
 from __future__ import annotations
@@ -10,32 +11,19 @@ import os
 import sys
 from pathlib import Path
 
-os.environ["TZ"] = "UTC"
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
 import support
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 
 
-def main(folder: Path, options: dict[str, str]) -> None:
-    cloudpickle.register_pickle_by_value(support)
-    spark = (
-        SparkSession.builder.master(os.environ["SESSIONS_MASTER"])
-        .config("spark.shuffle.reduceLocality.enabled", "false")
-        .config("spark.task.maxFailures", "20")  # on a cluster
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+def main(folder: Path, job: str, options: dict[str, str]) -> None:
+    settings = {
+        "spark.shuffle.reduceLocality.enabled": "false",
+        "spark.task.maxFailures": "20",  # on a cluster
+    }
+    spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
+    support.compact_eagerly()
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
-    query = world.start(support.sessions(history, world.live()), options)
+    query = world.start(getattr(support, job)(history, world.live()), options)
     try:
         query.wait_for("live", 120)
         query.processAllAvailable()
@@ -58,4 +46,4 @@ def mixedmode_error() -> type[Exception]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), dict(pair.split("=", 1) for pair in sys.argv[2:]))
+    main(Path(sys.argv[1]), sys.argv[2], dict(pair.split("=", 1) for pair in sys.argv[3:]))

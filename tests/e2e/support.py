@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -11,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
+from mixedmode.state import lineage
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 if TYPE_CHECKING:
     from mixedmode import MixedQuery
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 GAP_S = 300
@@ -57,6 +62,37 @@ TASK_POINTS = [
     for style in ("sorted", "random")
     for point in ("start", "after-restore", "before-publish", "before-report")
 ]
+#: And where a compaction's task can.
+COMPACTION_POINTS = [f"compaction-{point}" for point in ("start", "after-restore", "before-report")]
+#: And where the second half of a task can, which stages what Spark has computed of an operator's rows.
+PUBLISH_POINTS = ["publish-start", "publish-before-report"]
+
+
+def driver_session(master: str = "local[2]", settings: dict[str, str] | None = None) -> SparkSession:
+    """The session of a driver script, which is a process of its own; called before anything else of Spark is."""
+    os.environ["TZ"] = "UTC"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    builder = SparkSession.builder.master(master)
+    common = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    for name, value in {**common, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def compact_eagerly() -> None:
+    """Have small states compacted too, by the jobs of this process."""
+    lineage._FULL_MIN_BYTES, lineage._LOGS_MAX = 0, 2
 
 
 class World:
@@ -128,6 +164,8 @@ def committed(out: Path) -> list[tuple[Any, ...]]:
 
 
 def _naive(value: Any) -> Any:
+    if isinstance(value, dict):  # a window: its start says it all
+        value = value["start"]
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
@@ -139,6 +177,24 @@ def sessions(history: DataFrame | None, live: DataFrame | None, delay: str = "0 
         .groupBy("key")
         .transformWithState(Sessions(), SESSION_SCHEMA, "append", "eventTime", **more)
     )
+
+
+def means(history: DataFrame | None, live: DataFrame | None) -> Any:
+    """A job whose output Spark computes of its aggregates: the mean value of each key and five minutes."""
+    return (
+        mixedmode.read(history=history, live=live)
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key", F.window("ts", f"{GAP_S} seconds"))
+        .agg((F.sum("value") / F.count("*")).alias("mean"))
+    )
+
+
+def means_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """The means that are expected: (key, start of the window, mean), sorted."""
+    values: dict[tuple[Any, int], list[int]] = {}
+    for key, seconds, value in events:
+        values.setdefault((key, seconds // GAP_S * GAP_S), []).append(value)
+    return sorted(((key, at(start), sum(some) / len(some)) for (key, start), some in values.items()), key=repr)
 
 
 def expected_sessions(spark: SparkSession, events: Sequence[Event]) -> list[tuple[Any, ...]]:
@@ -186,6 +242,11 @@ class Sessions(StatefulProcessor):
     def _closed(key: Any, start_ms: int, count: int, total: int) -> tuple[Any, ...]:
         moment = datetime.fromtimestamp(start_ms / 1000, timezone.utc).replace(tzinfo=None)
         return (key[0], moment, count, total)
+
+
+def expected_of(job: str, events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """The expected output of one of the jobs here, without Spark."""
+    return sessions_of(events) if job == "sessions" else means_of(events)
 
 
 def events_of(query: MixedQuery) -> list[str]:

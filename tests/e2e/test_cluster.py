@@ -47,10 +47,14 @@ def run(script: str, folder: Path, spark_home: Path, *options: str, failpoints: 
     return done.stdout
 
 
-def test_lost_executors_are_survived(tmp_path: Path, spark_home: Path) -> None:
-    """Executors that die at any step of a shard task, in backlog and stream, change nothing in what is committed."""
+@pytest.mark.parametrize(
+    ("job", "points"),
+    [("sessions", support.TASK_POINTS), ("means", [*support.PUBLISH_POINTS, *support.COMPACTION_POINTS])],
+)
+def test_lost_executors_are_survived(tmp_path: Path, spark_home: Path, job: str, points: list[str]) -> None:
+    """Executors that die at any step of a task, in backlog, stream and compaction, change nothing in the output."""
     events = support.stream_of(420, seed=3)
-    flags = {point: tmp_path / point for point in support.TASK_POINTS}
+    flags = {point: tmp_path / point for point in points}
     folder = tmp_path / "job"
     for name in ("landing", "pending"):
         (folder / name).mkdir(parents=True)
@@ -61,15 +65,19 @@ def test_lost_executors_are_survived(tmp_path: Path, spark_home: Path) -> None:
     support.write(folder / "pending" / "03.parquet", support.flush_after(events))
     failpoints = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flags.items())
     options = ("execution.backlog.final-watermark=observed", "pipeline.parallelism=4")
-    run("driver_sessions.py", folder, spark_home, *options, failpoints=failpoints)
+    run("driver_sessions.py", folder, spark_home, job, *options, failpoints=failpoints)
     assert [point for point, flag in flags.items() if not flag.exists()] == [], "no executor was killed there"
-    assert support.without_flush(support.committed(folder / "out")) == support.sessions_of(events)
+    assert support.without_flush(support.committed(folder / "out")) == support.expected_of(job, events)
 
 
 def test_shards_stay_where_their_state_is(tmp_path: Path, spark_home: Path) -> None:
-    """In the stream every shard's task runs on the executor that ran it in the epoch before, rows or not."""
+    """In the stream every task of a shard, of an epoch or a compaction, runs on the executor that has its replica."""
     printed = run("driver_places.py", tmp_path, spark_home).splitlines()
     places = [line.split()[1:] for line in printed if line.startswith("places")]
     assert len(places) == 8
     assert all(place == places[0] for place in places[1:])
     assert len(set(places[0])) == 2, "one executor has all the shards"
+    (misses,) = ([int(word) for word in line.split()[1:]] for line in printed if line.startswith("misses"))
+    (compactions,) = (int(line.split()[1]) for line in printed if line.startswith("compactions"))
+    assert compactions
+    assert [number for number in misses if number] == [4], "a replica was built more than once"

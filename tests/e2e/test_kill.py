@@ -23,11 +23,12 @@ KILLED = -signal.SIGKILL
 class Job:
     """The folders of one job and the processes that run it, one after the other."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, name: str = "sessions") -> None:
         self.folder = folder
+        self.name = name
         self.options = options
-        for name in ("landing", "pending"):
-            (folder / name).mkdir()
+        for made in ("landing", "pending"):
+            (folder / made).mkdir()
         support.write(folder / "history.parquet", EVENTS[:300])
         support.write(folder / "landing" / "00.parquet", EVENTS[300:360])
         support.write(folder / "pending" / "01.parquet", EVENTS[360:380])
@@ -38,7 +39,7 @@ class Job:
         """Run the driver to its end, whatever that is; returns its exit code."""
         environment = {**os.environ, VARIABLE: failpoints, "SESSIONS_MASTER": master}
         done = subprocess.run(
-            [sys.executable, str(DRIVER), str(self.folder), *self.options],
+            [sys.executable, str(DRIVER), str(self.folder), self.name, *self.options],
             env=environment,
             capture_output=True,
             text=True,
@@ -104,7 +105,9 @@ def test_killed_at_the_switch(tmp_path: Path, undisturbed: list[tuple], point: s
         "batch-before-spark-commit=kill:3",
         "checkpoint-start=kill:2",
         "checkpoint-after-metadata=kill:3",
+        "checkpoint-before-gc=kill:2",
         "gc-after-metadata=kill",
+        "gc-between-files=kill",
     ],
 )
 def test_killed_in_the_stream(tmp_path: Path, undisturbed: list[tuple], point: str) -> None:
@@ -132,15 +135,34 @@ def test_killed_again_and_again(tmp_path: Path, undisturbed: list[tuple]) -> Non
     assert job.output == undisturbed
 
 
-def test_killed_workers_are_replaced(tmp_path: Path, undisturbed: list[tuple]) -> None:
-    """A Python worker that dies at any step of a shard task, in backlog and stream, costs a retry, no more."""
-    flags = {point: tmp_path / point for point in support.TASK_POINTS}
-    (tmp_path / "job").mkdir()
-    job = Job(tmp_path / "job", *OBSERVED)
-    points = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
-    assert job.run(points, master="local[2,12]") == 0
-    assert [point for point, flag in flags.items() if not flag.exists()] == [], "no worker was killed there"
+def test_killed_around_a_compaction(tmp_path: Path, undisturbed: list[tuple]) -> None:
+    """Killed before and after compacted state takes the place of what it was made of, in memory and in a checkpoint."""
+    job = Job(tmp_path, *OBSERVED)
+    assert job.run("checkpoint-compacted=kill") == KILLED
+    assert job.run("checkpoint-after-compaction=kill") == KILLED
+    assert job.checkpoints == ["chk-00000001"]
+    assert job.run("gc-after-metadata=kill") == KILLED
+    taken = job.checkpoints[-1]
+    assert taken > "chk-00000001"
+    metadata = job.folder / "checkpoints" / "mixedmode" / "checkpoints" / taken / "_metadata"
+    assert "-compacted-" in metadata.read_text()
+    assert job.run() == 0
     assert job.output == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [("sessions", [*support.TASK_POINTS, *support.COMPACTION_POINTS]), ("means", support.PUBLISH_POINTS)],
+)
+def test_killed_workers_are_replaced(tmp_path: Path, name: str, points: list[str]) -> None:
+    """A Python worker that dies at any step of a task, in backlog, stream and compaction, costs a retry, no more."""
+    flags = {point: tmp_path / point for point in points}
+    (tmp_path / "job").mkdir()
+    job = Job(tmp_path / "job", *OBSERVED, name=name)
+    killers = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
+    assert job.run(killers, master="local[2,12]") == 0
+    assert [point for point, flag in flags.items() if not flag.exists()] == [], "no worker was killed there"
+    assert job.output == support.expected_of(name, EVENTS)
 
 
 def test_killed_in_streamed_history(tmp_path: Path, undisturbed: list[tuple]) -> None:
