@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ sys.path.insert(0, str(_HERE))
 import results  # noqa: E402  (our modules: after the path to them is known)
 from report import closing_lines  # noqa: E402
 from results import Measurement  # noqa: E402
+from sessions import new_session  # noqa: E402
 from sizes import Sizes, chosen_sizes  # noqa: E402
 from ways import fresh_folder  # noqa: E402
 
@@ -27,30 +27,8 @@ _recorded: list[Measurement] = []
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """``MIXEDMODE_BENCH_CORES`` cores (2), as many shuffle partitions, Spark's RocksDB state store."""
-    cores = os.environ.get("MIXEDMODE_BENCH_CORES", "2")
-    os.environ["TZ"] = "UTC"
-    time.tzset()
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_HERE), os.environ.get("PYTHONPATH")]))
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    session = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName("mixedmode benchmarks")
-        .config("spark.driver.memory", os.environ.get("MIXEDMODE_BENCH_MEMORY", "4g"))
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", cores)
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config(
-            "spark.sql.streaming.stateStore.providerClass",
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        )
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")  # a query that is stopped in the middle of a poll logs a stack trace
+    """One session for all benchmarks that need one."""
+    session = new_session(tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
 

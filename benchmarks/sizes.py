@@ -30,6 +30,10 @@ class Sizes:
     latency_batches: int = 30
     latency_batch_rows: int = 1_000
     latency_keys: int = 1_000_000
+    #: Restart of a query on a large state, each time with some rows waiting.
+    restore_keys: int = 1_000_000
+    restore_rows: int = 1_000
+    restore_rounds: int = 3
     #: Migration of state, without Spark.
     migration_keys: int = 1_000_000
     #: The sorter gets ``sorter_times`` its budget; so does every task of the backlog whose memory is watched.
@@ -60,6 +64,7 @@ _SMALL = Sizes(
     stream_keys=10_000,
     latency_batches=10,
     latency_keys=20_000,
+    restore_keys=20_000,
     migration_keys=300_000,
     sorter_budget_bytes=16 << 20,
     checkpoint_changed_keys=1_000,
@@ -84,6 +89,9 @@ _TINY = replace(
     latency_batches=3,
     latency_batch_rows=100,
     latency_keys=500,
+    restore_keys=500,
+    restore_rows=100,
+    restore_rounds=1,
     migration_keys=20_000,
     sorter_budget_bytes=4 << 20,
     checkpoint_changed_keys=100,
