@@ -11,28 +11,12 @@ import os
 import sys
 from pathlib import Path
 
-os.environ["TZ"] = "UTC"
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
 import support
 from mixedmode.runtime.failpoints import VARIABLE
-from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 
 
 def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> None:
-    cloudpickle.register_pickle_by_value(support)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = support.driver_session()
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     options = {"execution.backlog.final-watermark": "observed"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,28 @@ def test_killed_in_streamed_history(tmp_path: Path, undisturbed: list[tuple]) ->
     assert job.checkpoints, "no checkpoint was taken in the history"
     assert job.run() == 0
     assert job.output == undisturbed
+
+
+@pytest.mark.parametrize("sink", ["foreachBatch", "ledger"])
+def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, sink: str) -> None:
+    """Killed after the rows were handed over: they come again under the same id; killed after that was noted: not."""
+    support.write(tmp_path / "history.parquet", EVENTS)
+    driver = Path(__file__).with_name("driver_sinks.py")
+
+    def run(failpoints: str) -> int:
+        environment = {**os.environ, VARIABLE: failpoints}
+        command = [sys.executable, str(driver), str(tmp_path), sink]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
+        return done.returncode
+
+    assert run("checkpoint-after-metadata=kill") == KILLED
+    assert not list((tmp_path / "out").iterdir())
+    assert run("sink-after-function=kill") == KILLED
+    assert run("sink-delivered=kill") == KILLED
+    assert run("") == 0
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 2 and len(set(calls)) == 1
+    (written,) = (tmp_path / "out").glob("*.json")
+    found = [(key, datetime.fromisoformat(start), *rest) for key, start, *rest in json.loads(written.read_text())]
+    assert sorted(found, key=repr) == support.sessions_of(EVENTS)

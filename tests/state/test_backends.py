@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from mixedmode.state.batch import BatchKeyedState
 from mixedmode.state.compaction import compact
 from mixedmode.state.keyed import KeyedState
-from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.keys import KeyCodec
 from mixedmode.state.layout import TIMER_KINDS
-from mixedmode.state.lineage import ShardLineage
+from mixedmode.state.lineage import ShardLineage, redeal
 from mixedmode.state.registry import StateRegistry
+from mixedmode.state.replica import ShardReplica
 from mixedmode.state.rocks import RocksDBKeyedState
 from state_support import NUMBER, Workspace, contents
 
@@ -64,6 +65,7 @@ EPOCHS = st.lists(
             "upto": st.fixed_dictionaries({kind: st.integers(-5, 25) for kind in TIMER_KINDS}),
             "sorted": st.booleans(),
             "compact": st.booleans(),
+            "shards": st.integers(1, 4),
         }
     ),
     min_size=1,
@@ -173,31 +175,54 @@ def handle(state: KeyedState, kind: Any, ts_ms: int) -> None:
 
 
 class World:
-    """One job run with real files; ``style`` None follows the epochs' own choice."""
+    """One job run with real files; ``style`` None follows the epochs' own choice, ``shards`` None their number."""
 
-    def __init__(self, space: Workspace, style: bool | None) -> None:
+    def __init__(self, space: Workspace, style: bool | None, shards: int | None = None) -> None:
         self.space = space
         self.style = style
-        self.lineage = ShardLineage(GROUPS)
+        self.shards = shards
+        self.lineages = [ShardLineage(GROUPS)]
 
     def run(self, number: int, epoch: dict[str, Any], now_ms: int) -> dict[str, Any]:
         """Run an epoch; answers by key, fired timers by key, next timers."""
-        base = self.space.replica(self.lineage) if self.lineage.files else None
+        self.lineages = redeal(self.lineages, shard_ranges(self.shards or epoch["shards"], GROUPS.last + 1))
         answers: dict[Any, list[Any]] = defaultdict(list)
         fired: dict[Any, dict[str, list[int]]] = defaultdict(lambda: {kind: [] for kind in TIMER_KINDS})
         run = self._sorted if (epoch["sorted"] if self.style is None else self.style) else self._random
-        files, following = run(number, epoch, now_ms, base, answers, fired)
-        self.lineage = self.lineage.append(files)
-        if epoch["compact"] and self.lineage.files:
-            space = self.space
-            replica = space.replica(self.lineage)
-            self.lineage = compact(
-                self.lineage, replica, space.filesystem, space.pool, space.local, f"c{number}", kind="full"
-            )
-        return {"answers": dict(answers), "fired": dict(fired), "next": following}
+        following: dict[str, list[int]] = {kind: [] for kind in TIMER_KINDS}
+        for shard, lineage in enumerate(self.lineages):
+            groups = lineage.key_groups
+            mine = {**epoch, "visits": [visit for visit in epoch["visits"] if group_of(visit[0]) in groups]}
+            files, earliest = run(number, mine, now_ms, self.replica(shard), groups, answers, fired)
+            self.lineages[shard] = lineage.append(files)
+            if epoch["compact"]:
+                self._compact(shard, f"c{number}-{shard}")
+            for kind, ts_ms in earliest.items():
+                following[kind] += [] if ts_ms is None else [ts_ms]
+        first = {kind: min(times, default=None) for kind, times in following.items()}
+        return {"answers": dict(answers), "fired": dict(fired), "next": first}
 
-    def _random(self, number, epoch, now_ms, base, answers, fired):  # type: ignore[no-untyped-def]
-        state = RocksDBKeyedState(REGISTRY, base, GROUPS, now_ms)
+    def replica(self, shard: int) -> ShardReplica | None:
+        lineage = self.lineages[shard]
+        return self.space.replica(lineage, shard) if lineage.files else None
+
+    def _compact(self, shard: int, name: str) -> None:
+        space, replica = self.space, self.replica(shard)
+        if replica is not None:
+            self.lineages[shard] = compact(
+                self.lineages[shard], replica, space.filesystem, space.pool, space.local, name, kind="full"
+            )
+
+    def contents(self) -> dict[bytes, bytes]:
+        """What all shards hold."""
+        held: dict[bytes, bytes] = {}
+        for shard in range(len(self.lineages)):
+            replica = self.replica(shard)
+            held |= {} if replica is None else contents(replica)
+        return held
+
+    def _random(self, number, epoch, now_ms, base, groups, answers, fired):  # type: ignore[no-untyped-def]
+        state = RocksDBKeyedState(REGISTRY, base, groups, now_ms)
         visits = [(key, group_of(key), CODEC.encode((key,)), operations) for key, operations in epoch["visits"]]
         for key, group, encoded, operations in visits:
             state.set_current_key(group, encoded)
@@ -217,7 +242,7 @@ class World:
         state.flush(writer)
         return writer.finish(), {kind: state.next_timer(kind) for kind in TIMER_KINDS}
 
-    def _sorted(self, number, epoch, now_ms, base, answers, fired):  # type: ignore[no-untyped-def]
+    def _sorted(self, number, epoch, now_ms, base, groups, answers, fired):  # type: ignore[no-untyped-def]
         writer = self.space.sst(number)
         state = BatchKeyedState(REGISTRY, writer, now_ms, base)
         by_key: dict[Any, list[Any]] = defaultdict(list)
@@ -225,7 +250,7 @@ class World:
             by_key[key] += operations
         upto = epoch["upto"]
         keys = {(group_of(key), CODEC.encode((key,))) for key in by_key}
-        for group in GROUPS:
+        for group in groups:
             due = state.due_keys(group, upto["event"], upto["processing"])
             assert due == sorted(set(due))
             keys |= {(group, encoded) for encoded in due}
@@ -260,7 +285,7 @@ def expected(model: dict[Any, ModelKey], epoch: dict[str, Any], now_ms: int) -> 
 def test_all_worlds_agree_with_the_model(tmp_path_factory, epochs: list[dict[str, Any]]) -> None:  # type: ignore[no-untyped-def]
     """Answers, fired timers and next timers are the model's, and the stored state is the same byte for byte."""
     spaces = [Workspace(tmp_path_factory.mktemp("world")) for _ in range(3)]
-    worlds = [World(space, style) for space, style in zip(spaces, (True, False, None), strict=True)]
+    worlds = [World(spaces[0], True, shards=1), World(spaces[1], False), World(spaces[2], None)]
     model: dict[Any, ModelKey] = defaultdict(ModelKey)
     now_ms = 1000
     for number, epoch in enumerate(epochs):
@@ -271,7 +296,7 @@ def test_all_worlds_agree_with_the_model(tmp_path_factory, epochs: list[dict[str
             found["answers"] = {key: given for key, given in found["answers"].items() if given}
             found["fired"] = {key: timers for key, timers in found["fired"].items() if any(timers.values())}
             assert found == wanted
-    held = [contents(world.space.replica(world.lineage)) if world.lineage.files else {} for world in worlds]
+    held = [world.contents() for world in worlds]
     assert held[0] == held[1] == held[2]
     for space in spaces:
         space.cache.close()
