@@ -13,7 +13,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from mixedmode import MixedQuery, QueryError
+from mixedmode import MixedModeError, MixedQuery
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from pyarrow import fs
 from pyspark.sql import functions as F
@@ -240,7 +240,7 @@ def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch, size_byte
     while first.isActive and landed < 200:
         world.land(EVENTS[landed : landed + 20])
         landed += 20
-        with contextlib.suppress(QueryError):
+        with contextlib.suppress(MixedModeError):
             first.processAllAvailable()
     assert NO_SPACE in failure(first)
     assert "3 in a row" in failure(first)

@@ -17,6 +17,7 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
 from mixedmode.runtime.driver_lease import DriverLease
 from mixedmode.runtime.pinned_backlog import PinnedBacklog
+from mixedmode.runtime.requests import Answer, Request, RequestFolder
 from mixedmode.runtime.sealed import seal, unseal
 from mixedmode.runtime.shard_task import REPORT_SUFFIX, ShardReport
 from mixedmode.runtime.spec import EpochSpec, ShardCounters
@@ -198,6 +199,23 @@ def test_a_harmed_pin_or_report_is_not_used(store: CheckpointStore, make_state_f
         assert pin.load("live") is None and not pin.belongs
     path.write_bytes(whole)
     assert pin.load("live") == epoch
+
+
+def test_a_harmed_message_says_nothing(tmp_path: Path) -> None:
+    """A request with any one bit wrong, or cut off, is nobody's; an answer like that is an error with its name."""
+    folder = RequestFolder(LOCAL, str(tmp_path))
+    request = Request("savepoint", "/savepoints/1", True, "run-1", 1_700_000_000_000)
+    folder.put(request)
+    folder.answer(request.id, Answer("done", "/savepoints/1"))
+    asked, answered = (Path(folder.path, f"{request.id}.{kind}") for kind in ("request", "answer"))
+    for harmed in harms(asked.read_bytes()):
+        asked.write_bytes(harmed)
+        assert folder.requests() == []
+        assert not asked.exists(), "what cannot be read cannot be answered"
+    for harmed in harms(answered.read_bytes()):
+        answered.write_bytes(harmed)
+        with pytest.raises(CorruptStateError, match=answered.name):
+            folder.answer_to(request.id)
 
 
 # -- whole folders -----------------------------------------------------------------------------------------------------
