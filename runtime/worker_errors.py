@@ -32,11 +32,13 @@ def translate(error: BaseException) -> BaseException:
 
 def explain_corruption(error: BaseException, store: CheckpointStore) -> BaseException:
     """For a corrupt state file, add which older checkpoint is whole."""
-    ids = store.ids()
-    if not isinstance(error, CorruptStateError) or not ids or "older checkpoint" in str(error):
+    if not isinstance(error, CorruptStateError) or "older checkpoint" in str(error):
         return error
     if not str(error).startswith("state file"):
         return error  # an older checkpoint would not help
+    ids = store.ids()
+    if not ids:
+        return error
     explained = store.with_alternative(error, ids[-1])
     explained.__cause__ = error
     return explained

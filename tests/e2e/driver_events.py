@@ -11,33 +11,21 @@ import sys
 import time
 from pathlib import Path
 
-os.environ["TZ"] = "UTC"
-os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-
 import numbering
 import support
 from mixedmode import MixedModeError
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
 
 TOTAL = 60
 
 
 def main(folder: Path) -> None:
     cloudpickle.register_pickle_by_value(numbering)
-    spark = (
-        SparkSession.builder.master(os.environ["SESSIONS_MASTER"])
-        .config("spark.shuffle.reduceLocality.enabled", "false")
-        .config("spark.task.maxFailures", "20")  # on a cluster
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    settings = {
+        "spark.shuffle.reduceLocality.enabled": "false",
+        "spark.task.maxFailures": "20",  # on a cluster
+    }
+    spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     coordinator = numbering.Numbering(TOTAL, every_s=0.02)
