@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from ..errors import PlanError
 from .analysis import error_text, plain_columns
 from .inputs import Inputs
-from .schemas import check_key_type, find_column, holds_floats, missing_column, normalise_floats, quoted
+from .schemas import bare_name, check_key_type, find_column, holds_floats, missing_column, normalise_floats, quoted
 
 _KEY_PREFIX = "__key_"
 #: Mark that Spark leaves on the column of a session window.
@@ -112,7 +112,7 @@ def resolve_keys(inputs: Inputs, cols: Sequence[Column | str | int]) -> Keys:
 
 
 def _given(inputs: Inputs, col: Column | str | int) -> Column | str:
-    """A checked grouping column; names are written as the schema writes them, ordinals become names."""
+    """A checked grouping column; names stay as the user writes them, as in Spark, and ordinals become names."""
     schema = inputs.schema
     if isinstance(col, bool) or not isinstance(col, (Column, str, int)):
         raise PlanError(f"groupBy takes names, columns and ordinals, got {col!r} ({type(col).__name__})")
@@ -124,7 +124,7 @@ def _given(inputs: Inputs, col: Column | str | int) -> Column | str:
         return col
     found = find_column(col, schema, case_sensitive=inputs.case_sensitive)
     if found is not None:
-        return quoted([found])[0]
+        return quoted([bare_name(col)])[0]
     if "." not in col:
         raise missing_column("key column", col, schema)
     return col

@@ -65,9 +65,10 @@ def check_same_columns(one: StructType, other: StructType, names: tuple[str, str
         )
 
 
-def check_distinct_columns(name: str, schema: StructType) -> None:
+def check_distinct_columns(name: str, schema: StructType, *, case_sensitive: bool = True) -> None:
     """Raise if two columns have one name."""
-    repeated = sorted({field for field in schema.fieldNames() if schema.fieldNames().count(field) > 1})
+    alike = [field if case_sensitive else field.lower() for field in schema.fieldNames()]
+    repeated = sorted({field for field, like in zip(schema.fieldNames(), alike, strict=True) if alike.count(like) > 1})
     if repeated:
         raise PlanError(f"{name} has several columns named {', '.join(repeated)}; rename or drop them")
 
@@ -102,9 +103,14 @@ def merge_nullability(one: StructType, other: StructType) -> StructType:
     )
 
 
+def bare_name(name: str) -> str:
+    """A column's name as the user writes it, without the backticks around it."""
+    return name[1:-1].replace("``", "`") if len(name) > 2 and name[0] == name[-1] == "`" else name
+
+
 def find_column(name: str, schema: StructType, *, case_sensitive: bool) -> str | None:
     """The column's name as the schema writes it; None: there is no such column."""
-    bare = name[1:-1].replace("``", "`") if len(name) > 2 and name[0] == name[-1] == "`" else name
+    bare = bare_name(name)
     for field in schema.fieldNames():
         if field == bare or (not case_sensitive and field.lower() == bare.lower()):
             return field

@@ -36,6 +36,27 @@ def test_an_aggregate_has_the_columns_that_spark_gives_it(both: MixedFrame, hist
     assert ours.dtypes == sparks.dtypes
 
 
+def test_a_key_in_another_case_has_the_name_that_spark_gives_it(both: MixedFrame, history: DataFrame) -> None:
+    """groupBy("K") on a column k gives K."""
+    assert both.groupBy("K").count().columns == history.groupBy("K").count().columns == ["K", "count"]
+
+
+@pytest.mark.parametrize(
+    ("aggregates", "named"),
+    [
+        (lambda: [F.sum("v").alias("k")], "k"),
+        (lambda: [F.sum("v").alias("K")], "K, k"),
+        (lambda: [(F.sum("v") / F.count("*")).alias("k")], "k"),
+        (lambda: [F.sum("v").alias("s"), F.max("v").alias("s")], "s"),
+        (lambda: [F.sum("v"), F.sum("v")], r"sum\(v\)"),
+    ],
+)
+def test_two_columns_of_one_name_are_refused(both: MixedFrame, aggregates: Any, named: str) -> None:
+    """A key and an aggregate, or two aggregates, that Spark could neither write nor read are an error when planned."""
+    with pytest.raises(PlanError, match=f"several columns named {named}; rename"):
+        both.groupBy("k").agg(*aggregates())
+
+
 def test_a_window_key_gives_the_columns_that_spark_gives(both: MixedFrame, history: DataFrame) -> None:
     """The window is a struct of start and end."""
     ours = both.withWatermark("ts", "1 hour").groupBy(F.window("ts", "1 hour"), "k").count()

@@ -39,10 +39,18 @@ def columns_of(inputs: Inputs, *cols: Any) -> tuple[tuple[str, ...], tuple[str, 
     return keys.labels, columns.names, columns.inputs.template.columns[len(inputs.template.columns) :]
 
 
-@pytest.mark.parametrize("col", ["v", "V", "`v`", lambda: F.col("v"), 2])
+@pytest.mark.parametrize("col", ["v", "`v`", lambda: F.col("v"), 2])
 def test_a_plain_column_is_used_as_it_is(inputs: Inputs, col: Any) -> None:
-    """By name in any case, quoted, as a column, or by ordinal: nothing is added."""
+    """By name, quoted, as a column, or by ordinal: nothing is added."""
     assert columns_of(inputs, "k", col) == (("k", "v"), ("k", "v"), [])
+
+
+@pytest.mark.parametrize("col", ["V", "`V`", lambda: F.col("V")])
+def test_a_key_is_called_as_it_is_written(inputs: Inputs, col: Any) -> None:
+    """A name in another case is the same column under the name that the user gave it, as in Spark."""
+    labels, columns, added = columns_of(inputs, "k", col)
+    assert (labels, columns, added) == (("k", "V"), ("k", "v"), [])
+    assert inputs.template.groupBy(*made(("k", col))).count().columns == ["k", "V", "count"]
 
 
 def test_a_column_of_the_frame_itself_is_used_as_it_is(inputs: Inputs) -> None:
