@@ -104,6 +104,8 @@ class TableSink(DeliverySink):
         self._job_id = job_id
 
     def hand_over(self, rows: DataFrame, number: int) -> None:
+        if self._spark is not None:
+            _activate(self._spark)
         writer = rows.write.format(self.name).mode("append").options(**self._options)
         if self._partition_by:
             writer = writer.partitionBy(*self._partition_by)
@@ -121,6 +123,11 @@ def _lookup(spark: SparkSession, format: str) -> None:
     session, jvm = spark._jsparkSession, spark._jvm  # a classic session has them; it was checked
     assert jvm is not None
     jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, session.sessionState().conf())
+
+
+def _activate(session: SparkSession) -> None:
+    """Make the session this thread's: Spark looks a data source of Python's up in the active one, and in no other."""
+    getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
 
 
 def _first_line(error: Exception) -> str:

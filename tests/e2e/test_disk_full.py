@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -243,7 +244,8 @@ def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch, size_byte
         with contextlib.suppress(MixedModeError):
             first.processAllAvailable()
     assert NO_SPACE in failure(first)
-    assert "3 in a row" in failure(first)
+    # Whoever processes what is there meets the third failure, the query itself that one or the next.
+    assert re.search(r"[34] in a row, .*tolerable-failed-checkpoints is 2", failure(first))
     assert sorted(path for path in ours.rglob("*") if path.is_file() and path.name != "_committed") == complete
     assert world.output() == shown
     disk.accept()
