@@ -25,7 +25,7 @@ class OperatorCoordinator:
     """
 
     #: Dataclasses as which events come back; others come back as dicts.
-    eventTypes: tuple[type, ...] = ()  # noqa: N815  as PySpark names things
+    eventTypes: tuple[type, ...] = ()
 
     def restore(self, state: bytes) -> None:
         """Take over the state of the checkpoint that the query goes on from; called before :meth:`open`, if there is

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import numbering
@@ -16,7 +15,7 @@ import support
 from mixedmode import MixedModeError
 from pyspark import cloudpickle
 
-TOTAL = 60
+TOTAL = 80
 
 
 def main(folder: Path) -> None:
@@ -28,7 +27,7 @@ def main(folder: Path) -> None:
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
-    coordinator = numbering.Numbering(TOTAL, every_s=0.02)
+    coordinator = numbering.Numbering(TOTAL, every_s=0.02, per_checkpoint=4)
     job = numbering.described(history, world.live(), coordinator)
     query = world.start(job, {"execution.checkpointing.interval": "50 ms"})
     try:
@@ -38,7 +37,7 @@ def main(folder: Path) -> None:
             path.rename(folder / "landing" / path.name)
             query.processAllAvailable()
         while coordinator.sent < TOTAL:
-            time.sleep(0.02)  # the coordinator's own pace
+            query.processAllAvailable()
         query.processAllAvailable()
         query.stop()
         query.awaitTermination(1)

@@ -55,10 +55,13 @@ class Numbering(mixedmode.OperatorCoordinator):
     Args:
         total: how many numbers each shard is sent.
         every_s: time between two of them; None: all are sent when the first event has come.
+        per_checkpoint: how many the thread sends between two checkpoints, so that a slow machine has checkpoints as
+            often as a fast one; None: any number.
     """
 
-    def __init__(self, total: int, every_s: float | None = None) -> None:
+    def __init__(self, total: int, every_s: float | None = None, per_checkpoint: int | None = None) -> None:
         self.total = total
+        self._per_checkpoint = per_checkpoint
         self._every_s = every_s
         self._restored = False
 
@@ -71,6 +74,7 @@ class Numbering(mixedmode.OperatorCoordinator):
         if not self._restored:
             self.sent, self.received = 0, {}
         self._restored = False
+        self._since_checkpoint = 0
         self.context = context
         self.resets: list[tuple[int, int]] = []
         self._ended = threading.Event()
@@ -85,7 +89,9 @@ class Numbering(mixedmode.OperatorCoordinator):
     def _run(self) -> None:
         while self.sent < self.total and not self._ended.wait(self._every_s):
             with self.context.lock:
-                self.send_one()
+                if self._since_checkpoint != self._per_checkpoint:
+                    self._since_checkpoint += 1
+                    self.send_one()
 
     def send_one(self) -> None:
         if self.sent < self.total:
@@ -102,6 +108,7 @@ class Numbering(mixedmode.OperatorCoordinator):
             self.send_one()
 
     def checkpoint(self) -> bytes:
+        self._since_checkpoint = 0
         if self._every_s is not None:
             self.send_one()
         return json.dumps({"sent": self.sent, "received": self.received}).encode()

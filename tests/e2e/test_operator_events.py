@@ -12,6 +12,7 @@ import numbering
 import pytest
 import support
 from mixedmode import CheckpointMismatchError, CoordinatorError, MixedQuery, OperatorEventError, QueryError
+from mixedmode.runtime import failpoints
 from numbering import Counting, Numbering
 from pyspark import cloudpickle
 from support import World
@@ -87,6 +88,22 @@ def test_restarts(world: World) -> None:
     numbers = delivered(world)
     assert numbers[0] == numbers[1] == list(range(coordinator.sent - 1))
     numbering.check_all_there(world.checkpoints, 300, coordinator.sent, 2)
+
+
+def test_reused_shards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart in the backlog that takes over finished shards hands their events over, once."""
+    monkeypatch.setenv(failpoints.VARIABLE, "phase-switch=raise")
+    failpoints._hits.clear()
+    with pytest.raises(QueryError, match="phase-switch"):
+        start(world, Numbering(3)).awaitTermination(300)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    coordinator = Numbering(3)
+    query = live(start(world, coordinator))
+    query.processAllAvailable()
+    query.stop()
+    assert support.details(query, "reused") == ["2 of 2 shards were finished"]
+    assert delivered(world) == {0: [0, 1, 2], 1: [0, 1, 2]}
+    numbering.check_all_there(world.checkpoints, 100, 3, 2)
 
 
 class Collect(mixedmode.OperatorCoordinator):

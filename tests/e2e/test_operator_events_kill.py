@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kill
 
 DRIVER = Path(__file__).with_name("driver_events.py")
 EVENTS = support.stream_of(360, seed=8)
-TOTAL = 60
+TOTAL = 80
 KILLED = -signal.SIGKILL
 
 #: Where the driver can die: the six steps of a checkpoint, and the hand-over of what shards have sent.
@@ -56,8 +56,8 @@ class Job:
             (folder / name).mkdir(parents=True)
         support.write(folder / "history.parquet", EVENTS[:120])
         support.write(folder / "landing" / "00.parquet", EVENTS[120:160])
-        for number in range(10):
-            rows = EVENTS[160 + 20 * number : 180 + 20 * number]
+        for number in range(8):
+            rows = EVENTS[160 + 25 * number : 185 + 25 * number]
             support.write(folder / "pending" / f"{number + 1:02d}.parquet", rows)
 
     def run(self, failpoints: str = "", master: str = "local[2,3]", **environment: str) -> int:
@@ -84,7 +84,7 @@ def test_killed_drivers(tmp_path: Path) -> None:
     job = Job(tmp_path)
     for life, point in enumerate(STEPS):
         # The first life dies at the switch; the others when they have got somewhere.
-        assert job.run(f"{point}=kill:{1 if life == 0 else 5}") == KILLED, f"{point} was not reached"
+        assert job.run(f"{point}=kill:{1 if life == 0 else 2}") == KILLED, f"{point} was not reached"
     assert job.run() == 0
     job.check()
 
