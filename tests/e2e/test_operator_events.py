@@ -94,11 +94,11 @@ def test_reused_shards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restart in the backlog that takes over finished shards hands their events over, once."""
     monkeypatch.setenv(failpoints.VARIABLE, "phase-switch=raise")
     failpoints._hits.clear()
+    history, coordinator = world.history(EVENTS[:100]), Numbering(3)
     with pytest.raises(QueryError, match="phase-switch"):
-        start(world, Numbering(3)).awaitTermination(300)
+        world.start(numbering.described(history, world.live(), Numbering(3)), SLOW).awaitTermination(300)
     monkeypatch.delenv(failpoints.VARIABLE)
-    coordinator = Numbering(3)
-    query = live(start(world, coordinator))
+    query = live(world.start(numbering.described(history, world.live(), coordinator), SLOW))
     query.processAllAvailable()
     query.stop()
     assert support.details(query, "reused") == ["2 of 2 shards were finished"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from mixedmode import PlanError
+from mixedmode import MixedModeError, OperatorCoordinator, PlanError
 from mixedmode.planner.frame import MixedFrame
 from mixedmode.planner.keyed import KeyedFrame
 from mixedmode.runtime.operators.processor import ProcessorOperator
@@ -198,3 +199,48 @@ def test_a_second_keyed_stage_is_refused(both: MixedFrame, name: str) -> None:
     """One keyed stage per job for now."""
     with pytest.raises(PlanError, match=f"{name} after the keyed stage is not supported; a job has one keyed stage"):
         getattr(planned(both), name)("k")
+
+
+class Deaf(OperatorCoordinator):
+    """A coordinator whose event types are not dataclasses."""
+
+    eventTypes = (int,)
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "message"),
+    [
+        (
+            OperatorCoordinator,
+            r"coordinator is the class OperatorCoordinator; give an instance, OperatorCoordinator\(\)",
+        ),
+        (Counter(), "coordinator must be a mixedmode.OperatorCoordinator, got Counter"),
+        (Deaf(), "eventTypes of Deaf lists <class 'int'>, which is not a dataclass"),
+    ],
+)
+def test_coordinator_is_checked(both: MixedFrame, coordinator: Any, message: str) -> None:
+    """A coordinator must be an instance whose event types are dataclasses."""
+    with pytest.raises(MixedModeError, match=message):
+        planned(both, coordinator=coordinator)
+
+
+def test_agg_takes_no_coordinator(both: MixedFrame) -> None:
+    """Only a processor handles events; other unknown arguments of agg are errors as ever."""
+    with pytest.raises(PlanError, match=r"agg\(\) takes no coordinator: .*; use transformWithState"):
+        both.groupBy("k").agg(F.count("*"), coordinator=OperatorCoordinator())
+    with pytest.raises(TypeError, match="unexpected keyword argument 'coord'"):
+        both.groupBy("k").agg(F.count("*"), coord=1)
+
+
+def test_coordinator_is_explained(both: MixedFrame, tmp_path: Path) -> None:
+    """explain() names the coordinator and says when it hears of a backlog; the job's identity does not know it."""
+    frames = [planned(both, coordinator=OperatorCoordinator()), planned(both)]
+    plans = [
+        frame.writeStream.option("checkpointLocation", str(tmp_path / "c")).option("path", str(tmp_path / "o")).plan()
+        for frame in frames
+    ]
+    said = "OperatorCoordinator, in the driver: exchanges events with the shards"
+    assert said in plans[0].explain()
+    assert "are handed over at the switch" in " ".join(plans[0].explain().split())
+    assert said not in plans[1].explain()
+    assert plans[0].operator == plans[1].operator
