@@ -1,4 +1,20 @@
-"""What a user writes: a coordinator, which lives in the driver as long as the query runs, and what it is given."""
+"""What a user writes: a coordinator, which lives in the driver as long as the query runs, and what it is given.
+
+The other end is the processor of ``transformWithState``.  It sends with ``handle.coordinator.send(event)``, from its
+handlers, and may define:
+
+``handleEvent(event)``
+    called with each event, in order, before the rows of an epoch; rows that it yields are output.  There is no current
+    key, so there is no keyed state in it.
+``snapshotShard()`` and ``restoreShard(states)``
+    a processor lives for one epoch of one shard.  What it has learned from events and needs later, ``snapshotShard``
+    returns at the end of the epoch, as plain data, and ``restoreShard`` gets at the beginning of the next, in a list:
+    empty at first, several after the job was restarted with another number of shards.
+``eventTypes``
+    dataclasses as which its events and states come back; others come back as dicts.
+
+While a backlog is worked off at batch speed nothing goes to the shards, and what they send arrives at the switch.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A job whose coordinator and shards count, in a process of its own, to be killed.
 
-``SESSIONS_MASTER=local[2,3] python driver_events.py <folder>`` goes on with the job of the folder, lets files land
-while the coordinator sends from a thread of its own, and prints ``done`` when all is processed and committed.
+``SESSIONS_MASTER=local[2,3] python driver_events.py <folder> <events>`` goes on with the job of the folder, lets files
+land while the coordinator sends from a thread of its own, and prints ``done`` when all is processed and committed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ import support
 from mixedmode import MixedModeError
 from pyspark import cloudpickle
 
-TOTAL = 80
 
-
-def main(folder: Path) -> None:
+def main(folder: Path, total: int) -> None:
     cloudpickle.register_pickle_by_value(numbering)
     settings = {
         "spark.shuffle.reduceLocality.enabled": "false",
@@ -27,7 +25,7 @@ def main(folder: Path) -> None:
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
-    coordinator = numbering.Numbering(TOTAL, every_s=0.02, per_checkpoint=4)
+    coordinator = numbering.Numbering(total, every_s=0.02, per_checkpoint=4)
     job = numbering.described(history, world.live(), coordinator)
     query = world.start(job, {"execution.checkpointing.interval": "50 ms"})
     try:
@@ -36,7 +34,7 @@ def main(folder: Path) -> None:
         for path in sorted((folder / "pending").glob("*.parquet")):
             path.rename(folder / "landing" / path.name)
             query.processAllAvailable()
-        while coordinator.sent < TOTAL:
+        while coordinator.sent < total:
             query.processAllAvailable()
         query.processAllAvailable()
         query.stop()
@@ -49,4 +47,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -127,7 +127,7 @@ class Hear(Counting):
         yield ("event", event["shard"], self._kept["sent"])
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-        return iter(())
+        yield ("backlog" if self._coordinator.isBacklog else "stream", None, sum(1 for _ in rows))
 
 
 def test_other_number_of_shards(world: World) -> None:
@@ -140,16 +140,20 @@ def test_other_number_of_shards(world: World) -> None:
             .transformWithState(Hear(), numbering.OUTPUT, "append", "none", coordinator=Collect())
         )
         query = live(world.start(job, {**SLOW, "pipeline.parallelism": parallelism}))
+        if parallelism == 3:
+            world.land(EVENTS[50:70])
         query.processAllAvailable()
         query.stop()
         assert query.exception() is None
 
     for parallelism in (2, 3, 1):
         run(parallelism)
-    rows = [row[1:] for row in world.output()]
+    rows = [row[1:] for row in world.output() if row[0] == "event"]
     # (shards of the sender's life, states that the receiver has got); own state is there from the first epoch on
     assert rows.count((2, 1)) + rows.count((2, 2)) >= 3
     assert rows.count((3, 3)) == 1, "three shards' copies of a broadcast met in one shard"
+    read = {kind: sum(row[2] for row in world.output() if row[0] == kind) for kind in ("backlog", "stream")}
+    assert read == {"backlog": 50, "stream": 20}, "processors know which of the two it is"
 
 
 def test_savepoint(worlds: Any, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.kill
 
 DRIVER = Path(__file__).with_name("driver_events.py")
 EVENTS = support.stream_of(360, seed=8)
-TOTAL = 80
 KILLED = -signal.SIGKILL
 
 #: Where the driver can die: the six steps of a checkpoint, and the hand-over of what shards have sent.
@@ -48,40 +47,48 @@ TASK_STEPS = [
 
 
 class Job:
-    """The folders of one job and the processes that run it, one after the other."""
+    """The folders of one job and the processes that run it, one after the other.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: where they are.
+        files: how many files land one after the other.
+        total: how many events each shard is sent.
+    """
+
+    def __init__(self, folder: Path, files: int, total: int) -> None:
         self.folder = folder
+        self.total = total
+        self.rows = 160 + 25 * files
         for name in ("landing", "pending"):
             (folder / name).mkdir(parents=True)
         support.write(folder / "history.parquet", EVENTS[:120])
         support.write(folder / "landing" / "00.parquet", EVENTS[120:160])
-        for number in range(8):
+        for number in range(files):
             rows = EVENTS[160 + 25 * number : 185 + 25 * number]
             support.write(folder / "pending" / f"{number + 1:02d}.parquet", rows)
 
     def run(self, failpoints: str = "", master: str = "local[2,3]", **environment: str) -> int:
         done = subprocess.run(
-            [sys.executable, str(DRIVER), str(self.folder)],
+            [sys.executable, str(DRIVER), str(self.folder), str(self.total)],
             env={**os.environ, VARIABLE: failpoints, "SESSIONS_MASTER": master, **environment},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=550,
         )
         assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-6000:]}"
         return done.returncode
 
     def check(self) -> None:
         """Both ends have everything, once."""
-        numbering.check_all_there(self.folder / "checkpoints", len(EVENTS), TOTAL, 2)
+        numbering.check_all_there(self.folder / "checkpoints", self.rows, self.total, 2)
         rows = [row for row in support.committed(self.folder / "out") if row[0] == "event"]
         for shard in (0, 1):
-            assert sorted(row[2] for row in rows if row[1] == shard) == list(range(TOTAL))
+            assert sorted(row[2] for row in rows if row[1] == shard) == list(range(self.total))
 
 
 def test_killed_drivers(tmp_path: Path) -> None:
     """A driver that dies at another step in each of its lives: in the end both ends have every event once."""
-    job = Job(tmp_path)
+    job = Job(tmp_path, files=8, total=80)
     for life, point in enumerate(STEPS):
         # The first life dies at the switch; the others when they have got somewhere.
         assert job.run(f"{point}=kill:{1 if life == 0 else 2}") == KILLED, f"{point} was not reached"
@@ -96,7 +103,7 @@ def flags(folder: Path) -> dict[str, Path]:
 
 def test_killed_workers(tmp_path: Path) -> None:
     """Workers that die at any step of an event's way cost a retry: nothing is doubled by the losing attempts."""
-    job, flagged = Job(tmp_path / "job"), flags(tmp_path / "flags")
+    job, flagged = Job(tmp_path / "job", files=2, total=20), flags(tmp_path / "flags")
     points = ";".join(f"{point}=kill-once:{flag}" for point, flag in flagged.items())
     assert job.run(points, master="local[2,12]") == 0
     assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no worker was killed there"
@@ -109,7 +116,7 @@ def test_killed_executors(tmp_path: Path) -> None:
     home.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
         (home / part.name).symlink_to(part)
-    job, flagged = Job(tmp_path / "job"), flags(tmp_path / "flags")
+    job, flagged = Job(tmp_path / "job", files=2, total=20), flags(tmp_path / "flags")
     points = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flagged.items())
     assert job.run(points, "local-cluster[2,1,1024]", SPARK_HOME=str(home), SPARK_LOCAL_IP="127.0.0.1") == 0
     assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no executor was killed there"
