@@ -164,8 +164,6 @@ def committed(out: Path) -> list[tuple[Any, ...]]:
 
 
 def _naive(value: Any) -> Any:
-    if isinstance(value, dict):  # a window: its start says it all
-        value = value["start"]
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
@@ -190,11 +188,15 @@ def means(history: DataFrame | None, live: DataFrame | None) -> Any:
 
 
 def means_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
-    """The means that are expected: (key, start of the window, mean), sorted."""
+    """The means that are expected: (key, window, mean), sorted."""
     values: dict[tuple[Any, int], list[int]] = {}
     for key, seconds, value in events:
-        values.setdefault((key, seconds // GAP_S * GAP_S), []).append(value)
-    return sorted(((key, at(start), sum(some) / len(some)) for (key, start), some in values.items()), key=repr)
+        values.setdefault((key, seconds // GAP_S), []).append(value)
+    rows = []
+    for (key, nth), some in values.items():
+        start, end = (START + timedelta(seconds=GAP_S * (nth + more)) for more in (0, 1))
+        rows.append((key, {"start": start, "end": end}, sum(some) / len(some)))
+    return sorted(rows, key=repr)
 
 
 def expected_sessions(spark: SparkSession, events: Sequence[Event]) -> list[tuple[Any, ...]]:
