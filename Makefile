@@ -7,6 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 # Tests wait for Spark more than they compute, so two processes are worth it on two cores; each has a Spark of its own.
+# In the order of the folders the files that take minutes (tests/e2e) come first, so neither process ends up alone.
 JOBS   ?= 2
 
 .PHONY: demo test lint format bench bench-full bench-growth clean java
@@ -16,7 +17,7 @@ demo: java $(VENV)/.installed-demo
 	$(BIN)/python examples/demo.py $(ARGS)
 
 test: java $(VENV)/.installed-test
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # A benchmark takes as long as it takes: the time limit is for tests.
 PYTEST_BENCH := $(BIN)/python -m pytest -o timeout=0

@@ -23,6 +23,8 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Most JVMs of the tests live for seconds only: optimised code and a parallel collector come too late for them.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))

@@ -23,9 +23,16 @@ KILLED = -signal.SIGKILL
 
 
 class Job:
-    """The folders of one job and the processes that run it, one after the other."""
+    """The folders of one job and the processes that run it, one after the other.
 
-    def __init__(self, folder: Path, *options: str, name: str = "sessions") -> None:
+    Args:
+        folder: where they are.
+        options: options of the writer, as ``name=value``.
+        name: the job, a function of that name in :mod:`support`.
+        files: how many files land one after the other while it runs.
+    """
+
+    def __init__(self, folder: Path, *options: str, name: str = "sessions", files: int = 2) -> None:
         self.folder = folder
         self.name = name
         self.options = options
@@ -33,9 +40,11 @@ class Job:
             (folder / made).mkdir()
         support.write(folder / "history.parquet", EVENTS[:300])
         support.write(folder / "landing" / "00.parquet", EVENTS[300:360])
-        support.write(folder / "pending" / "01.parquet", EVENTS[360:380])
-        support.write(folder / "pending" / "02.parquet", EVENTS[380:])
-        support.write(folder / "pending" / "03.parquet", support.flush_after(EVENTS))
+        rows = -(-len(EVENTS[360:]) // files)
+        for number in range(files):
+            some = EVENTS[360 + number * rows :][:rows]
+            support.write(folder / "pending" / f"{number + 1:02d}.parquet", some)
+        support.write(folder / "pending" / "99.parquet", support.flush_after(EVENTS))
 
     def run(self, failpoints: str = "", master: str = "local[2,3]") -> int:
         """Run the driver to its end, whatever that is; returns its exit code."""
@@ -70,69 +79,45 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
     return job.output
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        "phase-backlog=kill",
-        "epoch-before-apply=kill",
-        "batch-before-spark-commit=kill",
-        "phase-switch=kill",
-        "checkpoint-before-metadata=kill",
-    ],
-)
-def test_killed_before_the_switch(tmp_path: Path, undisturbed: list[tuple], point: str) -> None:
-    """Killed in the backlog or before the checkpoint of the switch: nothing is visible, the rerun is as new (X12)."""
+def test_killed_before_the_switch(tmp_path: Path, undisturbed: list[tuple]) -> None:
+    """Killed anywhere in the backlog or before the checkpoint of the switch: nothing is visible, the rerun is as new
+    (X12); killed in the first commit, and again when that is recovered: the restart completes it."""
     job = Job(tmp_path, *OBSERVED)
-    assert job.run(point) == KILLED
-    assert job.output == []
-    assert job.checkpoints == []
+    for point in (
+        "phase-backlog",
+        "epoch-before-apply",
+        "backlog-epoch-applied",
+        "batch-before-spark-commit",
+        "phase-switch",
+        "checkpoint-before-metadata",
+    ):
+        assert job.run(f"{point}=kill") == KILLED, point
+        assert (job.output, job.checkpoints) == ([], []), point
+    for point in ("sink-between-files", "recovery-after-commit"):
+        assert job.run(f"{point}=kill") == KILLED, point
+        assert job.checkpoints == ["chk-00000001"], point
     assert job.run() == 0
     assert job.output == undisturbed
 
 
-@pytest.mark.parametrize("point", ["checkpoint-after-metadata=kill", "sink-between-files=kill", "phase-live=kill"])
-def test_killed_at_the_switch(tmp_path: Path, undisturbed: list[tuple], point: str) -> None:
-    """Killed once the checkpoint of the switch exists: the restart completes its commit and goes on."""
-    job = Job(tmp_path, *OBSERVED)
-    assert job.run(point) == KILLED
-    assert job.checkpoints == ["chk-00000001"]
-    assert job.run() == 0
-    assert job.output == undisturbed
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
+def test_killed_in_the_stream(tmp_path: Path, undisturbed: list[tuple]) -> None:
+    """Killed right after the switch, and in each further life at another point between epochs, between Spark's log
+    and ours, or inside a checkpoint: back to the last one, every row once."""
+    job = Job(tmp_path, *OBSERVED, files=8)
+    for point in (
+        "phase-live=kill",
         "epoch-applied=kill",
-        "batch-before-spark-commit=kill:3",
+        "epoch-before-apply=kill",
+        "batch-before-spark-commit=kill:2",
         "checkpoint-start=kill:2",
-        "checkpoint-after-metadata=kill:3",
-        "checkpoint-before-gc=kill:2",
+        "checkpoint-after-metadata=kill:2",
+        "checkpoint-after-commit=kill",
+        "checkpoint-before-gc=kill",
         "gc-after-metadata=kill",
         "gc-between-files=kill",
-    ],
-)
-def test_killed_in_the_stream(tmp_path: Path, undisturbed: list[tuple], point: str) -> None:
-    """Killed between epochs, between Spark's log and ours, or inside a checkpoint: back to the last one, once each."""
-    job = Job(tmp_path, *OBSERVED)
-    assert job.run(point) == KILLED
-    assert job.checkpoints
-    assert job.run() == 0
-    assert job.output == undisturbed
-
-
-def test_killed_again_and_again(tmp_path: Path, undisturbed: list[tuple]) -> None:
-    """A job that dies at another point in each of its lives still gives every row once."""
-    job = Job(tmp_path, *OBSERVED)
-    lives = [
-        "backlog-epoch-applied=kill",
-        "checkpoint-after-commit=kill",
-        "batch-before-spark-commit=kill",
-        "checkpoint-after-metadata=kill",
-        "recovery-after-commit=kill",
-        "epoch-before-apply=kill",
-    ]
-    assert [job.run(point) for point in lives] == [KILLED] * len(lives)
+    ):
+        assert job.run(point) == KILLED, point
+        assert job.checkpoints, point
     assert job.run() == 0
     assert job.output == undisturbed
 
