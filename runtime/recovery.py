@@ -7,6 +7,7 @@ Without a checkpoint the job starts from the beginning: nothing of an earlier at
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ from .watermarks import WatermarkTracker
 
 if TYPE_CHECKING:
     from .spec import JobSpec
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -197,3 +200,20 @@ def _commit(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) 
         )
     failpoint("checkpoint-after-commit")
     store.mark_committed(metadata.checkpoint_id)
+
+
+def refuse_more_after_the_end(job: JobSpec, store: CheckpointStore, state: JobState) -> None:
+    """A job that has ended must not look as if it had processed what has come since.
+
+    Raises:
+        CheckpointMismatchError: it has a live source, and keeps the state that what came since would have changed.
+    """
+    if job.live is None:
+        return
+    end = f"the job in checkpointLocation {store.location!r} ended with checkpoint {state.checkpoint_id}"
+    if job.keeps_state:
+        raise CheckpointMismatchError(
+            f"{end}, and what its live source has received since would be ignored; a job that is to go on must run "
+            "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation"
+        )
+    logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", end)

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointMismatchError, QueryError
+from ..errors import QueryError
 from .assembly import Run, assemble
 from .checkpoints.metadata import SourceState
 from .checkpoints.store import CheckpointStore, JobIdentity
 from .driver_lease import DriverLease
 from .ending import Ending
+from .epoch_specs import OBSERVED
 from .failpoints import failpoint
 from .filesystem import resolve, uri
 from .history import HistoryCut, cut
@@ -25,12 +26,12 @@ from .live import LiveSource, OnBatch, Stopped, delivers_one_batch
 from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
-from .recovery import Recovered, identify, recover
+from .recovery import Recovered, identify, recover, refuse_more_after_the_end
 from .savepoint import check_destination, check_writable
 from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
-from .stepper import OBSERVED, Stepper, clock_ms, now_ms
+from .stepper import Stepper, clock_ms, now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -112,7 +113,7 @@ class JobRunner:
         for change in self._recovered.evolution:
             self.recorder.event("state-evolved", change)
         if state.finished:
-            self._refuse_more_after_the_end(state)
+            refuse_more_after_the_end(self.job, self.store, state)
             self.recorder.event("finished", "the job had reached its end in an earlier run")
             return
         step.events.open()
@@ -145,18 +146,6 @@ class JobRunner:
         """The run ends as things stand."""
         if self._ending is not None:
             self._ending.cancel()
-
-    def _refuse_more_after_the_end(self, state: JobState) -> None:
-        """A job that has ended must not look as if it had processed what has come since."""
-        if self.job.live is None:
-            return
-        end = f"the job in checkpointLocation {self.store.location!r} ended with checkpoint {state.checkpoint_id}"
-        if self.job.keeps_state:
-            raise CheckpointMismatchError(
-                f"{end}, and what its live source has received since would be ignored; a job that is to go on must run "
-                "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation"
-            )
-        logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", end)
 
     def ask_savepoint(self, request: SavepointRequest) -> None:
         """Hand in a request for a savepoint, which is answered between two epochs.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checkpointer import Checkpointer, CheckpointReport
 from .checkpoints.scheduler import CheckpointScheduler
+from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .epochs import EpochExecutor
 from .failpoints import failpoint
 from .job_events import JobEvents
@@ -34,9 +35,6 @@ from .state_of_job import JobState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-#: As the final watermark of a sorted pass: find out the greatest one that the backlog itself reaches.
-OBSERVED = MIN_WATERMARK
 
 
 @dataclass
@@ -115,7 +113,8 @@ class Stepper:
             if spec is None:
                 if final_ms == OBSERVED and self.job.operator.uses_event_time:
                     reach = self._look_ahead(frame)
-                spec = self._sorted_spec(reach, final_ms, drop_late)
+                keep = self.job.keeps_state
+                spec = sorted_pass_of(self.state, now_ms(), final_ms, reach, drop_late=drop_late, keep_state=keep)
                 if pin is not None:
                     pin.save(spec, live_position)
             elif pin is not None:
@@ -129,48 +128,13 @@ class Stepper:
                 self.backlog.end()
             failpoint("backlog-epoch-applied")
 
-    def _sorted_spec(self, reach: Reach | None, final_ms: int | None, drop_late: bool) -> EpochSpec:
-        """What the tasks of a sorted pass must know."""
-        watermark = self.state.watermark
-        if final_ms is None:
-            firing_ms = MIN_WATERMARK
-        elif final_ms == OBSERVED:
-            firing_ms = watermark.would_reach({} if reach is None else reach.seen)
-        else:
-            firing_ms = final_ms
-        keeps_state = self.job.keeps_state
-        return EpochSpec(
-            epoch=self.state.epoch + 1,
-            style="sorted",
-            watermark_ms=MIN_WATERMARK,
-            firing_watermark_ms=firing_ms,
-            late_watermark_ms=watermark.current_ms if drop_late else MIN_WATERMARK,
-            processing_time_ms=now_ms(),
-            processing_timers_upto_ms=MIN_WATERMARK if keeps_state else MAX_WATERMARK,
-            keep_state=keeps_state,
-            ignore_new_timers=firing_ms == MAX_WATERMARK,
-            first=self.state.epoch == 0,
-            is_backlog=self.state.is_backlog,
-        )
-
     def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: list[int] | None = None) -> None:
         """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once."""
         with self.turn:
             self.check_stopped()
             time_ms = now_ms()
             self.state.watermark.advance(time_ms)
-            watermark_ms = self.state.watermark.current_ms
-            spec = EpochSpec(
-                epoch=self.state.epoch + 1,
-                style="random",
-                watermark_ms=watermark_ms,
-                firing_watermark_ms=watermark_ms,
-                late_watermark_ms=watermark_ms,
-                processing_time_ms=time_ms,
-                processing_timers_upto_ms=time_ms,
-                first=self.state.epoch == 0,
-                is_backlog=self.state.is_backlog,
-            )
+            spec = streaming_epoch_of(self.state, time_ms)
             self._execute(phase, frame, spec, shards)
             self.deliver()
             failpoint("epoch-applied")
@@ -189,18 +153,7 @@ class Stepper:
             return
         with self.turn:
             self.check_stopped()
-            watermark_ms = self.state.watermark.current_ms
-            spec = EpochSpec(
-                epoch=self.state.epoch + 1,
-                style="random" if self.job.keeps_state else "sorted",
-                watermark_ms=watermark_ms,
-                firing_watermark_ms=MIN_WATERMARK,
-                late_watermark_ms=watermark_ms,
-                processing_time_ms=now_ms(),
-                processing_timers_upto_ms=MIN_WATERMARK,
-                keep_state=self.job.keeps_state,
-                ending=True,
-            )
+            spec = last_epoch_of(self.state, now_ms(), keep_state=self.job.keeps_state)
             self._execute(phase, None, spec)
 
     def tick(self, phase: Phase, upto_ms: int | None = None) -> bool:

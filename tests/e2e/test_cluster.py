@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
 import pytest
 import support
 from mixedmode.runtime.failpoints import VARIABLE
@@ -16,15 +15,6 @@ pytestmark = pytest.mark.kill
 
 CLUSTER = "local-cluster[2,1,1024]"
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Links to the installed Spark, so that the cluster's work folder does not land in it."""
-    home = tmp_path_factory.mktemp("spark-home")
-    for part in Path(pyspark.__file__).parent.iterdir():
-        (home / part.name).symlink_to(part)
-    return home
 
 
 def run(script: str, folder: Path, spark_home: Path, *options: str, failpoints: str = "") -> str:

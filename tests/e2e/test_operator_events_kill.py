@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 import numbering
-import pyspark
 import pytest
 import support
 from mixedmode.runtime.failpoints import VARIABLE
@@ -110,14 +109,10 @@ def test_killed_workers(tmp_path: Path) -> None:
     job.check()
 
 
-def test_killed_executors(tmp_path: Path) -> None:
+def test_killed_executors(tmp_path: Path, spark_home: Path) -> None:
     """Executors of a cluster that die at any step of an event's way change nothing either."""
-    home = tmp_path / "spark-home"  # links, so that the cluster's work folder does not land in the installed Spark
-    home.mkdir()
-    for part in Path(pyspark.__file__).parent.iterdir():
-        (home / part.name).symlink_to(part)
     job, flagged = Job(tmp_path / "job", files=2, total=20), flags(tmp_path / "flags")
     points = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flagged.items())
-    assert job.run(points, "local-cluster[2,1,1024]", SPARK_HOME=str(home), SPARK_LOCAL_IP="127.0.0.1") == 0
+    assert job.run(points, "local-cluster[2,1,1024]", SPARK_HOME=str(spark_home), SPARK_LOCAL_IP="127.0.0.1") == 0
     assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no executor was killed there"
     job.check()

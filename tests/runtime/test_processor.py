@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError
-from mixedmode.runtime.operators.processor import ProcessorOperator, _Run
+from mixedmode.runtime.operators.processor import ProcessorOperator
+from mixedmode.runtime.operators.processor_run import ProcessorRun
 from mixedmode.runtime.rows import arrow_schema
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange
@@ -398,7 +399,7 @@ def test_huge_key_streams_through(tmp_path: Path, style: str) -> None:
 
     stage = Stage(tmp_path)
     # The very processor, not a pickled copy of it.
-    stage.operator.run = lambda context, rows: _Run(stage.operator, Counting(), context).execute(rows)  # type: ignore[method-assign]
+    stage.operator.run = lambda context, rows: ProcessorRun(stage.operator, Counting(), context).execute(rows)  # type: ignore[method-assign]
     assert stage.run([], style, source=source()) == [("done", "a", 150), ("done", "huge", 1150), ("done", "z", 2000)]
     assert ahead == [(key, row // 100 + 1) for row, key in enumerate(["a"] * 150 + ["huge"] * 1000 + ["z"] * 850)]
 

@@ -1,0 +1,263 @@
+"""Runs a PySpark ``StatefulProcessor`` over one shard of one epoch.
+
+``sorted`` style: one key at a time in encoded-key order over batch keyed state; at the end of a key its due timers
+fire.
+``random`` style: the rows of all keys first (also in key order), then all due timers of the shard in time order, as
+stock ``transformWithState`` and Flink's streaming mode do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
+
+from ...state.batch import BatchKeyedState
+from ...state.keyed import KeyedState
+from ...state.keys import KeyCodec
+from ...state.rocks import RocksDBKeyedState
+from ..failpoints import failpoint
+from ..handle import TaskCoordinator, TaskHandle
+from ..operator_events.plain import decode, encode, types_by_name
+from ..row_writer import RowBuffer
+from ..rows import RowReader
+from ..spec import MIN_WATERMARK, ShardContext
+from .keyed_rows import Keyed, KeyedRows, KeySlices
+
+if TYPE_CHECKING:
+    from .processor import ProcessorOperator
+
+#: Column that holds a row of the initial state; null for input rows.
+INITIAL_STATE_COLUMN = "__initial_state"
+#: Column that sorts initial-state rows before the input rows of their key.
+KIND_COLUMN = "__row_kind"
+
+
+class ProcessorRun:
+    """One execution of a processor over one shard: the current key, its rows, its timers, its output."""
+
+    def __init__(self, operator: ProcessorOperator, processor: StatefulProcessor, context: ShardContext) -> None:
+        self._operator = operator
+        self._processor = processor
+        self._context = context
+        self._epoch = context.epoch
+        self._counters = context.counters
+        self._codec = KeyCodec(operator.key_schema)
+        self._reader = RowReader(operator.input_schema)
+        self._output = RowBuffer(operator.output_schema, context.output.write)
+        self._key: tuple[Any, ...] = ()
+        #: The current key of a sorted pass has due timers from before.
+        self._had_due = False
+        self._row_times = TimerValues(*self._times(self._epoch.watermark_ms))
+        self._firing_times = TimerValues(*self._times(self._epoch.firing_watermark_ms))
+
+    def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
+        epoch, context = self._epoch, self._context
+        keyed = KeyedRows(self._admitted(rows), KeySlices(self._codec, self._operator.key_columns), self._rows_of)
+        state: BatchKeyedState | RocksDBKeyedState
+        if epoch.style == "sorted":
+            state = BatchKeyedState(
+                self._operator.registry, context.writer, epoch.processing_time_ms, context.base, epoch.keep_state
+            )
+            self._begin(state)
+            self._sorted(state, keyed)
+            self._end()
+            state.close()
+        else:
+            state = RocksDBKeyedState(
+                self._operator.registry, context.base, context.key_groups, epoch.processing_time_ms
+            )
+            self._begin(state)
+            self._random(state, keyed)
+            self._end()
+            state.flush(context.writer)
+        self._output.flush()
+        self._counters.next_event_timer_ms = state.next_timer("event")
+        self._counters.next_processing_timer_ms = state.next_timer("processing")
+
+    def _end(self) -> None:
+        """The processor's own hooks, if the input has ended; there is no current key, and no state to use."""
+        for hook in self._operator.end_hooks if self._epoch.ending else ():
+            rows = getattr(self._processor, hook)()
+            if rows is not None:
+                self._output.extend(rows, ())
+        if self._operator.keeps_own_state:
+            failpoint("task-events-snapshot")
+            kept = self._processor.snapshotShard()  # type: ignore[attr-defined]
+            what = f"own state of a shard from {self._operator.processor_name}.snapshotShard()"
+            self._context.events.own_state = encode(kept, what, self._operator.event_max_bytes)
+
+    def _begin(self, state: KeyedState) -> None:
+        """Bring the processor to where its shard stands, then hand over what has come from the coordinator."""
+        operator, events = self._operator, self._context.events
+        coordinator = TaskCoordinator(
+            events,
+            operator.processor_name,
+            operator.event_max_bytes if operator.has_coordinator else None,
+            is_backlog=self._epoch.is_backlog,
+        )
+        self._processor.init(TaskHandle(state, operator.time_mode, coordinator))
+        if not (operator.restores_own_state or events.inbox.events):
+            return
+        types = types_by_name(getattr(self._processor, "eventTypes", ()), operator.processor_name)
+        if operator.restores_own_state:
+            self._processor.restoreShard([decode(kept, types) for kept in events.inbox.own_state])  # type: ignore[attr-defined]
+        for event in events.inbox.events:
+            failpoint("task-events-received")
+            rows = self._processor.handleEvent(decode(event, types))  # type: ignore[attr-defined]
+            if rows is not None:
+                self._output.extend(rows, ())
+            failpoint("task-events-handled")
+
+    def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Count rows, drop late ones, note the greatest event time."""
+        column, late_ms = self._operator.event_time, self._epoch.late_watermark_ms
+        drop_late = self._operator.uses_event_time and late_ms != MIN_WATERMARK
+        for arrived in rows:
+            batch = arrived
+            is_input = None
+            if self._operator.initial_schema is not None:
+                is_input = batch.column(KIND_COLUMN)
+                self._counters.rows_in += int(pc.sum(is_input).as_py() or 0)
+            else:
+                self._counters.rows_in += batch.num_rows
+            if column is not None:
+                if drop_late:
+                    micros = (
+                        batch.column(column).cast(pa.timestamp("us", batch.column(column).type.tz)).view(pa.int64())
+                    )
+                    in_time = pc.fill_null(pc.greater_equal(micros, late_ms * 1000), True)
+                    if is_input is not None:
+                        in_time = pc.or_(in_time, pc.equal(is_input, 0))
+                    kept = batch.filter(in_time)
+                    self._counters.rows_late += batch.num_rows - kept.num_rows
+                    batch = kept
+                self._note_event_time(batch.column(column))
+            if batch.num_rows:
+                yield batch
+
+    def _note_event_time(self, column: pa.Array) -> None:
+        greatest = pc.max(column.cast(pa.timestamp("us", column.type.tz)).view(pa.int64())).as_py()
+        if greatest is None:
+            return
+        greatest_ms = greatest // 1000
+        so_far = self._counters.max_event_time_ms
+        self._counters.max_event_time_ms = greatest_ms if so_far is None else max(so_far, greatest_ms)
+
+    def _sorted(self, state: BatchKeyedState, keyed: KeyedRows) -> None:
+        epoch = self._epoch
+        fires = epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
+        from_before = fires and self._context.base is not None
+        keys = 0
+        for key_group, key, values, rows in self._with_due_keys(state, keyed) if from_before else keyed:
+            state.set_current_key(key_group, key)
+            self._key = values
+            if rows is not None:
+                self._handle_rows(rows)
+            # Most keys have no timer: looking for one in their cells would cost more than the rest of this loop.
+            if fires and (self._had_due or state.has_new_timers):
+                self._fire_due(state)
+            keys += 1
+        self._counters.keys += keys
+
+    def _with_due_keys(
+        self, state: BatchKeyedState, keyed: KeyedRows
+    ) -> Iterator[Keyed | tuple[int, bytes, tuple[Any, ...], None]]:
+        """The keys with rows, and in their places the keys without rows whose timers from before are due.
+
+        Says in ``_had_due`` whether the key at hand has such timers.
+        """
+        epoch = self._epoch
+        due = (
+            (group, key)
+            for group in self._context.key_groups
+            for key in state.due_keys(group, epoch.firing_watermark_ms, epoch.processing_timers_upto_ms)
+        )
+        head = next(due, None)
+        for entry in keyed:
+            here = entry[:2]
+            while head is not None and head < here:
+                self._had_due = True
+                yield (*head, self._codec.decode(head[1]), None)
+                head = next(due, None)
+            self._had_due = head == here
+            yield entry
+            if head == here:
+                head = next(due, None)
+        self._had_due = True
+        while head is not None:
+            yield (*head, self._codec.decode(head[1]), None)
+            head = next(due, None)
+
+    def _fire_due(self, state: BatchKeyedState) -> None:
+        """Fire the current key's due timers, event time first."""
+        epoch = self._epoch
+        state.ignore_new_timers = epoch.ignore_new_timers
+        for ts_ms in state.pop_due_timers("event", epoch.firing_watermark_ms):
+            self._fire(ts_ms)
+        for ts_ms in state.pop_due_timers("processing", epoch.processing_timers_upto_ms):
+            self._fire(ts_ms)
+        state.ignore_new_timers = False
+
+    def _random(self, state: RocksDBKeyedState, keyed: KeyedRows) -> None:
+        epoch = self._epoch
+        for key_group, key, values, rows in keyed:
+            state.set_current_key(key_group, key)
+            self._key = values
+            self._handle_rows(rows)
+            self._counters.keys += 1
+        state.ignore_new_timers = epoch.ignore_new_timers
+        for kind, upto_ms in (("event", epoch.firing_watermark_ms), ("processing", epoch.processing_timers_upto_ms)):
+            if upto_ms == MIN_WATERMARK:
+                continue
+            for ts_ms, key_group, key in state.due_timers(kind, upto_ms):  # type: ignore[arg-type]
+                state.set_current_key(key_group, key)
+                self._key = self._codec.decode(key)
+                self._fire(ts_ms)
+
+    def _handle_rows(self, rows: Iterator[Any]) -> None:
+        input_rows = rows if self._operator.initial_schema is None else self._initial_first(rows)
+        if input_rows is not None:
+            yielded = self._processor.handleInputRows(self._key, input_rows, self._row_times)
+            if yielded is not None:
+                self._output.extend(yielded, self._key)
+
+    def _rows_of(self, batch: pa.RecordBatch) -> Iterator[Any]:
+        """The batch's rows; for a stage with initial state pairs of (initial-state row or None, row)."""
+        rows = self._reader.rows(batch)
+        if self._operator.initial_schema is None:
+            return rows
+        initial = batch.column(INITIAL_STATE_COLUMN)
+        if initial.null_count == len(initial):
+            return zip(repeat(None), rows)
+        packed = pa.RecordBatch.from_arrays(initial.flatten(), names=[field.name for field in initial.type])
+        initial_rows = RowReader(self._operator.initial_schema).rows(packed)
+        kinds = batch.column(KIND_COLUMN).to_pylist()
+        return ((first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True))
+
+    def _initial_first(self, pairs: Iterator[Any]) -> Iterator[Any] | None:
+        """Hand the key's initial-state rows to ``handleInitialState``; returns the input rows, None without any."""
+        for initial, row in pairs:
+            if initial is None:
+                return chain([row], (follower for _, follower in pairs))
+            self._processor.handleInitialState(self._key, initial, self._row_times)
+        return None
+
+    def _fire(self, ts_ms: int) -> None:
+        self._counters.timers_fired += 1
+        yielded: Iterable[Any] | None = self._processor.handleExpiredTimer(
+            key=self._key, timerValues=self._firing_times, expiredTimerInfo=ExpiredTimerInfo(ts_ms)
+        )
+        if yielded is not None:
+            self._output.extend(yielded, self._key)
+
+    def _times(self, watermark_ms: int) -> tuple[int, int]:
+        """(processing time, watermark) as PySpark reports them: -1 both when the time mode is none."""
+        mode = self._operator.time_mode
+        if mode == "none":
+            return -1, -1
+        return self._epoch.processing_time_ms, watermark_ms if mode == "eventTime" else -1
