@@ -201,9 +201,10 @@ class UserChannel:
             self._channel.complete(checkpoint_id)
 
     def abort(self, checkpoint_id: int) -> None:
-        """The checkpoint has been given up; so goes what was buffered."""
+        """The checkpoint has been given up: what was buffered goes on its way, and the next one has it to tell."""
         with self._mutex:
             self._channel.abort(checkpoint_id)
+            self._news = True
 
     @property
     def counts(self) -> dict[str, int]:
