@@ -15,6 +15,7 @@ from .projection import REPORT_COLUMN, Projection
 from .rows import arrow_schema
 from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, report_batch
 from .staging import StagedOutput
+from .worker_socket import acknowledge_at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,6 +51,7 @@ class PublishTask:
     output_schema: StructType
 
     def __call__(self, batches: Batches) -> Batches:
+        acknowledge_at_once()
         first = next(batches, None)
         if first is None:
             return

@@ -44,6 +44,7 @@ from .rows import arrow_schema
 from .sealed import seal
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from .staging import StagedFile, StagedOutput
+from .worker_socket import acknowledge_at_once
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"
@@ -140,6 +141,7 @@ class ShardTask:
         shard = self.shards[context.partitionId()]
         if shard == NO_SHARD:
             return
+        acknowledge_at_once()
         stored = self.stored_report(shard)
         if stored is not None:
             for _ in batches:

@@ -22,7 +22,7 @@ from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .private_session import PrivateSession
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from .spec import KeyedOperator
 
@@ -34,18 +34,21 @@ _PYTHON_NODES = ("Python", "Pandas", "InArrow")
 
 def with_key_group(rows: DataFrame, operator: KeyedOperator, max_parallelism: int) -> DataFrame:
     """An operator's prepared rows with their key group as first column."""
-    return rows.select(key_group(operator.key_columns, max_parallelism).alias(KEY_GROUP_COLUMN), "*")
+    return rows.selectExpr(f"{key_group(operator.key_columns, max_parallelism)} AS {KEY_GROUP_COLUMN}", "*")
 
 
-def key_group(key_columns: Sequence[str], max_parallelism: int) -> Column:
-    """The key group of a row, by the rule of :mod:`..state.keygroups`; without key columns there is one key, in 0."""
+def key_group(key_columns: Sequence[str], max_parallelism: int) -> str:
+    """The key group of a row, by the rule of :mod:`..state.keygroups`; without key columns there is one key, in 0.
+
+    As SQL: each function call on columns is a dozen calls to the JVM, and every epoch pays for them.
+    """
     if not key_columns or max_parallelism == 1:
-        return F.lit(0)
+        return "0"
     group = f"pmod(hash({', '.join(quoted(name) for name in key_columns)}), {max_parallelism})"
     if is_power_of_two(max_parallelism):
         last = max_parallelism.bit_length() - 2
         group = " | ".join(f"shiftleft(shiftright({group}, {bit}) & 1, {last - bit})" for bit in range(last + 1))
-    return F.expr(group)  # as SQL: each function call on columns is a dozen calls to the JVM
+    return group
 
 
 def exchanged_by_shard(
@@ -65,12 +68,12 @@ def exchanged_by_shard(
         without: shards whose rows are left out.
         keep_shard: leave the column with the shard's number.
     """
-    shard = F.floor(F.col(KEY_GROUP_COLUMN) * F.lit(parallelism) / F.lit(max_parallelism)).cast("int")
-    rows = rows.withColumn(SHARD_COLUMN, shard)
+    shard = f"CAST({KEY_GROUP_COLUMN} * {parallelism} DIV {max_parallelism} AS int)"
     if without:
-        rows = rows.where(~F.col(SHARD_COLUMN).isin(list(without)))
-    rows = rows.repartitionById(parallelism, F.col(SHARD_COLUMN))
-    return rows if keep_shard else rows.drop(SHARD_COLUMN)
+        rows = rows.where(f"{shard} NOT IN ({', '.join(map(str, without))})")
+    if keep_shard:
+        rows = rows.selectExpr("*", f"{shard} AS {SHARD_COLUMN}")
+    return rows.repartitionById(parallelism, F.expr(SHARD_COLUMN if keep_shard else shard))
 
 
 class HashExchange:

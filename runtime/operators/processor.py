@@ -122,7 +122,7 @@ class ProcessorOperator(KeyedOperator):
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Input rows as they are; in the very first epoch with the rows of the initial state before them."""
         names = list(dict.fromkeys([*self.key_columns, *self.input_schema.fieldNames()]))
-        rows = frame.select(*map(quoted, names))
+        rows = frame if frame.columns == names else frame.select(*map(quoted, names))
         if self._initial_state is None:
             return rows
         packed = F.struct(*map(quoted, self._initial_state.columns))

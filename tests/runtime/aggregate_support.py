@@ -108,7 +108,7 @@ class Job:
 
     def _prepared(self, frame: DataFrame, spec: EpochSpec) -> pa.Table:
         rows = self.driver_side.prepare(frame, spec)
-        keyed = rows.select(key_group(self.operator.key_columns, MAX_PARALLELISM).alias("__kg"), "*")
+        keyed = rows.selectExpr(f"{key_group(self.operator.key_columns, MAX_PARALLELISM)} AS __kg", "*")
         order = ["__kg", *self.operator.key_columns, *self.operator.sort_columns]
         return keyed.coalesce(1).sortWithinPartitions(*[F.col(f"`{name}`") for name in order]).toArrow()
 

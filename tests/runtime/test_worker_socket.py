@@ -1,0 +1,49 @@
+"""Acknowledging at once: on for connections, and nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from mixedmode.runtime.worker_socket import acknowledge_at_once
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="only Linux has the option")
+
+
+@pytest.fixture
+def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a TCP connection."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        one = stack.enter_context(socket.create_connection(listener.getsockname()))
+        other = stack.enter_context(listener.accept()[0])
+        yield one, other
+
+
+def acknowledges_at_once(connection: socket.socket) -> bool:
+    return bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK))
+
+
+def test_connections_acknowledge_at_once(connected: tuple[socket.socket, socket.socket]) -> None:
+    """A connection that puts acknowledgements off does so no more, and still works."""
+    one, other = connected
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+    assert not acknowledges_at_once(one)
+    acknowledge_at_once()
+    assert acknowledges_at_once(one)
+    other.sendall(b"rows")
+    assert one.recv(4) == b"rows"
+
+
+def test_no_descriptor_is_closed_or_left_open(connected: tuple[socket.socket, socket.socket]) -> None:
+    """All descriptors that were open are, and no other ones."""
+    local, remote = socket.socketpair()
+    with local, remote:
+        before = set(os.listdir("/proc/self/fd"))
+        acknowledge_at_once()
+        assert set(os.listdir("/proc/self/fd")) == before
+        local.sendall(b"x")
+        assert remote.recv(1) == b"x"
