@@ -32,6 +32,7 @@ from ..runtime.rows import arrow_type
 from ..state.keys import KeyCodec
 from .aggregates_partials import PartialColumns
 from .aggregates_results import plan_results
+from .aggregates_texts import check_texts
 from .expressions import class_name, items, with_attributes, without_alias
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def plan_aggregate(
     spark = frame.sparkSession
     collected = PartialColumns(ansi, None if event_time is None else _row_order(template, event_time), spark._jvm)
     planned = plan_results(spark, outputs, output_schema, leading, collected)
+    check_texts(template, collected.texts)
     names = [f"__b{i}" for i in range(len(collected.sql))]
     group_fields, buffer_fields = _partial_fields(template, columns, names, collected.sql)
     results = [

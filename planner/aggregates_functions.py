@@ -61,11 +61,11 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
         function = replacement
     kind = class_name(function)
     distinct = bool(expression.isDistinct()) and kind not in _INDIFFERENT_TO_DISTINCT
-    condition = str(expression.filter().get().sql()) if expression.filter().isDefined() else None
+    condition = partials.text(expression.filter().get()) if expression.filter().isDefined() else None
     call = Call(
         function=function,
         name=name,
-        arguments=tuple(str(child.sql()) for child in items(function.children())),
+        arguments=tuple(partials.text(child) for child in items(function.children())),
         filter="" if condition is None else f" FILTER (WHERE {condition})",
         type=str(function.dataType().simpleString()),
     )

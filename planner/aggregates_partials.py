@@ -22,12 +22,20 @@ class PartialColumns:
     #: Spark's side of the gateway.
     jvm: Any
     sql: list[str] = field(default_factory=list)
+    #: Arguments and conditions: their text, and Spark's analyzed expression.
+    texts: list[tuple[str, Any]] = field(default_factory=list)
     #: Buffer without its columns' places -> places.
     _buffers: dict[Any, Buffer] = field(default_factory=dict)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         return tuple(self._buffers.values())
+
+    def text(self, expression: Any) -> str:
+        """An analyzed argument or condition as SQL."""
+        text = str(expression.sql())
+        self.texts.append((text, expression))
+        return text
 
     def add(self, make: Callable[[tuple[int, ...]], Buffer], *sql: str) -> tuple[int, ...]:
         """Places of a buffer's columns."""

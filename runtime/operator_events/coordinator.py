@@ -38,6 +38,8 @@ class OperatorCoordinator:
     both or none.
 
     An exception in a method fails the query with a ``CoordinatorError``; a restart goes on from the last checkpoint.
+    One in :meth:`checkpoint` fails that checkpoint, and the query if no more may fail
+    (``execution.checkpointing.tolerable-failed-checkpoints``); one in :meth:`close` is logged.
     """
 
     #: Dataclasses as which events come back; others come back as dicts.
@@ -57,7 +59,14 @@ class OperatorCoordinator:
 
     def handleEventFromSubtask(self, shard: int, event: Any) -> None:
         """An event that a processor has sent with ``handle.coordinator.send``.  ``shard`` counts as at the time of
-        sending."""
+        sending.
+
+        Raises:
+            NotImplementedError: the coordinator does not define it, so the event would be lost.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no handleEventFromSubtask(shard, event), but shard {shard} sent {event!r:.80}"
+        )
 
     def checkpoint(self) -> bytes:
         """The state that :meth:`restore` needs; it tells of everything that was received and sent so far."""

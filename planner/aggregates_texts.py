@@ -1,0 +1,61 @@
+"""Arguments of aggregates go to Spark as SQL text: the check that the text means what the user has written.
+
+Spark writes the text for people to read.  It leaves out what most readers do not miss: the names of a struct's fields,
+casts to nested types, options of functions; and settings of the session change what a literal in it means.  So Spark
+analyzes the text once more, and what is not the same expression is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F
+
+from ..errors import PlanError
+from .expressions import class_name, items
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def check_texts(template: DataFrame, texts: Sequence[tuple[str, Any]]) -> None:
+    """Compare what was written with what its text says.
+
+    Args:
+        template: the frame that the arguments were resolved against.
+        texts: each text, and Spark's analyzed expression that it stands for.
+
+    Raises:
+        PlanError: a text says something else; what is not even an expression is another's to refuse.
+    """
+    for (text, expression), said in zip(texts, _analyzed(template, [text for text, _ in texts]), strict=True):
+        if said is not None and not expression.semanticEquals(said) and not _same_constant(expression, said):
+            raise PlanError(
+                f"agg: the argument {text} cannot be taken over: its SQL text means something else in this session"
+                " (names of struct fields, casts to nested types and options get lost); compute it with withColumn"
+                " before groupBy and aggregate the column"
+            )
+
+
+def _analyzed(template: DataFrame, texts: Sequence[str]) -> list[Any]:
+    """What Spark takes each text for; None: it cannot tell."""
+    if not texts:
+        return []
+    try:
+        columns = [F.expr(text).alias(f"a{place}") for place, text in enumerate(texts)]
+        plan: Any = template.select(*columns)._jdf.queryExecution().analyzed()
+        found = list(items(plan.projectList()))
+    except (AnalysisException, ParseException):
+        return [None] if len(texts) == 1 else [one for text in texts for one in _analyzed(template, [text])]
+    if len(found) != len(texts):  # a text that stands for several columns
+        return [None] if len(texts) == 1 else [one for text in texts for one in _analyzed(template, [text])]
+    return [one.child() if class_name(one) == "Alias" else one for one in found]
+
+
+def _same_constant(one: Any, other: Any) -> bool:
+    """Such as a float, which as text is a cast."""
+    if not (one.foldable() and other.foldable() and one.dataType().json() == other.dataType().json()):
+        return False
+    return bool(one.eval(None) == other.eval(None))
