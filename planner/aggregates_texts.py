@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
 from ..errors import PlanError
-from .expressions import class_name, items
+from .expressions import class_name, items, with_children
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,8 +30,9 @@ def check_texts(template: DataFrame, texts: Sequence[tuple[str, Any]]) -> None:
     Raises:
         PlanError: a text says something else; what is not even an expression is another's to refuse.
     """
+    jvm: Any = template.sparkSession._jvm
     for (text, expression), said in zip(texts, _analyzed(template, [text for text, _ in texts]), strict=True):
-        if said is not None and not expression.semanticEquals(said) and not _same_constant(expression, said):
+        if said is not None and not _same(jvm, expression, said):
             raise PlanError(
                 f"agg: the argument {text} cannot be taken over: its SQL text means something else in this session"
                 " (names of struct fields, casts to nested types and options get lost); compute it with withColumn"
@@ -54,8 +55,16 @@ def _analyzed(template: DataFrame, texts: Sequence[str]) -> list[Any]:
     return [one.child() if class_name(one) == "Alias" else one for one in found]
 
 
-def _same_constant(one: Any, other: Any) -> bool:
-    """Such as a float, which as text is a cast."""
-    if not (one.foldable() and other.foldable() and one.dataType().json() == other.dataType().json()):
+def _same(jvm: Any, one: Any, other: Any) -> bool:
+    """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text."""
+    if one.semanticEquals(other):
+        return True
+    if one.foldable() and other.foldable():
+        same_type = one.dataType().json() == other.dataType().json()
+        return bool(same_type and one.eval(None) == other.eval(None))
+    children, others = list(items(one.children())), list(items(other.children()))
+    if not children or len(children) != len(others) or class_name(one) != class_name(other):
         return False
-    return bool(one.eval(None) == other.eval(None))
+    if not all(_same(jvm, child, its) for child, its in zip(children, others, strict=True)):
+        return False
+    return bool(with_children(jvm, one, others).semanticEquals(other))
