@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
@@ -42,15 +43,13 @@ def check_texts(template: DataFrame, texts: Sequence[tuple[str, Any]]) -> None:
 
 def _analyzed(template: DataFrame, texts: Sequence[str]) -> list[Any]:
     """What Spark takes each text for; None: it cannot tell."""
-    if not texts:
-        return []
     try:
         columns = [F.expr(text).alias(f"a{place}") for place, text in enumerate(texts)]
         plan: Any = template.select(*columns)._jdf.queryExecution().analyzed()
         found = list(items(plan.projectList()))
     except (AnalysisException, ParseException):
-        return [None] if len(texts) == 1 else [one for text in texts for one in _analyzed(template, [text])]
-    if len(found) != len(texts):  # a text that stands for several columns
+        found = []
+    if len(found) != len(texts):  # one of them is no expression, or stands for several columns
         return [None] if len(texts) == 1 else [one for text in texts for one in _analyzed(template, [text])]
     return [one.child() if class_name(one) == "Alias" else one for one in found]
 
@@ -59,9 +58,11 @@ def _same(jvm: Any, one: Any, other: Any) -> bool:
     """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text."""
     if one.semanticEquals(other):
         return True
-    if one.foldable() and other.foldable():
-        same_type = one.dataType().json() == other.dataType().json()
-        return bool(same_type and one.eval(None) == other.eval(None))
+    if one.foldable() and other.foldable() and one.dataType().json() == other.dataType().json():
+        try:
+            return bool(one.eval(None) == other.eval(None))
+        except Py4JJavaError:
+            pass  # a constant that is an error, or that only Spark's optimizer can compute
     children, others = list(items(one.children())), list(items(other.children()))
     if not children or len(children) != len(others) or class_name(one) != class_name(other):
         return False
