@@ -20,7 +20,6 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from pyarrow import fs
 
@@ -33,29 +32,12 @@ from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_a
 from ..sealed import seal, unseal
 from ..sparklog import SparkLog
 from ..staging import epoch_of
+from .identity import JobIdentity as JobIdentity
 from .metadata import FORMAT_VERSION, CheckpointMetadata
 
 logger = logging.getLogger(__name__)
 
 _FOLDER = re.compile(r"chk-(\d{8})$")
-
-
-@dataclass(frozen=True)
-class JobIdentity:
-    """What makes a checkpoint location belong to one job."""
-
-    job_id: str
-    operator: dict[str, object]
-    max_parallelism: int
-
-    def differences(self, described: dict[str, object]) -> list[str]:
-        """What tells this job from one with another operator, in words; the name of a processor's class may change."""
-        ignored = {"processor"}
-        return [
-            f"its {name} is {self.operator.get(name)!r}, this job's is {described.get(name)!r}"
-            for name in sorted((self.operator.keys() | described.keys()) - ignored)
-            if self.operator.get(name) != described.get(name)
-        ]
 
 
 class CheckpointStore:
@@ -99,7 +81,7 @@ class CheckpointStore:
                 )
             if body.get("sha256", _digest(body)) != _digest(body):
                 raise ValueError("it was altered: it does not match its checksum")
-            return JobIdentity(body["job_id"], body["operator"], body["max_parallelism"])
+            return JobIdentity(body["job_id"], body["operator"], body["max_parallelism"], body.get("name"))
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptStateError(
                 f"{path} is damaged ({error}); restore it, or use another checkpointLocation"
@@ -135,6 +117,7 @@ class CheckpointStore:
             "job_id": identity.job_id,
             "operator": identity.operator,
             "max_parallelism": identity.max_parallelism,
+            "name": identity.name,
         }
         body["sha256"] = _digest(body)
         write_atomically(self.filesystem, f"{self.root}/job.json", json.dumps(body, indent=1).encode())

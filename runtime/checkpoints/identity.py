@@ -1,0 +1,52 @@
+"""Which job a checkpoint location, or a savepoint, belongs to, and what tells it from another one, in words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: PySpark's way to print a column, in which an operator describes its windows.
+_COLUMN = re.compile(r"^Column<'(.*)'>$", re.DOTALL)
+#: The name of a processor's class may change.
+_NOT_THE_IDENTITY = {"processor"}
+
+
+@dataclass(frozen=True)
+class JobIdentity:
+    """What makes a checkpoint location belong to one job."""
+
+    job_id: str
+    #: What the job's operator says of itself.
+    operator: dict[str, object]
+    max_parallelism: int
+    #: Its queryName when the location was claimed; None: it had none, or that was not recorded.
+    name: str | None = None
+
+    def differences(self, described: dict[str, object]) -> list[str]:
+        """What tells this job from one with another operator, in words; nothing for the same job."""
+        names = sorted((self.operator.keys() | described.keys()) - _NOT_THE_IDENTITY)
+        different = [name for name in names if self.operator.get(name) != described.get(name)]
+        if "operator" in different:  # what only one of the two kinds has says nothing more
+            different = [name for name in different if name in self.operator and name in described]
+        return [_difference(name, self.operator.get(name), described.get(name)) for name in different]
+
+    def __str__(self) -> str:
+        """The job by what its author called it: the name of its query, its operator and keys."""
+        parts = [str(self.operator.get("operator", "")), _text(self.operator.get("key"))]
+        by = " by ".join(part for part in parts if part)
+        return ", ".join(part for part in (f"query {self.name!r}" if self.name else "", by) if part)
+
+
+def _difference(name: str, mine: object, theirs: object) -> str:
+    verb = "are" if name.endswith("s") else "is"
+    if not theirs:
+        return f"its {name} {verb} {_text(mine)}, this job has none"
+    if not mine:
+        return f"it has no {name}, this job's {verb} {_text(theirs)}"
+    return f"its {name} {verb} {_text(mine)}, this job's {verb} {_text(theirs)}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value))
+    return "" if value is None else _COLUMN.sub(r"\1", str(value))
