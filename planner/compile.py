@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import OptionError, PlanError
-from ..runtime.filesystem import resolve
+from ..runtime.folders import resolve_option
 from ..runtime.late_rows import LateRows
 from ..runtime.sinks import FORMATS, Sink, make_sink
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
@@ -55,7 +55,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     output_mode = _output_mode(stage, request, format)
     location = _checkpoint_location(spark, request, format, _take(sink_options, "checkpointLocation"))
     path = _take(sink_options, "path")
-    _check_apart(path=path, checkpointLocation=location, **{_LATE_PATH: settings.late_data_path})
+    _check_apart(format, path=path, checkpointLocation=location, **{_LATE_PATH: settings.late_data_path})
     sink = make_sink(
         format,
         path,
@@ -129,13 +129,19 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
     )
 
 
-def _check_apart(**folders: str | None) -> None:
+def _check_apart(format: str, **folders: str | None) -> None:
     """Output and checkpoints in one folder would be taken for each other by readers and by clean-ups."""
     taken: dict[str, str] = {}
     for name, folder in folders.items():
         if folder is None:
             continue
-        other = taken.setdefault(resolve(folder)[1], name)
+        try:
+            place = resolve_option(name, folder)[1]
+        except OptionError:
+            if name == "path" and format not in FORMATS:
+                continue  # a filesystem that only Spark knows: nothing of ours is there
+            raise
+        other = taken.setdefault(place, name)
         if other != name:
             raise OptionError(f"{other} and {name} are the same folder, {folder!r}; give each a folder of its own")
 

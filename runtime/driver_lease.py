@@ -48,11 +48,14 @@ class DriverLease:
         return f"{self.root}/driver.json"
 
     def take(self) -> None:
-        """Claim the location.
+        """Claim the location; raises as :meth:`check_free`."""
+        self.check_free()
+        pid = os.getpid()
+        body = {"run": self.run_id, "place": place(), "pid": pid, "started": process_start_time(pid) or 0}
+        write_atomically(self.filesystem, self._path, json.dumps(body).encode())
 
-        Raises:
-            CheckpointError: a run that lives on this host has it.
-        """
+    def check_free(self) -> None:
+        """Raise CheckpointError if a run that lives on this host has the location."""
         holder = self.holder()
         if holder is not None and holder.lives:
             where = "in this process" if holder.pid == os.getpid() else f"in process {holder.pid} on this host"
@@ -60,9 +63,6 @@ class DriverLease:
                 f"another driver (run {holder.run}, {where}) runs this job on the same checkpointLocation: "
                 f"{self.root}. Stop one of them"
             )
-        pid = os.getpid()
-        body = {"run": self.run_id, "place": place(), "pid": pid, "started": process_start_time(pid) or 0}
-        write_atomically(self.filesystem, self._path, json.dumps(body).encode())
 
     def check(self) -> None:
         """Raise CheckpointError if another run has taken the location over."""

@@ -12,6 +12,7 @@ from ..errors import CheckpointError, QueryError
 from .lifecycle.events import Stop
 from .lifecycle.story import Lifecycle
 from .live import Stopped
+from .preflight import check_places
 from .progress import QueryProgress
 from .recorder import Recorder
 from .requests import Request, RequestFolder, Requests
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 
 
 def start_query(job: JobSpec) -> MixedQuery:
-    """Start a job; returns at once."""
+    """Start a job; returns at once.
+
+    Raises:
+        OptionError: a folder that it was given cannot be used.
+        CheckpointError: its checkpoint location, or the savepoint that it begins with, is not for this job.
+    """
+    check_places(job)
     query = MixedQuery(job)
     query._start()
     return query

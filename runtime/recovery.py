@@ -43,23 +43,29 @@ class Recovered:
 
 
 def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
-    """The identity of the checkpoint location, claimed for this job if it is new.
+    """The identity of the checkpoint location, claimed for this job if it is new; raises as :func:`check_identity`."""
+    known = check_identity(job, store)
+    if known is None:
+        check_restorable(job)
+        known = JobIdentity(uuid.uuid4().hex, job.operator.describe(), job.settings.max_parallelism, job.name)
+        store.claim(known)
+    return known
+
+
+def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
+    """The identity of the checkpoint location, which is this job's; None: it is new.
 
     Raises:
         CheckpointMismatchError: the location belongs to another job.
         OptionError: ``pipeline.max-parallelism`` differs from the one that the state was written with.
     """
-    described = job.operator.describe()
     known = store.identity()
     if known is None:
-        check_restorable(job)
-        known = JobIdentity(uuid.uuid4().hex, described, job.settings.max_parallelism)
-        store.claim(known)
-        return known
-    differences = known.differences(described)
+        return None
+    differences = known.differences(job.operator.describe())
     if differences:
         raise CheckpointMismatchError(
-            f"checkpointLocation {store.location!r} belongs to another job: {'; '.join(differences)}. "
+            f"checkpointLocation {store.location!r} belongs to another job ({known}): {'; '.join(differences)}. "
             "Use a checkpointLocation of its own for each job"
         )
     if known.max_parallelism != job.settings.max_parallelism:

@@ -57,7 +57,16 @@ class Sink(ABC):
         """One line for explain(), with the guarantee."""
 
     def check(self, spark: SparkSession) -> None:
-        """Raise OptionError if this session cannot write what was asked for; called while the job is planned."""
+        """Raise if this session cannot write what was asked for; called while the job is planned.
+
+        Raises:
+            OptionError: the format, or one of its options, is not to be had here.
+            PlanError: the format does not take the output's columns.
+        """
+        return None
+
+    def check_place(self, spark: SparkSession) -> None:
+        """Raise OptionError if there is no writing to where the output goes; called before the job starts."""
         return None
 
     def commit(self, transaction: SinkTransaction) -> None:

@@ -20,6 +20,7 @@ from ...state.pool import sync_path
 from ..checkpoints.metadata import SinkTransaction
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, resolve
+from ..folders import check_folder
 from .base import Sink
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class ParquetSink(Sink):
         target_filesystem, self._target = resolve(self.path)
         super().open(spark, target_filesystem, f"{self._target}/_mixedmode/{job_id}", job_id)
         target_filesystem.create_dir(self._target, recursive=True)
+
+    def check_place(self, spark: SparkSession) -> None:
+        check_folder("path", self.path)
 
     def describe(self) -> str:
         return f"parquet files in {self.path}: exactly-once, visible when a checkpoint completes"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ...errors import OptionError
 from .base import Guarantee
 from .delivery import DeliverySink
+from .file_formats import check_hadoop_folder, check_writable, file_format, spark_says
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -86,7 +87,7 @@ class TableSink(DeliverySink):
             raise OptionError(
                 f"format {self.name!r} is not supported; use one of parquet, memory, console, noop, any that this"
                 " session can write (csv, json, orc, jdbc, a registered Python data source, delta with its package, …),"
-                f" or foreachBatch. Spark says: {_first_line(error)}"
+                f" or foreachBatch. Spark says: {spark_says(error)}"
             ) from error
         if self.table is None and not self.path and self.name.lower() in _NEED_PATH:
             raise OptionError(
@@ -98,6 +99,11 @@ class TableSink(DeliverySink):
                 f"partitionBy names {', '.join(missing)}, which the output does not have; its columns are"
                 f" {', '.join(self.schema.fieldNames())}"
             )
+        check_writable(spark, self.name, self.schema, self._options, self._partition_by)
+
+    def check_place(self, spark: SparkSession) -> None:
+        if self.path and self.table is None and file_format(spark, self.name) is not None:
+            check_hadoop_folder(spark, self.path)
 
     def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
         super().open(spark, filesystem, staging, job_id)
@@ -128,10 +134,3 @@ def _lookup(spark: SparkSession, format: str) -> None:
 def _activate(session: SparkSession) -> None:
     """Make the session this thread's: Spark looks a data source of Python's up in the active one, and in no other."""
     getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
-
-
-def _first_line(error: Exception) -> str:
-    """What Spark says, without the Java stack."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    cause = next((line.partition(": ")[2] for line in lines if line.startswith(": ")), lines[0] if lines else "")
-    return cause.split(" Please ")[0].strip().rstrip(".") or type(error).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from mixedmode.state import lineage
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -142,6 +143,14 @@ class World:
     def stop_all(self) -> None:
         for query in self.queries:
             query.stop()
+
+
+def refusal(start: Callable[[], MixedQuery]) -> mixedmode.MixedModeError:
+    """What a start() raises that must not give a query."""
+    with pytest.raises(mixedmode.MixedModeError) as caught:
+        start()
+    assert not isinstance(caught.value, mixedmode.QueryError)
+    return caught.value
 
 
 def write(path: Path, events: Sequence[Event]) -> None:

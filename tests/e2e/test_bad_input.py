@@ -63,6 +63,15 @@ def stopped_job(world: World) -> None:
     query.stop()
 
 
+def refused(world: World, keyed: Any = None, options: dict[str, str] | None = None) -> BaseException:
+    """Why start() refuses a restart on the same checkpoint location."""
+    keyed = keyed or support.sessions(world.history(EVENTS), world.live())
+    before = world.output()
+    error = support.refusal(lambda: world.start(keyed, {**OBSERVED, **(options or {})}))
+    assert world.output() == before
+    return error
+
+
 def restarted(world: World, keyed: Any = None, options: dict[str, str] | None = None) -> BaseException:
     """Why a restart on the same checkpoint location fails."""
     keyed = keyed or support.sessions(world.history(EVENTS), world.live())
@@ -193,15 +202,15 @@ def test_location_of_another_job(world: World) -> None:
     finished_job(world)
     keyed = mixedmode.read(history=world.history(EVENTS)).withWatermark("ts", "0 seconds").groupBy("value")
     other = keyed.transformWithState(support.Sessions(), support.SESSION_SCHEMA, "append", "eventTime")
-    cause = restarted(world, other)
+    cause = refused(world, other)
     assert isinstance(cause, CheckpointMismatchError)
-    assert "key string" in str(cause) and "value" in str(cause)
+    assert "its key is key string, this job's is value" in str(cause)
 
 
 def test_location_of_a_stock_query(world: World) -> None:
     """The checkpoint of a stock Structured Streaming query is refused and not touched."""
     (world.checkpoints / "offsets").mkdir(parents=True)
-    cause = restarted(world)
+    cause = refused(world)
     assert isinstance(cause, CheckpointMismatchError)
     assert "stock Structured Streaming" in str(cause)
     assert os.listdir(world.checkpoints) == ["offsets"]
@@ -252,7 +261,7 @@ def test_altered_state_file(world: World) -> None:
 def test_max_parallelism_is_fixed(world: World) -> None:
     """Another pipeline.max-parallelism than that of the state is refused, naming both."""
     stopped_job(world)
-    cause = restarted(world, options={"pipeline.max-parallelism": "64"})
+    cause = refused(world, options={"pipeline.max-parallelism": "64"})
     assert isinstance(cause, OptionError)
     assert "pipeline.max-parallelism is 64" in str(cause) and "128" in str(cause)
 

@@ -199,7 +199,7 @@ def test_option_is_ignored_where_it_was_used(second: World, caplog: pytest.LogCa
 def test_unclaimed_operator(second: World) -> None:
     """R3: a keyed stage of another name does not find its state: refused by name, unless it is to be dropped."""
     renamed = support.sessions(None, second.live()).uid("renamed")
-    error = failure(second.start(renamed, from_savepoint(second)))
+    error = support.refusal(lambda: second.start(renamed, from_savepoint(second)))
     assert isinstance(error, CheckpointMismatchError)
     assert "operator 'sessions' (the job's is 'renamed')" in str(error) and "ignore-unclaimed-state" in str(error)
     assert not (second.checkpoints / "mixedmode" / "job.json").exists(), "a refused restore claims nothing"
@@ -228,7 +228,7 @@ def test_unclaimed_variable(second: World) -> None:
         .transformWithState(Fewer(), support.SESSION_SCHEMA, "append", "eventTime")
         .uid(UID)
     )
-    error = failure(second.start(changed, from_savepoint(second)))
+    error = support.refusal(lambda: second.start(changed, from_savepoint(second)))
     assert "state 'open' (value) of operator 'sessions'" in str(error)
     query = live(
         second.start(changed, from_savepoint(second, **{"execution.savepoint.ignore-unclaimed-state": "true"}))
@@ -239,7 +239,9 @@ def test_unclaimed_variable(second: World) -> None:
 
 def test_other_max_parallelism(second: World) -> None:
     """The number of key groups is fixed for the life of the state; the location is not claimed with a wrong one."""
-    error = failure(second.start(job(second), from_savepoint(second, **{"pipeline.max-parallelism": 64})))
+    error = support.refusal(
+        lambda: second.start(job(second), from_savepoint(second, **{"pipeline.max-parallelism": 64}))
+    )
     assert isinstance(error, OptionError) and "128" in str(error)
     live(second.start(job(second), from_savepoint(second))).stop()
 
@@ -248,8 +250,9 @@ def test_other_max_parallelism(second: World) -> None:
 def test_not_a_savepoint(first: World, second: World, path: str) -> None:
     """A path without a savepoint is an error that says what is there, and claims nothing."""
     given = str(second.folder / "nowhere") if path == "nowhere" else str(first.checkpoints)
-    error = failure(second.start(job(second), {**OBSERVED, PATH: given}))
+    error = support.refusal(lambda: second.start(job(second), {**OBSERVED, PATH: given}))
     assert isinstance(error, CheckpointError)
+    assert str(error).startswith("execution.savepoint.path: ") and "allowed: a folder that" in str(error)
     assert ("does not exist" if path == "nowhere" else "it is a checkpointLocation") in str(error)
     assert not (second.checkpoints / "mixedmode" / "job.json").exists()
 
@@ -258,7 +261,7 @@ def test_savepoint_is_no_checkpoint_location(second: World) -> None:
     """A savepoint given as checkpointLocation is refused: it never changes."""
     second.checkpoints = second.folder / "moved"
     before = sorted(path.name for path in second.checkpoints.rglob("*"))
-    error = failure(second.start(job(second), OBSERVED))
+    error = support.refusal(lambda: second.start(job(second), OBSERVED))
     assert "is a savepoint" in str(error)
     assert sorted(path.name for path in second.checkpoints.rglob("*")) == before
 

@@ -1,0 +1,61 @@
+"""Whether the folders that a job was given can be used, asked before it starts and without leaving anything there.
+
+A folder that is a file, or that nobody may write to, would otherwise end the query when its first file is written: for
+an output after the whole backlog.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import PurePosixPath
+
+from pyarrow import ArrowException, fs
+
+from ..errors import OptionError
+from .filesystem import resolve
+
+_ALLOWED = "allowed: a folder that this user can write to, or that can be made"
+
+
+def resolve_option(option: str, location: str) -> tuple[fs.FileSystem, str]:
+    """As :func:`resolve`, for the value of an option.
+
+    Raises:
+        OptionError: it is on no filesystem that is known here, or that can be reached.
+    """
+    try:
+        return resolve(location)
+    except (ArrowException, ValueError, OSError) as error:
+        raise OptionError(
+            f"{option} = {location!r} cannot be reached: {error}; allowed: a path, or the URI of a filesystem that"
+            " pyarrow.fs knows (file:, hdfs:, s3:, gs:, abfs:, …)"
+        ) from error
+
+
+def check_folder(option: str, location: str) -> None:
+    """Raise unless the location is a folder that can be written to, or can become one.
+
+    Local folders are tried by a temporary folder beside what will be made, so that nothing is left of a job that is
+    refused; elsewhere only a file in the place of the folder is found.
+
+    Raises:
+        OptionError: it is, or lies below, a file, or it cannot be written to.
+    """
+    filesystem, folder = resolve_option(option, location)
+    path = PurePosixPath(folder)
+    candidates = [path, *path.parents] if isinstance(filesystem, fs.LocalFileSystem) else [path]
+    try:
+        for candidate in candidates:
+            kind = filesystem.get_file_info(str(candidate)).type
+            if kind == fs.FileType.Directory:
+                if isinstance(filesystem, fs.LocalFileSystem):
+                    os.rmdir(tempfile.mkdtemp(prefix=".mixedmode-", dir=candidate))
+                return
+            if kind != fs.FileType.NotFound:
+                what = "is a file" if candidate == path else f"lies below {str(candidate)!r}, which is a file"
+                raise OptionError(f"{option} = {location!r} {what}; {_ALLOWED}")
+    except OSError as error:
+        where = "" if candidate == path else f" in {str(candidate)!r}"
+        reason = error.strerror or error
+        raise OptionError(f"{option} = {location!r} cannot be written to: {reason}{where}; {_ALLOWED}") from error

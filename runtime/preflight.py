@@ -1,0 +1,65 @@
+"""What ``start()`` looks at before a query exists: the places that a job was given, and whose they are.
+
+Everything here is asked again by the run itself, since it may change in between; the point of asking first is that
+the caller of ``start()`` gets the error, rather than somebody who looks at ``query.exception()`` later.  Invariants: no
+Spark job, a handful of small files read, and nothing is written that stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import CheckpointError
+from .checkpoints.store import CheckpointStore
+from .driver_lease import DriverLease
+from .filesystem import resolve
+from .folders import check_folder
+from .recovery import check_identity
+from .savepoint_restore import OPTION as SAVEPOINT_OPTION
+from .savepoint_restore import check_restorable
+from .savepoint_store import open_savepoint
+
+if TYPE_CHECKING:
+    from .spec import JobSpec
+
+
+def check_places(job: JobSpec) -> None:
+    """Raise if the job cannot run where it is to run.
+
+    Raises:
+        OptionError: a folder is a file or cannot be written to.
+        CheckpointMismatchError: ``checkpointLocation`` or the savepoint is another job's.
+        CheckpointError: another driver runs the job, or there is no whole savepoint to begin with.
+    """
+    if job.checkpoint_location is not None:
+        check_folder("checkpointLocation", job.checkpoint_location)
+        _check_owner(job, CheckpointStore(*resolve(job.checkpoint_location)))
+    elif job.settings.savepoint_path is not None:
+        _check_savepoint(job, job.settings.savepoint_path)
+    job.sink.check_place(job.spark)
+    settings = job.settings
+    folders = {"pipeline.late-data.path": settings.late_data_path}
+    if str(job.spark.sparkContext.master).startswith("local"):  # elsewhere they are the executors'
+        folders |= {"state.local-dir": settings.state_local_dir, "sorter.spill-dir": settings.sorter_spill_dir}
+    for option, location in folders.items():
+        if location is not None:
+            check_folder(option, location)
+
+
+def _check_owner(job: JobSpec, store: CheckpointStore) -> None:
+    known = check_identity(job, store)
+    path = job.settings.savepoint_path
+    # A location with checkpoints of its own goes on from those, whether or not the savepoint is still there.
+    if path is not None and (known is None or not store.known_ids()):
+        _check_savepoint(job, path)
+    DriverLease(store.filesystem, store.root, "").check_free()
+
+
+def _check_savepoint(job: JobSpec, path: str) -> None:
+    try:
+        open_savepoint(path)
+    except CheckpointError as error:
+        raise type(error)(
+            f"{SAVEPOINT_OPTION}: {error}; allowed: a folder that savepoint() or stopWithSavepoint() has completed"
+        ) from error
+    check_restorable(job)

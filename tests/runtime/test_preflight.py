@@ -1,0 +1,143 @@
+"""start() itself refuses a job whose places cannot be used: no query, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import mixedmode
+import pytest
+from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError, PlanError
+from mixedmode.planner.writer import MixedStreamWriter
+from mixedmode.runtime.checkpoints.identity import JobIdentity
+from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.driver_lease import DriverLease
+from pyarrow import fs
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def writer(spark: SparkSession, tmp_path: Path) -> MixedStreamWriter:
+    """A job with a window in its output; its folders do not exist yet."""
+    rows = spark.sql("select 'a' as k, timestamp'2020-01-01 00:00:00' as ts")
+    windows = mixedmode.read(history=rows).withWatermark("ts", "0 seconds").groupBy("k", F.window("ts", "1 hour"))
+    stream = windows.agg(F.count("*").alias("n")).writeStream.queryName("windows")
+    return stream.option("path", str(tmp_path / "out")).option("checkpointLocation", str(tmp_path / "ck"))
+
+
+def content(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["checkpointLocation", "path", "pipeline.late-data.path", "state.local-dir", "sorter.spill-dir"],
+)
+def test_a_folder_that_is_a_file(writer: MixedStreamWriter, tmp_path: Path, option: str) -> None:
+    """The option is named with its value; no folder of the others has been made."""
+    (tmp_path / "taken").touch()
+    with pytest.raises(OptionError, match=rf"^{option} = '{tmp_path}/taken' is a file; allowed: "):
+        writer.option(option, str(tmp_path / "taken")).start()
+    assert content(tmp_path) == ["taken"]
+
+
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_an_output_that_cannot_be_made(writer: MixedStreamWriter, tmp_path: Path, format: str) -> None:
+    """Whoever writes it, Spark or we."""
+    with pytest.raises(OptionError, match=r"^path = '/proc/out' cannot be written to: "):
+        writer.format(format).option("path", "/proc/out").start()
+    assert content(tmp_path) == []
+
+
+def test_a_path_on_no_known_filesystem(writer: MixedStreamWriter) -> None:
+    """Of checkpoints and of Parquet output, which are not Spark's to write: its own formats may know more."""
+    for option in ("path", "checkpointLocation"):
+        with pytest.raises(OptionError, match=rf"^{option} = 'nowhere://out' cannot be reached: .*pyarrow\.fs"):
+            writer.option(option, "nowhere://out").plan()
+        writer.option(option, "/elsewhere")
+    assert writer.format("json").option("path", "nowhere://out").plan().sink.name == "json", "Spark may know it"
+
+
+def test_a_format_that_does_not_take_the_output(writer: MixedStreamWriter, tmp_path: Path) -> None:
+    """plan() refuses it as start() does, and both before anything is read."""
+    writer.format("csv")
+    for ask in (writer.plan, writer.start):
+        with pytest.raises(PlanError, match=r"^format csv cannot hold the output .*`window` of the type.*foreachBatch"):
+            ask()
+    assert content(tmp_path) == []
+
+
+def claim(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], writer: MixedStreamWriter) -> None:
+    """Give a location to another job, whose operator is that of this one changed."""
+    described = writer._compile()[1].operator.describe()
+    store = CheckpointStore(fs.LocalFileSystem(), str(folder))
+    store.claim(JobIdentity("other", change(described), 128, "orders"))
+
+
+def test_the_location_of_another_job(writer: MixedStreamWriter, tmp_path: Path) -> None:
+    """The other job is called by its query's name, and what differs is in plain words."""
+    claim(tmp_path / "ck", lambda mine: {**mine, "windows": ["Column<'window(ts, 2 hours)'>"]}, writer)
+    before = content(tmp_path)
+    with pytest.raises(CheckpointMismatchError) as caught:
+        writer.start()
+    assert "belongs to another job (query 'orders', agg by k string, window struct<" in str(caught.value)
+    assert "its windows are window(ts, 2 hours), this job's are window(ts, " in str(caught.value)
+    assert "Column<" not in str(caught.value)
+    assert content(tmp_path) == before
+
+
+def test_a_location_that_is_in_use(writer: MixedStreamWriter, tmp_path: Path) -> None:
+    """A run that lives keeps its location."""
+    claim(tmp_path / "ck", dict, writer)
+    DriverLease(fs.LocalFileSystem(), str(tmp_path / "ck" / "mixedmode"), "first").take()
+    with pytest.raises(CheckpointError, match=r"another driver \(run first, in this process\)"):
+        writer.start()
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "what"),
+    [
+        ([], CheckpointError, "it does not exist"),
+        (["plan.json"], CheckpointError, "it has no _metadata, so it was never finished"),
+        (["mixedmode/job.json"], CheckpointError, "it is a checkpointLocation"),
+        (["_metadata"], CorruptStateError, "is damaged"),
+    ],
+)
+@pytest.mark.parametrize("format", ["parquet", "noop"])
+def test_no_savepoint_to_begin_with(
+    writer: MixedStreamWriter, tmp_path: Path, format: str, made: list[str], error: type[Exception], what: str
+) -> None:
+    """A path that holds no whole savepoint is refused with what is there; the location is not claimed."""
+    for name in made:
+        (tmp_path / "sp" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sp" / name).touch()
+    before = content(tmp_path)
+    if format == "noop":
+        writer.option("checkpointLocation", None)
+    with pytest.raises(error, match=rf"{tmp_path}/sp.*{what}") as caught:
+        writer.format(format).option("execution.savepoint.path", str(tmp_path / "sp")).start()
+    assert "execution.savepoint.path" in str(caught.value)
+    assert content(tmp_path) == before
+
+
+def test_on_a_cluster_local_folders_are_the_executors(
+    writer: MixedStreamWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not looked for on the driver's host."""
+    from mixedmode.runtime import preflight
+
+    (tmp_path / "taken").touch()
+    job = writer.option("state.local-dir", str(tmp_path / "taken"))._compile()[1]
+    with pytest.raises(OptionError, match=r"state\.local-dir"):
+        preflight.check_places(job)
+
+    cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://elsewhere:7077"))
+    preflight.check_places(replace(job, spark=cluster))  # type: ignore[arg-type]
