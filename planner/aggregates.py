@@ -312,14 +312,14 @@ def checked_output_mode(
             " rows already written; use append"
         )
     if mode == "append" and not bounded and not any(key.event_time for key in keys):
-        why = (
-            "no watermark is declared: call withWatermark before groupBy"
+        add = (
+            "add .withWatermark('<event time>', '<delay>') before groupBy: no watermark is declared"
             if event_time is None
-            else f"no key is made of the watermark's column {event_time}: group by F.window({event_time!r}, ...)"
+            else f"group by F.window({event_time!r}, …) too: no key is made of the watermark's column {event_time}"
         )
         raise PlanError(
-            f"outputMode append is not possible for this aggregation, as no key is ever complete; {why}, use outputMode"
-            " update, or set execution.runtime-mode=batch (allowed here: update)"
+            f"{add}, so no key is ever complete, which is when outputMode append writes it; or use outputMode update,"
+            " or set execution.runtime-mode=batch (allowed here without that: update)"
         )
     return cast(Literal["append", "update"], mode)
 

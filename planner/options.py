@@ -9,6 +9,7 @@ comes from the file or from ``.option()`` belongs to the sink.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -31,7 +32,9 @@ from .values import (
 CONF_PREFIX = "spark.mixedmode."
 #: First words of option names that are ours; an unknown name in them is an error and never goes to the sink.
 NAME_SPACES = ("execution.", "pipeline.", "state.", "sorter.")
-#: How alike (0 to 1) a dotted name outside of our name spaces must be to one of ours to be taken for a slip.
+#: What the writer itself takes of the names without a dot, by their lower case; ``path`` is too short to be guessed.
+_WRITER_OPTIONS = {"checkpointlocation": "checkpointLocation"}
+#: How alike (0 to 1) a name outside of our name spaces must be to a known one to be taken for a slip.
 _TYPO_LIKENESS = 0.85
 
 
@@ -243,6 +246,10 @@ OPTIONS: tuple[Option, ...] = (
 
 _BY_NAME: dict[str, Option] = {name: option for option in OPTIONS for name in option.names}
 _BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
+#: Names of the job's options without their first word (``runtime-mode``): no sink's options look like these.
+_BY_TAIL: dict[str, str] = {
+    name.partition(".")[2]: name for name in _BY_NAME if re.match(r"(execution|pipeline)\..+[-.]", name)
+}
 
 
 @dataclass(frozen=True)
@@ -318,16 +325,23 @@ def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, 
 
 
 def _check_not_ours(written: str, layer: Layer) -> None:
-    """Raise if the unknown name cannot be the sink's: it is in our name spaces, or nearly one of our names."""
+    """Raise if the unknown name cannot be the sink's: it is in our name spaces, or nearly a name that is known here."""
     name = written.lower()
-    ours = name.startswith(NAME_SPACES) or not layer.takes_sink_options
-    slip = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=_TYPO_LIKENESS) if "." in name else []
-    if not ours and not slip:
+    known = {name: name for name in _BY_NAME} | (_WRITER_OPTIONS if layer.takes_sink_options else {})
+    slip = _BY_TAIL.get(name) or _nearest(name, known, _TYPO_LIKENESS)
+    if slip is not None and slip.lower() == name:
         return
-    near = slip or difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.6)
-    known = ", ".join(option.name for option in OPTIONS)
-    hint = f"did you mean {near[0]}?" if near else f"the options are {known}"
+    if slip is None and layer.takes_sink_options and not name.startswith(NAME_SPACES):
+        return
+    near = slip or _nearest(name, known, 0.6)
+    hint = f"did you mean {near}?" if near else f"the options are {', '.join(option.name for option in OPTIONS)}"
     raise OptionError(f"unknown option {written} (from {layer.origin}); {hint}")
+
+
+def _nearest(name: str, known: Mapping[str, str], likeness: float) -> str | None:
+    """The known name (keys in lower case) that is most like a name; None: none is so alike."""
+    found = difflib.get_close_matches(name, known, n=1, cutoff=likeness)
+    return known[found[0]] if found else None
 
 
 def _parse(option: Option, given: _Given) -> Any:

@@ -137,6 +137,11 @@ def test_more_shards_than_key_groups_are_refused() -> None:
         ("exection.runtime-mode", "execution.runtime-mode"),
         ("pipeline.parallelsm", "pipeline.parallelism"),
         ("sorter.memoryy", "sorter.memory"),
+        ("sorter_memory", "sorter.memory"),
+        ("checkpointLocaton", "checkpointLocation"),
+        ("checkpoint_location", "checkpointLocation"),
+        ("runtime-mode", "execution.runtime-mode"),
+        ("checkpointing.interval", "execution.checkpointing.interval"),
     ],
 )
 def test_an_unknown_option_is_refused_with_what_may_be_meant(written: str, meant: str) -> None:
