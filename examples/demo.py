@@ -159,7 +159,8 @@ class Demo:
             live = self._spark.readStream.schema(SCHEMA).parquet(str(job.landing))
             query = straddling(kennedy.where("ts < '2013-11-30 22:30'"), live, job, choice).start()
             try:
-                query.wait_for("live", 120)
+                if not query.wait_for("live", 120):
+                    raise query.exception() or TimeoutError(f"{job.name} is not live after two minutes: {query.status}")
                 for path in feed.glob("*.parquet"):
                     path.rename(job.landing / path.name)
                 query.processAllAvailable()

@@ -141,7 +141,8 @@ def start(spark: SparkSession, data: Flights, folder: Path, coordinator: HotAirp
 
 def follow(query: mixedmode.MixedQuery, data: Flights, folder: Path, coordinator: HotAirports) -> None:
     """December lands file by file; tell when the rules change."""
-    query.wait_for("live", timeout=600)
+    if not query.wait_for("live", timeout=600):
+        raise query.exception() or TimeoutError(f"the history is not done after ten minutes: {query.status}")
     query.processAllAvailable()
     print(f"history: rules {coordinator.rules.version}, hot: {', '.join(sorted(coordinator.rules.limits))}")
     for part in sorted(data.december.glob("*.parquet")):

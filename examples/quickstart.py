@@ -47,7 +47,8 @@ query = (
 )
 query.explain()
 
-query.wait_for("live", timeout=120)  # the history is done; from here on what lands is live
+if not query.wait_for("live", timeout=120):  # the history is done; from here on what lands is live
+    sys.exit(f"not live after two minutes: {query.exception() or query.status}")
 december.write.mode("append").parquet(f"{folder}/landing")
 query.processAllAvailable()
 for progress in query.recentProgress:
