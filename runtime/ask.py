@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ..errors import CheckpointError, QueryError
+from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease, Holder
-from .filesystem import resolve
+from .filesystem import absolute, resolve
 from .requests import Action, Request, RequestFolder
-from .savepoint import check_destination
+from .savepoint_claim import check_destination
 
 _NAP_S = 0.2
 #: How long an answer is waited for after the run has given the location free: while its process may still be there, and
@@ -56,13 +57,12 @@ def ask(
     clock = clock or Clock()
     check_destination(path)
     filesystem, checkpoints = resolve(location)
-    target_filesystem, target = resolve(path)
     root = f"{checkpoints}/mixedmode"
     holder = _living_holder(filesystem, root, location)
     deadline_s = clock.now_s() + timeout_s
     request = Request(
         action=action,
-        path=target if isinstance(target_filesystem, fs.LocalFileSystem) else path,
+        path=absolute(path),
         drain=drain,
         run=holder.run,
         expires_ms=round(deadline_s * 1000),
@@ -99,7 +99,9 @@ def _wait(
         if _has_gone(folder, holder):
             gone_since_s = now_s if gone_since_s is None else gone_since_s
             if now_s - gone_since_s > (_DEAD_GRACE_S if holder.lives is False else _GRACE_S):
-                raise CheckpointError(f"the job on {location!r} ended without an answer; look at its log")
+                raise CheckpointError(
+                    f"the job on {location!r} ended without an answer; {_what_is_left(folder, request, location)}"
+                )
         else:
             gone_since_s = None
         if now_s > deadline_s:
@@ -111,6 +113,25 @@ def _wait(
                 " requests once it has recovered"
             )
         clock.sleep(_NAP_S)
+
+
+def _what_is_left(folder: RequestFolder, request: Request, location: str) -> str:
+    """What has become of a request whose driver is gone."""
+    store = CheckpointStore(folder.filesystem, folder.root.rpartition("/")[0])
+    try:
+        newest = store.latest()
+    except CheckpointError as error:
+        return f"look at its log ({error})"
+    wanted = None if newest is None else newest.savepoint
+    if newest is None or wanted is None or wanted.path != request.path:
+        return "look at its log"
+    made = store.savepoint_made(newest.checkpoint_id)
+    if made is not None:
+        return f"but its savepoint is complete: {made}"
+    return (
+        f"its checkpoint is complete, the savepoint at {wanted.path!r} is not: the next start finishes it before it"
+        f" goes on, or `mixedmode savepoint {location} --complete` does"
+    )
 
 
 def _living_holder(filesystem: fs.FileSystem, root: str, location: str) -> Holder:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CheckpointError
-from .checkpoints.metadata import CheckpointMetadata
+from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+#: The trigger of a checkpoint that is taken to be written as a savepoint.
+SAVEPOINT = "savepoint"
+
 logger = logging.getLogger(__name__)
 
 
@@ -45,6 +48,9 @@ class CheckpointReport:
 
     checkpoint_id: int
     trigger: str
+    #: "checkpoint", "completion" (the job ends with it), or "savepoint" (it was taken to be written as one).
+    kind: str
+    drained: bool
     duration_ms: int
     state_bytes: int
     keys: int
@@ -63,6 +69,8 @@ class CheckpointReport:
         return {
             "id": self.checkpoint_id,
             "trigger": self.trigger,
+            "kind": self.kind,
+            "drained": self.drained,
             "durationMs": self.duration_ms,
             "durationsMs": self.durations_ms,
             "stateBytes": self.state_bytes,
@@ -99,8 +107,17 @@ class Checkpointer:
     def __post_init__(self) -> None:
         self._last_files = frozenset(file.name for lineage in self.state.lineages for file in lineage.files)
 
-    def take(self, trigger: str, now_ms: int) -> CheckpointReport | None:
+    def take(
+        self, trigger: str, now_ms: int, *, drained: bool = False, savepoint: WantedSavepoint | None = None
+    ) -> CheckpointReport | None:
         """Take a checkpoint now; None if it failed within the tolerated number of failures.
+
+        Args:
+            trigger: why.
+            now_ms: the scheduler's clock.
+            drained: whether a drain ends with it.
+            savepoint: the savepoint that must not be missing if the checkpoint is there; the caller makes it, or else
+                the next run.
 
         Raises:
             CheckpointError: more consecutive checkpoints failed than
@@ -114,7 +131,7 @@ class Checkpointer:
         self.scheduler.triggered(now_ms)
         try:
             self._begin(number)
-            metadata = self._write(trigger, number)
+            metadata = self._write(trigger, number, drained, savepoint)
         except Exception as failure:
             error = explain_corruption(failure, self.store)
             self.events.abort(number)
@@ -158,6 +175,8 @@ class Checkpointer:
         return CheckpointReport(
             metadata.checkpoint_id,
             trigger,
+            SAVEPOINT if trigger == SAVEPOINT else metadata.kind,
+            metadata.is_drained,
             round((time.monotonic() - started) * 1000),
             sum(file.size_bytes for file in files.values()),
             sum(file.entries - file.tombstones for file in files.values()),
@@ -195,7 +214,7 @@ class Checkpointer:
         if not lifecycle.is_taken(number):
             raise CheckpointError(f"not all tasks have taken part in checkpoint {number}: they have work to do first")
 
-    def _write(self, trigger: str, number: int) -> CheckpointMetadata:
+    def _write(self, trigger: str, number: int, drained: bool, savepoint: WantedSavepoint | None) -> CheckpointMetadata:
         failpoint("checkpoint-start")
         self.compact()
         self._laps.mark("compact")
@@ -211,6 +230,8 @@ class Checkpointer:
             trigger=trigger,
             finished_shards=self._finished_shards,
             events=events,
+            drained=drained,
+            savepoint=savepoint,
         )
         failpoint("events-stored")
         self.store.write(metadata)

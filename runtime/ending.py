@@ -6,7 +6,8 @@ that is merely stopped closes as it is, after an ordinary checkpoint.
 Invariant of stop-with-savepoint: until its checkpoint is complete nothing of it can be seen, neither rows that a drain
 has fired nor its state; a job that fails or dies before goes on from the last checkpoint, as if nobody had asked.
 So the savepoint's files are copied before the checkpoint: what is likely to fail fails while it costs nothing.  (A sink
-that shows rows at once gets those of the drain when the files are copied.)
+that shows rows at once gets those of the drain when the files are copied.)  From then on there will be a savepoint: the
+checkpoint says where it goes, and if this run does not get there the next one does (:mod:`.savepoint_completion`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..errors import QueryError
+from .checkpointer import SAVEPOINT
+from .checkpoints.metadata import WantedSavepoint
 from .failpoints import failpoint
+from .filesystem import absolute
 from .job_tasks import SINK, stage_task
 from .lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
 from .lifecycle.events import Stop
@@ -77,7 +81,9 @@ class Ending:
                     step.deliver()
                     if drain is not None:
                         step.tasks.lifecycle.trigger(step.checkpointer.next_id, Stop.DRAIN)
-                    step.checkpoint("end of input" if drain is None else "savepoint", close=False)
+                    wanted = None if drain is None else self._wanted(drain, absolute(drain.path))
+                    trigger = "end of input" if drain is None else SAVEPOINT
+                    step.checkpoint(trigger, close=False, drained=drain is not None, savepoint=wanted)
             except BaseException as error:
                 if drain is not None:
                     drain.answer.set_exception(QueryError(f"the {drain} failed: {error}"))
@@ -105,17 +111,18 @@ class Ending:
         assert request.stop is not None
         store, plan, number = step.checkpointer.store, step.job.plan_json, 0
         try:
-            with step.turn, SavepointDraft(store, request.path, plan) as draft:
+            with step.turn, SavepointDraft(store, request.path, plan, request.savepoint_id) as draft:
                 self._phase = phase
                 if request.stop is Stop.SUSPEND and lifecycle.waiting_sources:
-                    step.checkpoint("savepoint")  # a source that has ended closes at an ordinary checkpoint
+                    step.checkpoint("end of a source")  # one that has ended closes at an ordinary checkpoint
                 number = step.checkpointer.next_id
                 lifecycle.trigger(number, request.stop)
                 failpoint("stop-before-work")
                 self._work.run()
                 self._copy_ahead(draft)
                 step.deliver()
-                if step.checkpoint("savepoint", close=False) is None:
+                drained, wanted = request.stop is Stop.DRAIN, self._wanted(request, draft.path)
+                if step.checkpoint(SAVEPOINT, close=False, drained=drained, savepoint=wanted) is None:
                     raise QueryError("its checkpoint failed")
                 path = self._finish(draft)
                 self._work.run()
@@ -132,6 +139,10 @@ class Ending:
             raise failure from error
         request.answer.set_result(path)
 
+    def _wanted(self, request: SavepointRequest, path: str) -> WantedSavepoint:
+        """What a checkpoint says of the savepoint that it is taken for."""
+        return WantedSavepoint(savepoint_id=request.savepoint_id, path=path, plan=self.step.job.plan_json)
+
     def _copy_ahead(self, draft: SavepointDraft) -> None:
         """Copy all that the checkpoint which comes next will name."""
         checkpointer, state = self.step.checkpointer, self.step.state
@@ -147,12 +158,15 @@ class Ending:
         last = self.step.checkpointer.last
         assert last is not None, "the checkpoint of a stop-with-savepoint was just taken"
         try:
-            return draft.finish(last)
+            path = draft.finish(last)
+            self.step.checkpointer.store.mark_savepoint_made(last.checkpoint_id, path)
         except Exception as error:
             raise QueryError(
                 f"{error}; but its checkpoint {last.checkpoint_id} is complete, and its output visible: a job that is "
-                "started again on the checkpointLocation goes on from there"
+                f"started again on the checkpointLocation first writes the savepoint to {draft.path!r}, and goes on "
+                "from there; `mixedmode savepoint LOCATION --complete` writes it without the job"
             ) from error
+        return path
 
     def cancel(self) -> None:
         """The run was stopped, or has done what its trigger asks for: everything closes as it is."""
@@ -172,7 +186,7 @@ class Ending:
                 return
             self._phase = phase
             try:
-                taken = self.step.checkpoint("savepoint") is not None
+                taken = self.step.checkpoint(SAVEPOINT) is not None
             except BaseException as error:
                 for request in requests:
                     request.answer.set_exception(QueryError(f"the {request} was not taken: {error}"))

@@ -22,6 +22,12 @@ def resolve(location: str) -> tuple[fs.FileSystem, str]:
     return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(location))
 
 
+def absolute(location: str) -> str:
+    """A location as another process finds it, whatever its working folder: local ones as absolute paths."""
+    filesystem, path = resolve(location)
+    return path if isinstance(filesystem, fs.LocalFileSystem) else location
+
+
 def uri(location: str, path: str) -> str:
     """``path``, resolved from ``location`` (or below it), as Spark must be given it: always with a scheme."""
     if "://" not in location or location.startswith("file:"):

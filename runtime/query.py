@@ -268,7 +268,8 @@ class MixedQuery:
         Raises:
             CheckpointError: there is something at the path, or it cannot be written to; the query goes on.
             QueryError: it cannot be taken now (the query goes on), or it failed (and the query with it: nothing of it
-                is visible, and the next start goes on from the last checkpoint as if it had not been asked for).
+                is visible, and the next start goes on from the last checkpoint as if it had not been asked for; unless
+                its checkpoint is complete, which the message says: then the next start writes the savepoint first).
         """
         found = self._savepoint(SavepointRequest(path, Stop.DRAIN if drain else Stop.SUSPEND, wait))
         self._thread.join()

@@ -1,7 +1,8 @@
 """What happens before a run: find out where the job stands, and make disk, sink and Spark's log agree with it.
 
 Order (each step may be repeated after a crash in the middle): last complete checkpoint → re-commit its transaction →
-rewind Spark's log → abort all other staged output → sweep state files that nothing names.
+make the savepoint that it was taken for → rewind Spark's log → abort all other staged output → sweep state files that
+nothing names.
 Without a checkpoint the job starts from the beginning: nothing of an earlier attempt is visible or used.
 """
 
@@ -19,6 +20,7 @@ from .failpoints import failpoint
 from .fingerprint import backlog_fingerprint
 from .job_tasks import check_finished_tasks
 from .pinned_backlog import PinnedBacklog
+from .savepoint_completion import complete_pending
 from .savepoint_restore import check_restorable, restore_if_asked
 from .staging import check_staged
 from .state_of_job import JobState, stored_registry
@@ -40,6 +42,8 @@ class Recovered:
     pin: PinnedBacklog | None = None
     #: What the job's state variables have become since the checkpoint, in words.
     evolution: tuple[str, ...] = ()
+    #: The savepoint that an earlier run was to stop with, if it has been made only now.
+    savepoint: str | None = None
 
 
 def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
@@ -123,6 +127,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         _check_staged_output(job, store, metadata)
         commit_transaction(job, store, metadata)
         failpoint("recovery-after-commit")
+        savepoint = complete_pending(store, metadata)
         if metadata.spark is None:
             log.clear()
         else:
@@ -131,7 +136,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         if job.late_rows is not None:
             job.late_rows.sweep()
     store.collect_garbage(job.operator.uid, state.lineages)
-    return Recovered(state, metadata, evolution=tuple(evolution))
+    return Recovered(state, metadata, evolution=tuple(evolution), savepoint=savepoint)
 
 
 def _check_coordinator(job: JobSpec, state: JobState, metadata: CheckpointMetadata, store: CheckpointStore) -> None:

@@ -27,7 +27,7 @@ from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
-from .savepoint import check_destination, check_writable
+from .savepoint_claim import check_destination, check_writable
 from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
@@ -109,7 +109,14 @@ class JobRunner:
         self._ending = ending = Ending(step, self.desk)
         state, checkpoint = self._recovered.state, self._recovered.checkpoint
         if checkpoint is not None:
-            self.recorder.event("restored", f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}")
+            detail = f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}"
+            if checkpoint.drained:
+                detail += " (the end of a drain: what was open had fired, and the job goes on behind it)"
+            self.recorder.event("restored", detail)
+        if self._recovered.savepoint is not None:
+            self.recorder.event(
+                "savepoint", f"{self._recovered.savepoint}, which an earlier run was asked to stop with"
+            )
         for change in self._recovered.evolution:
             self.recorder.event("state-evolved", change)
         if state.finished:

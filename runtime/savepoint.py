@@ -6,7 +6,6 @@ writer that dies leaves a folder that nobody takes for a savepoint.  Copies are 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import time
@@ -21,7 +20,8 @@ from ..state.pool import StatePool, sync_path
 from .checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
-from .filesystem import delete_quietly, exists, list_files, resolve, write_atomically
+from .filesystem import exists, list_files, resolve, write_atomically
+from .savepoint_claim import Claim, check_destination, clear, give_free, give_up
 from .savepoint_files import Copied, copy_checked, copy_file, in_parallel
 from .savepoint_store import MANIFEST, PLAN, Savepoint, SavepointFile
 
@@ -59,20 +59,24 @@ class SavepointDraft:
 
     Args:
         store: the job's checkpoint store.
-        destination: a folder that is empty or does not exist, local or a URI.
+        destination: a folder that is empty or does not exist, or has the leftovers of this savepoint, local or a URI.
         plan_json: the job's execution plan.
+        savepoint_id: its id; None: a new one.
 
     Raises:
         CheckpointError: the destination is not empty.
     """
 
-    def __init__(self, store: CheckpointStore, destination: str, plan_json: str) -> None:
-        check_destination(destination)
+    def __init__(
+        self, store: CheckpointStore, destination: str, plan_json: str, savepoint_id: str | None = None
+    ) -> None:
+        check_destination(destination, savepoint_id)
         identity = store.identity()
         if identity is None:
             raise CheckpointError(f"{store.location!r} belongs to no job any more: {store.root}/job.json is gone")
         self._store = store
         self._identity = identity
+        self._id = savepoint_id or uuid.uuid4().hex
         self._plan = plan_json.encode()
         self._filesystem, self._folder = resolve(destination)
         #: Where it will be: ``destination``, absolute if it is local.
@@ -84,7 +88,8 @@ class SavepointDraft:
 
     def __enter__(self) -> SavepointDraft:
         try:
-            self._filesystem.create_dir(self._folder, recursive=True)
+            Claim(self._id, self._store.location).write(self._filesystem, self._folder)
+            clear(self._filesystem, self._folder)
             write_atomically(self._filesystem, f"{self._folder}/{PLAN}", self._plan)
         except BaseException:
             self.__exit__()
@@ -95,8 +100,7 @@ class SavepointDraft:
 
     def __exit__(self, *error: object) -> None:
         if not self._is_finished:
-            with contextlib.suppress(OSError):  # what could not be written cannot always be removed
-                delete_quietly(self._filesystem, self._folder)
+            give_up(self._filesystem, self._folder)
 
     def copy(self, files: Iterable[tuple[str, StateFile]], checkpoint_id: int, *, source_logs: bool) -> None:
         """Copy state files that are not there yet, and once the live sources' logs.
@@ -140,54 +144,25 @@ class SavepointDraft:
             for inner in {path.rpartition("/")[0] for path in self._files}:
                 sync_path(f"{self._folder}/{inner}")
         savepoint = Savepoint(
-            savepoint_id=uuid.uuid4().hex,
+            savepoint_id=self._id,
             created_ms=round(time.time() * 1000),
             operator=dict(self._identity.operator),
             max_parallelism=self._identity.max_parallelism,
             checkpoint_format=FORMAT_VERSION,
             checkpoint=metadata.model_copy(
-                update={"transaction": SinkTransaction(id=metadata.checkpoint_id), "late_rows": None}
+                update={"transaction": SinkTransaction(id=metadata.checkpoint_id), "late_rows": None, "savepoint": None}
             ),
             files=tuple(self._files.values()),
         )
         failpoint("savepoint-before-metadata")
         write_atomically(self._filesystem, f"{self._folder}/{MANIFEST}", savepoint.to_bytes())
         self._is_finished = True
+        failpoint("savepoint-after-metadata")
+        give_free(self._filesystem, self._folder)
         return self.path
 
     def _note(self, files: Iterable[SavepointFile]) -> None:
         self._files.update({file.path: file for file in files})
-
-
-def check_destination(destination: str) -> None:
-    """Raise CheckpointError if there is anything at the destination of a savepoint."""
-    if not destination.strip():
-        raise CheckpointError("the savepoint's path is empty; give a folder that is empty or does not exist")
-    filesystem, folder = resolve(destination)
-    if filesystem.get_file_info(folder).type == fs.FileType.File:
-        raise CheckpointError(f"{destination!r} is a file; a savepoint needs a folder that is empty or does not exist")
-    names = sorted(info.base_name for info in list_files(filesystem, folder))
-    if not names:
-        return
-    if MANIFEST in names:
-        what = "holds a savepoint"
-    elif PLAN in names or "state" in names:
-        what = "holds what is left of a savepoint that was never finished (or is being written)"
-    else:
-        what = f"is not empty ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
-    raise CheckpointError(f"{destination!r} {what}; a savepoint needs a folder that is empty or does not exist")
-
-
-def check_writable(destination: str) -> None:
-    """Raise CheckpointError if nothing can be written to the destination of a savepoint; the folder is made."""
-    filesystem, folder = resolve(destination)
-    probe = f"{folder}/.{uuid.uuid4().hex}.probe"
-    try:
-        filesystem.create_dir(folder, recursive=True)
-        write_atomically(filesystem, probe, b"")
-        filesystem.delete_file(probe)
-    except OSError as error:
-        raise CheckpointError(f"{destination!r} cannot be written to ({error}); the job goes on") from error
 
 
 def check_source(store: CheckpointStore, metadata: CheckpointMetadata) -> None:

@@ -64,8 +64,10 @@ class SavepointCopies:
         with held:
             for request in requests:
                 try:
-                    with SavepointDraft(self._store, request.path, self._plan_json) as draft:
+                    with SavepointDraft(self._store, request.path, self._plan_json, request.savepoint_id) as draft:
                         path = draft.finish(metadata)
+                    if metadata.savepoint is not None and metadata.savepoint.savepoint_id == request.savepoint_id:
+                        self._store.mark_savepoint_made(metadata.checkpoint_id, path)
                 except BaseException as error:
                     logger.warning("savepoint %s failed: %s", request.path, error)
                     _refuse(request, error)

@@ -6,6 +6,7 @@ Invariant: every request is answered, at the latest when the run ends.
 from __future__ import annotations
 
 import threading
+import uuid
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ class SavepointRequest:
     stop: Stop | None = None
     #: In a backlog without checkpoints: wait for its end, instead of being refused.
     wait: bool = False
+    #: The id that the savepoint will have.
+    savepoint_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The savepoint's path, in the end.
     answer: Future[str] = field(default_factory=Future)
 

@@ -2,6 +2,7 @@
 
 ::
 
+    _unfinished              whose it is, until it is finished: written first, removed last
     _metadata                written last and atomically: without it the folder is no savepoint
     plan.json                the job's execution plan
     state/<operator uid>/…   the state files of one checkpoint
@@ -32,6 +33,7 @@ FORMAT = Format(version=1)
 SAVEPOINT_VERSION = FORMAT.version
 MANIFEST = "_metadata"
 PLAN = "plan.json"
+CLAIM = "_unfinished"
 _KIND = "savepoint"
 
 
@@ -119,6 +121,9 @@ class SavepointStore(CheckpointStore):
             raise CheckpointError(f"savepoint {self.location!r} holds checkpoint {self.ids()[0]}, not {checkpoint_id}")
         return self.savepoint.checkpoint
 
+    def kind_of(self, metadata: CheckpointMetadata) -> str:
+        return _KIND
+
     def is_committed(self, checkpoint_id: int) -> bool:
         return True
 
@@ -154,6 +159,10 @@ def _why_not(filesystem: fs.FileSystem, location: str) -> str:
     names = {info.base_name for info in list_files(filesystem, location)}
     if "mixedmode" in names:
         return "it is a checkpointLocation; give it as option checkpointLocation"
-    if names & {"state", PLAN}:
-        return f"it has no {MANIFEST}, so it was never finished"
+    if names & {"state", PLAN, CLAIM}:
+        return (
+            f"it has no {MANIFEST}, so it was never finished. If the job was to stop with it, starting the job again on"
+            " its checkpointLocation finishes it, and so does `mixedmode savepoint LOCATION --complete`, unless they"
+            " know nothing of it"
+        )
     return f"it has no {MANIFEST}"

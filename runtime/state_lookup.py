@@ -62,7 +62,7 @@ def identify_key(spark: SparkSession, key_schema: pa.Schema, key: tuple[Any, ...
 
 
 def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | RecordScan]) -> dict[str, Any]:
-    """State and timers of the key that ``shards.only`` names."""
+    """State and timers of the key that ``shards.only`` names, and whether it has any."""
     timers = TimerScan(shards)
     task = LookupTask(shards, (*scans.items(), (_TIMERS, timers)))
     found: dict[str, list[Any]] = {name: [] for name in (*scans, _TIMERS)}
@@ -70,10 +70,12 @@ def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | Re
         scan = timers if name == _TIMERS else scans[name]
         with pa.ipc.open_stream(bytes(data)) as reader:
             found[name] += [_own(scan, row) for row in _rows(reader.read_all(), scan.schema)]
+    is_known = any(found.values())
     pending: dict[str, list[int]] = {}
     for kind, ts_ms in found.pop(_TIMERS):
         pending.setdefault(kind, []).append(ts_ms)
-    return {"state": {name: _value(scans[name], rows) for name, rows in found.items()}, "timers": pending}
+    state = {name: _value(scans[name], rows) for name, rows in found.items()}
+    return {"found": is_known, "state": state, "timers": pending}
 
 
 def only_shard(group: int, parallelism: int, max_parallelism: int) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from .checkpoints.metadata import (
     SparkPosition,
     StateLayout,
     TransactionFile,
+    WantedSavepoint,
 )
 from .operator_events.stored import StoredEvents
 from .shard_task import ShardReport
@@ -171,6 +172,8 @@ class JobState:
         trigger: str | None = None,
         finished_shards: Collection[int] = (),
         events: StoredEvents | None = None,
+        drained: bool = False,
+        savepoint: WantedSavepoint | None = None,
     ) -> CheckpointMetadata:
         """The checkpoint that captures this state; without state it only completes the job's last transaction.
 
@@ -181,6 +184,8 @@ class JobState:
             trigger: why it is taken.
             finished_shards: shards whose operators have finished for good: they are not run again after recovery.
             events: the coordinator's part; None: the job has no coordinator.
+            drained: whether it is the end of a drain.
+            savepoint: what it is taken for; None: for itself.
         """
         shards = tuple(
             ShardState(
@@ -225,6 +230,8 @@ class JobState:
             transaction=_transaction(checkpoint_id, self.pending),
             late_rows=_transaction(checkpoint_id, self.pending_late) if self.pending_late else None,
             rows_late_total=self.rows_late_total,
+            drained=drained,
+            savepoint=savepoint,
         )
 
 

@@ -44,7 +44,7 @@ class CheckpointInfo:
     id: int
     #: Why it was taken: "interval", "switch", "stop"...
     trigger: str | None
-    #: "checkpoint", or "completion" for that of a job which has reached its end.
+    #: "checkpoint", "completion" for that of a job which has reached its end, or "savepoint".
     kind: str | None
     timestamp_ms: int | None
     epoch: int | None
@@ -55,6 +55,9 @@ class CheckpointInfo:
     committed: bool
     #: What is wrong with it; None: it is complete.
     damage: str | None = None
+    #: True if event-time timers and open windows had fired as at the end of input: a job that begins from it goes on
+    #: behind that.
+    drained: bool = False
 
     @property
     def time(self) -> datetime | None:
@@ -142,13 +145,14 @@ class StateReader:
         return CheckpointInfo(
             checkpoint_id,
             found.trigger,
-            found.kind,
+            self._store.kind_of(found),
             found.timestamp_ms,
             found.epoch,
             sum(file.size_bytes for file in files.values()),
             len(files),
             committed,
             damage,
+            found.is_drained,
         )
 
     def operators(self, checkpoint: int | None = None) -> list[OperatorInfo]:
@@ -164,20 +168,25 @@ class StateReader:
         return found
 
     def metadata(self, checkpoint: int | None = None) -> DataFrame:
-        """One row per operator and state variable: kind, schemas as DDL, TTL, schema version, shards."""
+        """One row per operator and state variable: kind, schemas as DDL, TTL, schema version, shards.
+
+        The last two columns are the kind of the checkpoint, and whether it is drained (see :class:`CheckpointInfo`).
+        """
         rows = []
         metadata = self._metadata(checkpoint)
+        own = (self._store.kind_of(metadata), metadata.is_drained)
         for operator in metadata.operators:
             key = "" if operator.layout is None else _ddl(_labelled_key(operator.layout))
             for item in StateRegistry.from_json(operator.registry):
                 user_key = None if item.user_key_schema is None else _ddl(item.user_key_schema)
                 described = (item.name, item.kind, key, user_key, _ddl(item.schema), item.ttl_ms, len(item.history))
                 place = (len(operator.shards), operator.max_parallelism)
-                rows.append((metadata.checkpoint_id, operator.uid, *described, *place))
+                rows.append((metadata.checkpoint_id, operator.uid, *described, *place, *own))
         return self._spark.createDataFrame(
             rows,
             "checkpoint_id long, operator string, state string, kind string, key_schema string, user_key_schema string,"
-            " value_schema string, ttl_ms long, schema_version int, shards int, max_parallelism int",
+            " value_schema string, ttl_ms long, schema_version int, shards int, max_parallelism int,"
+            " checkpoint_kind string, drained boolean",
         )
 
     # -- what is in it -----------------------------------------------------------------------------------------------
@@ -214,8 +223,9 @@ class StateReader:
             checkpoint: id of the checkpoint.
 
         Returns:
-            ``{"checkpoint": id, "key": Row, "state": {name: value}, "timers": {kind: [ms, ...]}}``.  A value state is a
-            Row or None, a list state a list of Rows, a map state a dict of Rows by Row.
+            ``{"checkpoint": id, "key": Row, "found": bool, "state": {name: value}, "timers": {kind: [ms, ...]}}``.  A
+            value state is a Row or None, a list state a list of Rows, a map state a dict of Rows by Row.  ``found`` is
+            False if the checkpoint holds nothing of the key: no state that has not expired, and no timer.
         """
         stored, shards = self._opened(operator, checkpoint)
         layout = _layout(stored)

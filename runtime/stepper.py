@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .checkpointer import Checkpointer, CheckpointReport
+from .checkpoints.metadata import WantedSavepoint
 from .checkpoints.scheduler import CheckpointScheduler
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .epochs import EpochExecutor
@@ -329,14 +330,18 @@ class Stepper:
     def _has_news(self) -> bool:
         return bool(self.state.pending) or self.state.epoch > self._checkpointed_epoch or self.events.has_news
 
-    def checkpoint(self, trigger: str, *, close: bool = True) -> CheckpointReport | None:
+    def checkpoint(
+        self, trigger: str, *, close: bool = True, drained: bool = False, savepoint: WantedSavepoint | None = None
+    ) -> CheckpointReport | None:
         """Take a checkpoint now; None if it failed tolerably.
 
         Args:
             trigger: why.
             close: let tasks close that have waited for it; False: the caller does.
+            drained: whether a drain ends with it.
+            savepoint: the savepoint that must not be missing if the checkpoint is there.
         """
-        report = self.checkpointer.take(trigger, clock_ms())
+        report = self.checkpointer.take(trigger, clock_ms(), drained=drained, savepoint=savepoint)
         if report is not None:
             self._checkpointed_epoch = self.state.epoch
             self.recorder.checkpoint(report)

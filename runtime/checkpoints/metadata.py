@@ -109,6 +109,16 @@ class SinkTransaction(_Frozen):
     files: tuple[TransactionFile, ...] = ()
 
 
+class WantedSavepoint(_Frozen):
+    """The savepoint that a checkpoint was taken for, where the two must not be without each other."""
+
+    savepoint_id: str
+    #: Where it goes: a local absolute path, or a URI.
+    path: str
+    #: The execution plan of the job that was asked for it.
+    plan: str
+
+
 class CheckpointMetadata(_Frozen):
     """A consistent cut between two epochs."""
 
@@ -130,6 +140,16 @@ class CheckpointMetadata(_Frozen):
     late_rows: SinkTransaction | None = None
     #: Rows dropped as late since the start of the job.
     rows_late_total: int = 0
+    #: True if it is the end of a drain: event-time timers and open windows had fired as at the end of input.  False
+    #: also for one that was written before this was recorded.
+    drained: bool = False
+    #: What a stop-with-savepoint still has to make of it, unless it is marked as made; None: nothing.
+    savepoint: WantedSavepoint | None = None
+
+    @property
+    def is_drained(self) -> bool:
+        """True if nothing in it waits for the end of input any more."""
+        return self.drained or self.kind == "completion"
 
     def to_bytes(self) -> bytes:
         """The file's content: version, checksum of the body, body."""
@@ -152,3 +172,8 @@ class CheckpointMetadata(_Frozen):
             return cls.model_validate_json(FORMAT.upgrade(body, version))
         except (ValueError, KeyError, TypeError, AttributeError) as error:  # a ValidationError is a ValueError
             raise CorruptStateError(f"{where} cannot be understood: {error}") from error
+
+
+def kind_label(kind: str, drained: bool) -> str:
+    """A kind of checkpoint for people; that a job's end has fired what was open goes without saying."""
+    return f"{kind} (drained)" if drained and kind != "completion" else kind

@@ -157,6 +157,10 @@ class CheckpointStore:
             raise CorruptStateError(f"{path} is missing") from None
         return CheckpointMetadata.from_bytes(data, path)
 
+    def kind_of(self, metadata: CheckpointMetadata) -> str:
+        """What it is here: "checkpoint", "completion" (the job has ended with it) or "savepoint"."""
+        return metadata.kind
+
     def write(self, metadata: CheckpointMetadata) -> None:
         """Make a checkpoint exist.  Everything that it names must already be in place."""
         folder = self.folder(metadata.checkpoint_id)
@@ -177,6 +181,20 @@ class CheckpointStore:
         """Remember that the checkpoint's transaction is visible."""
         write_atomically(self.filesystem, f"{self.folder(checkpoint_id)}/_committed", b"")
         write_atomically(self.filesystem, self._newest, seal(json.dumps({"checkpoint_id": checkpoint_id}).encode()))
+
+    def savepoint_made(self, checkpoint_id: int) -> str | None:
+        """Where the savepoint is that the checkpoint was taken for; None: it was not made, or not for one."""
+        path = self._savepoint_marker(checkpoint_id)
+        if not exists(self.filesystem, path):
+            return None
+        return read_bytes(self.filesystem, path).decode()
+
+    def mark_savepoint_made(self, checkpoint_id: int, path: str) -> None:
+        """Remember that the savepoint that the checkpoint was taken for is complete."""
+        write_atomically(self.filesystem, self._savepoint_marker(checkpoint_id), path.encode())
+
+    def _savepoint_marker(self, checkpoint_id: int) -> str:
+        return f"{self.folder(checkpoint_id)}/_savepoint"
 
     @property
     def _newest(self) -> str:

@@ -2,7 +2,7 @@
 
 ``python driver_endings.py <folder> drain|savepoint|on [<savepoint> <failpoints>]`` processes what has landed.  Then it
 drains into a savepoint, or takes one and goes on, or just goes on: to what is pending, and to an ordinary stop.  The
-failpoints count from the moment at which the savepoint is asked for.
+failpoints count from the moment at which the savepoint is asked for, or from the start if none is.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> N
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     options = {"execution.backlog.final-watermark": "observed"}
+    if how == "on":
+        os.environ[VARIABLE] = failpoints
     query = world.start(support.sessions(history, world.live()).uid("sessions"), options)
     query.wait_for("live", 120)
     query.processAllAvailable()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError
@@ -79,17 +80,37 @@ def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
 
 
 def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
-    """Killed once the drain's checkpoint exists, before its output is visible, and in a second drain before the
-    savepoint's own metadata: the next run completes the drain, and goes on behind it."""
+    """Killed anywhere between the drain's checkpoint and the savepoint's own metadata, and again while the next run
+    makes up for it: the drain has happened, so its savepoint is made before anything else is done."""
     job = Job(tmp_path)
-    assert job.run("drain", "checkpoint-after-metadata=kill") == KILLED
-    assert job.output != support.sessions_of(EVENTS[:UNTIL])
-    assert job.run("drain", "savepoint-before-metadata=kill") == KILLED
-    assert job.output == support.sessions_of(EVENTS[:UNTIL])
-    for point in ("checkpoint-after-metadata", "savepoint-before-metadata"):
-        with pytest.raises(CheckpointError, match="never finished"):
-            open_savepoint(str(job.savepoint(point)))
+    asked: list[str] = []
+
+    def made() -> list[str]:
+        return [point for point in asked if (job.savepoint(point) / "_metadata").exists()]
+
+    for how, point in (
+        ("drain", "checkpoint-after-metadata=kill"),
+        ("drain", "checkpoint-after-commit=kill"),
+        ("drain", "checkpoint-before-gc=kill"),
+        ("drain", "savepoint-before-metadata=kill"),
+        ("on", "savepoint-copy=kill"),
+        ("on", "savepoint-after-metadata=kill"),
+        ("drain", "savepoint-after-metadata=kill"),
+    ):
+        assert job.run(how, point) == KILLED, point
+        if how == "drain":
+            assert made() == asked, "the run has made those before it"
+            asked.append(point)
+            if point == "checkpoint-after-metadata=kill":
+                assert job.output != support.sessions_of(EVENTS[:UNTIL])
+                continue
+        assert job.output == support.sessions_of(EVENTS[:UNTIL])
+        assert (made() == asked) == (point == "savepoint-after-metadata=kill"), point
     assert job.run("on") == 0
+    for point in asked:
+        (found,) = mixedmode.state_reader(str(job.savepoint(point))).checkpoints(verify=True)
+        assert (found.kind, found.drained, found.damage) == ("savepoint", True, None)
+        assert not (job.savepoint(point) / "_unfinished").exists()
     two_jobs = sorted([*support.sessions_of(EVENTS[:UNTIL]), *support.sessions_of(EVENTS[UNTIL:])], key=repr)
     assert two_jobs != support.sessions_of(EVENTS)
     assert job.output == two_jobs

@@ -1,0 +1,105 @@
+"""Whose an unfinished savepoint's folder is: a file that is there first and goes last.
+
+Invariant: as long as anything of a savepoint is at its destination and its ``_metadata`` is not, the claim is there.
+So whoever completes it after a crash knows its leftovers from other people's files, however often it is cut short.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from dataclasses import asdict, dataclass
+
+from pyarrow import fs
+
+from ..errors import CheckpointError
+from .filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
+from .savepoint_store import CLAIM, MANIFEST, PLAN
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The content of the file."""
+
+    savepoint_id: str
+    #: The checkpointLocation of the job that makes it.
+    job: str
+
+    def write(self, filesystem: fs.FileSystem, folder: str) -> None:
+        """Claim a folder, which need not exist."""
+        filesystem.create_dir(folder, recursive=True)
+        write_atomically(filesystem, f"{folder}/{CLAIM}", json.dumps(asdict(self)).encode())
+
+
+def claim_of(filesystem: fs.FileSystem, folder: str) -> Claim | None:
+    """Who makes a savepoint there; None: nobody, or the file says nothing."""
+    path = f"{folder}/{CLAIM}"
+    if not exists(filesystem, path):
+        return None
+    with contextlib.suppress(ValueError, TypeError):
+        return Claim(**json.loads(read_bytes(filesystem, path)))
+    return None
+
+
+def clear(filesystem: fs.FileSystem, folder: str) -> None:
+    """Remove all of an unfinished savepoint but its claim."""
+    for info in list_files(filesystem, folder):
+        if info.base_name != CLAIM:
+            delete_quietly(filesystem, info.path)
+
+
+def give_free(filesystem: fs.FileSystem, folder: str) -> None:
+    """Remove the claim on a savepoint that is finished."""
+    delete_quietly(filesystem, f"{folder}/{CLAIM}")
+
+
+def give_up(filesystem: fs.FileSystem, folder: str) -> None:
+    """Remove an unfinished savepoint, as far as that can be done."""
+    with contextlib.suppress(OSError):  # what could not be written cannot always be removed
+        clear(filesystem, folder)
+        delete_quietly(filesystem, folder)
+
+
+def check_destination(destination: str, savepoint_id: str | None = None) -> None:
+    """Raise CheckpointError if there is anything at the destination of a savepoint.
+
+    Args:
+        destination: a folder, local or a URI.
+        savepoint_id: what is left of this very savepoint may be there.
+    """
+    if not destination.strip():
+        raise CheckpointError("the savepoint's path is empty; give a folder that is empty or does not exist")
+    filesystem, folder = resolve(destination)
+    if filesystem.get_file_info(folder).type == fs.FileType.File:
+        raise CheckpointError(f"{destination!r} is a file; a savepoint needs a folder that is empty or does not exist")
+    # A claim that was cut short says nothing.
+    names = sorted(name for name in _names(filesystem, folder) if not name.startswith(f"{CLAIM}."))
+    if not names:
+        return
+    if MANIFEST in names:
+        what = "holds a savepoint"
+    elif {CLAIM, PLAN, "state"} & set(names):
+        claim = claim_of(filesystem, folder)
+        if claim is not None and claim.savepoint_id == savepoint_id:
+            return
+        what = "holds what is left of a savepoint that was never finished (or is being written)"
+    else:
+        what = f"is not empty ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
+    raise CheckpointError(f"{destination!r} {what}; a savepoint needs a folder that is empty or does not exist")
+
+
+def _names(filesystem: fs.FileSystem, folder: str) -> list[str]:
+    return [info.base_name for info in list_files(filesystem, folder)]
+
+
+def check_writable(destination: str) -> None:
+    """Raise CheckpointError if nothing can be written to the destination of a savepoint; the folder is made."""
+    filesystem, folder = resolve(destination)
+    probe = f"{folder}/.{uuid.uuid4().hex}.probe"
+    try:
+        filesystem.create_dir(folder, recursive=True)
+        write_atomically(filesystem, probe, b"")
+        filesystem.delete_file(probe)
+    except OSError as error:
+        raise CheckpointError(f"{destination!r} cannot be written to ({error}); the job goes on") from error
