@@ -60,13 +60,17 @@ def inspect(
     operator: Annotated[str | None, typer.Option(help="The keyed stage of --key, if there are several.")] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="Look up the state and timers of a key; once for each key column."),
+        typer.Option(help="Look up the state and timers of a key; once for each key column, a window as JSON."),
     ] = None,
     count_keys: Annotated[bool, typer.Option(help="Count the keys, which reads all state.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a checkpoint or savepoint holds: operators, shards, positions, finished flags; or one key."""
+    """Show what a checkpoint or savepoint holds: operators, shards, positions, finished flags; or one key.
+
+    Exit code 1 if the key has no state.
+    """
     from . import inspect as inspection
+    from . import key as one_key
     from .places import one_of_the_operators, opened, read_checkpoint
 
     with failures(as_json):
@@ -74,16 +78,18 @@ def inspect(
         metadata = read_checkpoint(store, checkpoint)
         if key:
             stored = one_of_the_operators(metadata, operator)
-            values = inspection.key_values(stored, key)
+            values = one_key.key_values(stored, key)
             inspection.local_session()
             found = reader.lookup(*values, operator=stored.uid, checkpoint=metadata.checkpoint_id)
-            looked_up = inspection.plain(found)
+            looked_up = one_key.plain(found)
             if as_json:
                 print_json(looked_up)
             else:
-                inspection.show_key(looked_up)
+                one_key.show_key(looked_up, stored.uid)
+            if not looked_up["found"]:
+                raise typer.Exit(FAILED)
             return
-        facts = inspection.described(metadata, store.is_committed(metadata.checkpoint_id))
+        facts = inspection.described(store, metadata)
         if count_keys:
             inspection.local_session()
             for one, stored in zip(facts["operators"], metadata.operators, strict=True):
@@ -118,12 +124,39 @@ def plan(
 @app.command()
 def savepoint(
     location: Location,
-    path: Annotated[str, typer.Argument(help="Where to: a folder that is empty or does not exist.")],
+    path: Annotated[
+        str | None,
+        typer.Argument(help="Where to: a folder that is empty or does not exist.", show_default=False),
+    ] = None,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete", help="Finish the savepoint that a killed job was to stop with, here if PATH is given."
+        ),
+    ] = False,
     timeout: Timeout = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Have the job that runs on LOCATION take a savepoint, and go on."""
-    _ask(location, path, timeout, as_json, stop=False, drain=False)
+    """Have the job that runs on LOCATION take a savepoint, and go on; or finish one of a job that was killed."""
+    if complete:
+        _complete(location, path, as_json)
+    elif path is None:
+        raise misused("the savepoint's PATH is missing")
+    else:
+        _ask(location, path, timeout, as_json, stop=False, drain=False)
+
+
+def _complete(location: str, path: str | None, as_json: bool) -> None:
+    from ...runtime.savepoint_completion import complete_offline
+    from .places import check_location
+
+    check_location(location)
+    with failures(as_json):
+        made = complete_offline(location, path)
+    if as_json:
+        print_json({"savepoint": made.path, "drained": made.drained, "checkpoint": made.checkpoint_id})
+    else:
+        print_facts([("savepoint", f"{made.path}{' (drained)' if made.drained else ''}"), ("job", "does not run")])
 
 
 @app.command()

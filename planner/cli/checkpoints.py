@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ...runtime.checkpoints.metadata import kind_label
 from ...runtime.state_reader import CheckpointInfo, StateReader
 from .console import age, print_table, size
 
@@ -20,6 +21,7 @@ def _facts(info: CheckpointInfo, now_s: float) -> dict[str, Any]:
         "id": info.id,
         "trigger": info.trigger,
         "kind": info.kind,
+        "drained": info.drained,
         "time": None if info.time is None else info.time.isoformat(timespec="seconds"),
         "ageSeconds": None if info.timestamp_ms is None else round(now_s - info.timestamp_ms / 1000, 1),
         "epoch": info.epoch,
@@ -34,10 +36,11 @@ def _facts(info: CheckpointInfo, now_s: float) -> dict[str, Any]:
 def show_checkpoints(found: list[dict[str, Any]]) -> None:
     """The same as a table."""
     print_table(
-        ["id", "trigger", "time", "age", "epoch", "size", "files", "output", "state"],
+        ["id", "kind", "trigger", "time", "age", "epoch", "size", "files", "output", "state"],
         [
             [
                 one["id"],
+                None if one["kind"] is None else kind_label(one["kind"], one["drained"]),
                 one["trigger"],
                 one["time"],
                 None if one["ageSeconds"] is None else age(one["ageSeconds"]),

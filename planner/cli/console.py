@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import typer
@@ -90,3 +90,11 @@ def size(size_bytes: int) -> str:
 def age(age_s: float) -> str:
     """A span of time as people read it."""
     return str(timedelta(seconds=max(0, round(age_s))))
+
+
+def moment_text(timestamp_ms: int) -> str:
+    """A moment (UTC) as people read it."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"

@@ -8,34 +8,43 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql import Row
-
-from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState
+from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, kind_label
+from ...runtime.checkpoints.store import CheckpointStore
 from ...runtime.spec import MAX_WATERMARK, MIN_WATERMARK
 from ...runtime.state_reader import StateReader
-from ...state.registry import StateRegistry, schema_from_json
-from .console import misused, print_facts, print_table, size
+from ...state.registry import StateRegistry
+from .console import moment_text, print_facts, print_table, size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def described(metadata: CheckpointMetadata, committed: bool) -> dict[str, Any]:
-    """A checkpoint as JSON-able facts; ``committed``: its output is visible."""
-    spark = metadata.spark
+#: What a restore means to event time.
+_DRAINED = (
+    "all event-time timers and open windows have fired, as at the end of input. What begins from it goes on behind"
+    " that: further rows of a window that was open then open it anew, and it fires again with them"
+)
+
+
+def described(store: CheckpointStore, metadata: CheckpointMetadata) -> dict[str, Any]:
+    """A checkpoint of a store as JSON-able facts."""
+    spark, wanted = metadata.spark, metadata.savepoint
     return {
         "checkpoint": metadata.checkpoint_id,
-        "kind": metadata.kind,
+        "kind": store.kind_of(metadata),
+        "drained": metadata.is_drained,
         "trigger": metadata.trigger,
-        "time": _moment(metadata.timestamp_ms),
+        "time": moment_text(metadata.timestamp_ms),
         "epoch": metadata.epoch,
         "watermark": _watermark(metadata.watermark_ms),
         "rowsLate": metadata.rows_late_total,
-        "outputVisible": committed,
+        "outputVisible": store.is_committed(metadata.checkpoint_id),
+        # What the job was stopped with.
+        "savepoint": None
+        if wanted is None
+        else {"path": wanted.path, "madeAt": store.savepoint_made(metadata.checkpoint_id)},
         "sources": [
             {
                 "name": name,
@@ -49,6 +58,12 @@ def described(metadata: CheckpointMetadata, committed: bool) -> dict[str, Any]:
         "sparkOffsets": None if spark is None else spark.offset_entry.splitlines()[2:],
         "operators": [_operator(operator) for operator in metadata.operators],
     }
+
+
+def _savepoint(savepoint: dict[str, Any]) -> str:
+    if savepoint["madeAt"] is not None:
+        return f"savepoint {savepoint['madeAt']}"
+    return f"savepoint {savepoint['path']}, NOT FINISHED: the next start, or savepoint --complete, finishes it"
 
 
 def _operator(operator: OperatorState) -> dict[str, Any]:
@@ -72,39 +87,36 @@ def _operator(operator: OperatorState) -> dict[str, Any]:
                 # A key has an entry per variable and timer, and changed ones more until files are compacted.
                 "entries": sum(file.entries - file.tombstones for file in lineage.files),
                 "finished": shard.finished,
-                "nextEventTimer": None if shard.next_event_timer_ms is None else _moment(shard.next_event_timer_ms),
+                "nextEventTimer": None if shard.next_event_timer_ms is None else moment_text(shard.next_event_timer_ms),
                 "nextProcessingTimer": None
                 if shard.next_processing_timer_ms is None
-                else _moment(shard.next_processing_timer_ms),
+                else moment_text(shard.next_processing_timer_ms),
             }
             for number, (shard, lineage) in enumerate(zip(operator.shards, lineages, strict=True))
         ],
     }
 
 
-def _moment(timestamp_ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"
-
-
 def _watermark(watermark_ms: int) -> str | None:
     if watermark_ms == MIN_WATERMARK:
         return None
-    return "MAX_WATERMARK" if watermark_ms == MAX_WATERMARK else _moment(watermark_ms)
+    return "MAX_WATERMARK" if watermark_ms == MAX_WATERMARK else moment_text(watermark_ms)
 
 
 def show(found: dict[str, Any]) -> None:
     """The same for people."""
     print_facts(
         [
-            ("checkpoint", f"{found['checkpoint']} ({found['kind']}, {found['trigger'] or 'unknown trigger'})"),
+            ("checkpoint", found["checkpoint"]),
+            ("kind", kind_label(found["kind"], found["drained"])),
+            *([("drained", _DRAINED)] if found["drained"] and found["kind"] != "completion" else []),
+            ("trigger", found["trigger"] or "unknown"),
             ("time", found["time"]),
             ("epoch", found["epoch"]),
             ("watermark", found["watermark"] or "none"),
             ("late rows", found["rowsLate"]),
             ("output", "visible" if found["outputVisible"] else "pending"),
+            *([] if found["savepoint"] is None else [("stopped with", _savepoint(found["savepoint"]))]),
             ("Spark batch", "none" if found["sparkBatch"] is None else found["sparkBatch"]),
             *[("Spark offset", offset) for offset in found["sparkOffsets"] or ()],
         ]
@@ -174,50 +186,3 @@ def count_keys(reader: StateReader, operator: OperatorState, checkpoint: int) ->
     frames.append(reader.timers(operator.uid, checkpoint))
     keys = [frame.select(*frame.columns[:labels]).toDF(*(f"k{place}" for place in range(labels))) for frame in frames]
     return functools.reduce(lambda one, other: one.unionByName(other), keys).distinct().count()
-
-
-def key_values(operator: OperatorState, given: list[str]) -> list[Any]:
-    """The key's columns from the texts of the command line."""
-    if operator.layout is None:
-        return list(given)
-    labels, schema = operator.layout.key_labels, schema_from_json(operator.layout.key_schema)
-    if len(given) != len(labels):
-        raise misused(f"--key is given {len(given)} times, the key has {len(labels)} columns: {', '.join(labels)}")
-    return [_value(label, field.type, text) for label, field, text in zip(labels, schema, given, strict=True)]
-
-
-def _value(label: str, data_type: pa.DataType, text: str) -> Any:
-    try:
-        return pa.scalar(text).cast(data_type).as_py()
-    except pa.ArrowException as error:
-        raise misused(f"--key {text!r} is no {data_type}, which key column {label!r} is: {error}") from error
-
-
-def plain(found: dict[str, Any]) -> dict[str, Any]:
-    """What a look-up has found, as JSON-able values; a map state is a list of keys and values."""
-    return {name: _plain(value) for name, value in found.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Row):
-        return {name: _plain(part) for name, part in value.asDict().items()}
-    if isinstance(value, dict):
-        if any(isinstance(name, Row) for name in value):
-            return [{"key": _plain(name), "value": _plain(part)} for name, part in value.items()]
-        return {name: _plain(part) for name, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list) else value
-
-
-def show_key(found: dict[str, Any]) -> None:
-    """State and timers of one key for people."""
-    print_facts(
-        [
-            ("checkpoint", found["checkpoint"]),
-            *[(f"key {name}", value) for name, value in found["key"].items()],
-            *[(f"state {name}", value) for name, value in found["state"].items()],
-            *[
-                (f"{kind} timers", ", ".join(map(_moment, moments)) or "none")
-                for kind, moments in found["timers"].items()
-            ],
-        ]
-    )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mixedmode
 import pytest
 import support
 from mixedmode.planner.cli.app import app
@@ -96,15 +97,58 @@ def test_inspect_shows_what_is_in_a_checkpoint(job: World) -> None:
     assert operator["keys"] == sum(seconds + support.GAP_S >= EVENTS[-1][1] for seconds in last.values())
     text = run("inspect", job.checkpoints, "--checkpoint", 1)
     assert text.exit_code == 0
-    for fact in ("1 (checkpoint, switch)", "Operator sessions: transformWithState by key", "64-127", "history"):
+    for fact in (
+        "kind         checkpoint",
+        "trigger      switch",
+        "Operator sessions: transformWithState by key",
+        "64-127",
+        "history",
+    ):
         assert fact in text.stdout
 
 
 def test_inspect_reads_a_savepoint(job: World, savepoint: str) -> None:
     """A savepoint holds the checkpoint that it was made from; its output is visible."""
     here, there = body("inspect", savepoint), body("inspect", job.checkpoints)
-    assert here == there
-    assert here["outputVisible"] is True
+    assert here == {**there, "kind": "savepoint"}
+    assert here["outputVisible"] is True and here["drained"] is False
+    (listed,) = body("checkpoints", savepoint)
+    assert (listed["kind"], listed["drained"], listed["whole"]) == ("savepoint", False, True)
+    for command in ("inspect", "checkpoints"):
+        text = run(command, savepoint).stdout
+        assert "savepoint" in text and "drained" not in text
+
+
+def test_drained_savepoint_says_so(worlds: Callable[[], World]) -> None:
+    """What a drain has left is a drained savepoint, in text and JSON, and what that means to a restore is said; the
+    handle and the checkpointLocation tell the same of the checkpoint that it was made of."""
+    world = worlds()
+    query = world.start(support.sessions(world.history(EVENTS[:40]), world.live()).uid("sessions"))
+    assert query.wait_for("live", 300), query.exception()
+    kept = query.savepoint(str(world.folder / "kept"))
+    path = query.stopWithSavepoint(str(world.folder / "end"), drain=True)
+    ids = [one["id"] for one in query.checkpoints]
+    assert [(one["kind"], one["drained"]) for one in query.checkpoints] == [
+        ("checkpoint", False),
+        ("savepoint", False),
+        ("savepoint", True),
+    ]
+
+    def kind(path: object) -> list[tuple[Any, ...]]:
+        return [(one["id"], one["kind"], one["drained"]) for one in body("checkpoints", path)]
+
+    assert kind(kept) == [(ids[1], "savepoint", False)]
+    assert kind(path) == [(ids[2], "savepoint", True)]
+    assert kind(world.checkpoints) == [(ids[1], "checkpoint", False), (ids[2], "checkpoint", True)]
+    assert "savepoint (drained)" in run("checkpoints", path).stdout
+    text = " ".join(run("inspect", path).stdout.split())
+    assert "kind savepoint (drained)" in text and "goes on behind that" in text
+    assert f"stopped with savepoint {path}" in " ".join(run("inspect", world.checkpoints).stdout.split())
+    assert body("inspect", world.checkpoints)["savepoint"] == {"path": path, "madeAt": path}
+    rows = mixedmode.state_reader(path, world.spark).metadata().collect()
+    assert [(row.state, row.kind, row.checkpoint_kind, row.drained) for row in rows] == [
+        ("open", "value", "savepoint", True)
+    ]
 
 
 def test_inspect_looks_a_key_up(job: World, savepoint: str) -> None:
@@ -116,7 +160,19 @@ def test_inspect_looks_a_key_up(job: World, savepoint: str) -> None:
         assert found["state"]["open"]["last"] == support.at_ms(seconds)
         assert found["timers"]["event"] == [support.at_ms(seconds) + support.GAP_S * 1000 + 1]
     assert "state open" in run("inspect", job.checkpoints, "--key", key).stdout
-    assert body("inspect", job.checkpoints, "--key", "nobody")["state"] == {"open": None}
+
+
+def test_key_without_state(job: World, savepoint: str) -> None:
+    """A key that the checkpoint holds nothing of is not shown like an empty one: it is said, and the exit code is 1."""
+    for path in (job.checkpoints, savepoint):
+        done = run("inspect", path, "--key", "nobody")
+        assert done.exit_code == 1 and not done.stdout
+        assert "the key key = 'nobody' has no state and no timers in checkpoint 2 of operator 'sessions'" in done.stderr
+        done = run("inspect", path, "--key", "nobody", "--json")
+        assert done.exit_code == 1
+        found = json.loads(done.stdout)
+        assert (found["found"], found["state"], found["timers"]) == (False, {"open": None}, {})
+    assert body("inspect", savepoint, "--key", EVENTS[-1][0])["found"] is True
 
 
 def test_wrong_use_is_exit_code_2(job: World, savepoint: str, tmp_path: Path) -> None:
@@ -126,7 +182,7 @@ def test_wrong_use_is_exit_code_2(job: World, savepoint: str, tmp_path: Path) ->
         ("checkpoints", tmp_path): "has no folder mixedmode/",
         ("checkpoints", job.checkpoints, "--colour"): "--colour",
         ("inspect", job.checkpoints, "--checkpoint", 7): "it holds 1, 2",
-        ("inspect", job.checkpoints, "--key", "a", "--key", "b"): "has 1 columns: key",
+        ("inspect", job.checkpoints, "--key", "a", "--key", "b"): "has 1 columns: key string",
         ("stop", savepoint, "--savepoint", tmp_path / "x"): "is a savepoint",
         ("stop", job.checkpoints): "--savepoint",
         ("plan", tmp_path / "job.py"): "does not exist",

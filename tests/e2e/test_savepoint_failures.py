@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
+from mixedmode.planner.cli.app import app
 from mixedmode.runtime import failpoints, runner, stepper
 from mixedmode.runtime import savepoint as savepoint_writer
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from pyarrow import fs
 from support import World
+from typer.testing import CliRunner
 
 pytestmark = pytest.mark.spark
 
@@ -71,22 +74,42 @@ def test_failed_savepoint_fails_the_job(
 def test_savepoint_that_fails_after_its_checkpoint(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A drain whose checkpoint is complete cannot be taken back: the error says so, and the next run goes on behind
-    it."""
+    """A drain whose checkpoint is complete cannot be taken back: the error says so, and no run goes on before there is
+    its savepoint, where it was asked for or, by command, elsewhere."""
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.land(EVENTS[60:80])
     query.processAllAvailable()
     monkeypatch.setenv(failpoints.VARIABLE, "savepoint-before-metadata=raise:1")
     failpoints._hits.clear()
-    with pytest.raises(QueryError, match=r"failpoint.*; but its checkpoint \d+ is complete"):
+    with pytest.raises(
+        QueryError, match=r"failpoint.*; but its checkpoint \d+ is complete.* first writes the savepoint"
+    ):
         query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True)
     monkeypatch.delenv(failpoints.VARIABLE)
     assert not (tmp_path / "savepoint").exists()
     assert world.output() == support.expected_sessions(world.spark, EVENTS[:80])
+
+    (tmp_path / "savepoint").mkdir()
+    (tmp_path / "savepoint" / "mine.txt").touch()
+    refused = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
+    with pytest.raises(QueryError, match=rf"cannot be written to '{tmp_path}/savepoint' .*mine\.txt.*--complete"):
+        refused.awaitTermination(300)
+    assert [path.name for path in (tmp_path / "savepoint").iterdir()] == ["mine.txt"]
+    complete = ["savepoint", str(world.checkpoints), "--complete"]
+    assert CliRunner().invoke(app, complete).exit_code == 1
+    elsewhere = str(tmp_path / "elsewhere")
+    done = CliRunner().invoke(app, [*complete, elsewhere, "--json"])
+    assert json.loads(done.stdout) == {
+        "savepoint": elsewhere,
+        "drained": True,
+        "checkpoint": latest(world).checkpoint_id,
+    }
     again = live(world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED))
     world.land(EVENTS[80:], support.flush_after(EVENTS))
     again.processAllAvailable()
     again.stop()
+    assert support.details(again, "restored")[0].endswith("the job goes on behind it)")
+    assert "savepoint" not in support.events_of(again)
     two_jobs = [*support.sessions_of(EVENTS[:80]), *support.sessions_of(EVENTS[80:])]
     assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
 

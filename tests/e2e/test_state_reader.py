@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, CorruptStateError, StateReader, UnknownStateError
+from mixedmode.planner.cli.app import app
 from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import START, World
+from typer.testing import CliRunner
 
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -132,7 +135,9 @@ def test_lookup_agrees_with_the_frames(reader: StateReader) -> None:
             value: values.count(value) for value in values
         }
         assert found["timers"] == {"event": [support.at_ms(10_000_000 + len(events))]}
+    assert reader.lookup("k1")["found"] is True
     nobody = reader.lookup("nobody")
+    assert nobody["found"] is False
     assert nobody["state"] == {"sums": None, "seen": [], "by_value": {}} and nobody["timers"] == {}
 
 
@@ -251,6 +256,22 @@ def test_an_aggregate_with_windows(world: World) -> None:
     (key, start), (_, wanted_total) = next(iter(expected.items()))
     window = next(row.window for row in frame.collect() if row.key == key and row.window.start == start)
     assert reader.lookup(key, window)["state"]["aggregate"][total] == wanted_total
+
+    def inspect(*keys: str) -> Any:
+        given = [word for one in keys for word in ("--key", one)]
+        return CliRunner().invoke(app, ["inspect", str(world.checkpoints), *given, "--json"])
+
+    end = start + timedelta(minutes=10)
+    done = inspect(key, json.dumps({"start": str(start), "end": f"{end.isoformat()}Z"}))
+    assert json.loads(done.stdout)["state"]["aggregate"][total] == wanted_total
+    done = inspect(key, json.dumps({"start": str(start), "end": str(end + timedelta(days=99))}))
+    assert (done.exit_code, json.loads(done.stdout)["found"]) == (1, False)
+    for text, hint in (("2024", "a JSON object with start, end"), ("[", "Expecting value"), ('{"start": ""}', "JSON")):
+        done = inspect(key, text)
+        assert done.exit_code == 2 and hint in " ".join(done.stderr.replace("│", " ").split()), done.stderr
+        assert "key string, window struct<start:timestamp,end:timestamp>" in " ".join(
+            done.stderr.replace("│", " ").split()
+        )
     assert len(reader.timers().collect()) == len(expected)
 
 
