@@ -91,7 +91,6 @@ def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
     for how, point in (
         ("drain", "checkpoint-after-metadata=kill"),
         ("drain", "checkpoint-after-commit=kill"),
-        ("drain", "checkpoint-before-gc=kill"),
         ("drain", "savepoint-before-metadata=kill"),
         ("on", "savepoint-copy=kill"),
         ("on", "savepoint-after-metadata=kill"),
