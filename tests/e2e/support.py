@@ -116,10 +116,14 @@ class World:
         return self.spark.read.schema(ROW_SCHEMA).parquet(str(path))
 
     def land(self, *batches: Sequence[Event]) -> None:
-        """One new file per batch appears in the landing zone."""
+        """One new file per batch appears in the landing zone, each younger than all before it."""
         for events in batches:
             hidden = self.landing / f".{self._landed:05d}.parquet"
             write(hidden, events)
+            # Spark takes files in the order of their times, in milliseconds; a small one is written in less.
+            youngest_ns = max((path.stat().st_mtime_ns for path in self.landing.glob("[!.]*.parquet")), default=0)
+            written_ns = max(hidden.stat().st_mtime_ns, youngest_ns + 1_000_000)
+            os.utime(hidden, ns=(written_ns, written_ns))
             hidden.rename(self.landing / f"{self._landed:05d}.parquet")
             self._landed += 1
 
