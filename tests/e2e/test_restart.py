@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 import support
 from mixedmode import MixedQuery
+from mixedmode.runtime import runner, stepper
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -71,18 +73,30 @@ def test_stop_in_the_backlog_leaves_nothing(world: World) -> None:
     assert world.output() == support.expected_sessions(world.spark, EVENTS)
 
 
-def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(world: World) -> None:
+def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job stopped in the middle of a streamed history and started in mixed mode still takes all of it, once."""
+
+    def stopped_after_three(name: str) -> None:
+        query = world.queries[-1]
+        if name == "epoch-applied" and query.status["epoch"] == 3:
+            threading.Thread(target=query.stop).start()
+            assert query._runner.stopping.wait(300)
+
+    started = threading.Event()
+    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
+    monkeypatch.setattr(stepper, "failpoint", stopped_after_three)
     slow = {
         "execution.runtime-mode": "streaming",
         "execution.history.rows-per-epoch": "10",
         "execution.checkpointing.interval": "1 ms",
     }
     query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), {**OBSERVED, **slow})
-    while not query.checkpoints and query.isActive:
-        query._ended.wait(0.01)
-    query.stop()
-    assert "live" not in support.details(query, "phase"), "the history was over before the stop"
+    started.set()
+    assert query.awaitTermination(300)
+    monkeypatch.undo()
+    assert query.checkpoints and support.details(query, "phase") == ["history"]
     run(world, {}, EVENTS[80:], support.flush_after(EVENTS))
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
