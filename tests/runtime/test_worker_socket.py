@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -38,12 +40,24 @@ def test_connections_acknowledge_at_once(connected: tuple[socket.socket, socket.
     assert one.recv(4) == b"rows"
 
 
-def test_no_descriptor_is_closed_or_left_open(connected: tuple[socket.socket, socket.socket]) -> None:
+#: In a process of its own, where no other thread opens or closes anything meanwhile.
+_DESCRIPTORS = """
+import os, socket
+from mixedmode.runtime.worker_socket import acknowledge_at_once
+
+listener = socket.create_server(("127.0.0.1", 0))
+one = socket.create_connection(listener.getsockname())
+local, remote = socket.socketpair()
+before = set(os.listdir("/proc/self/fd"))
+acknowledge_at_once()
+assert set(os.listdir("/proc/self/fd")) == before
+local.sendall(b"x")
+assert remote.recv(1) == b"x"
+"""
+
+
+def test_no_descriptor_is_closed_or_left_open() -> None:
     """All descriptors that were open are, and no other ones."""
-    local, remote = socket.socketpair()
-    with local, remote:
-        before = set(os.listdir("/proc/self/fd"))
-        acknowledge_at_once()
-        assert set(os.listdir("/proc/self/fd")) == before
-        local.sendall(b"x")
-        assert remote.recv(1) == b"x"
+    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", _DESCRIPTORS], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
