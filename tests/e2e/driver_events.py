@@ -20,7 +20,9 @@ def main(folder: Path, total: int) -> None:
     cloudpickle.register_pickle_by_value(numbering)
     settings = {
         "spark.shuffle.reduceLocality.enabled": "false",
-        "spark.task.maxFailures": "20",  # on a cluster
+        # On a cluster; how many attempts of a stage lost executors cost depends on when each is lost.
+        "spark.task.maxFailures": "20",
+        "spark.stage.maxConsecutiveAttempts": "20",
     }
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     world = support.World(spark, folder)
@@ -29,7 +31,7 @@ def main(folder: Path, total: int) -> None:
     job = numbering.described(history, world.live(), coordinator)
     query = world.start(job, {"execution.checkpointing.interval": "50 ms"})
     try:
-        query.wait_for("live", 120)
+        query.wait_for("live", 300)
         query.processAllAvailable()
         for path in sorted((folder / "pending").glob("*.parquet")):
             path.rename(folder / "landing" / path.name)

@@ -38,7 +38,10 @@ class Place(StatefulProcessor):
 def main(folder: Path) -> None:
     settings = {
         "spark.shuffle.reduceLocality.enabled": "false",
+        # However slow the machine is: both executors are there first, and a task waits for the one that it prefers.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+        "spark.locality.wait": "300s",
     }
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     support.compact_eagerly()

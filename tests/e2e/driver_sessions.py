@@ -17,7 +17,9 @@ import support
 def main(folder: Path, job: str, options: dict[str, str]) -> None:
     settings = {
         "spark.shuffle.reduceLocality.enabled": "false",
-        "spark.task.maxFailures": "20",  # on a cluster
+        # On a cluster; how many attempts of a stage lost executors cost depends on when each is lost.
+        "spark.task.maxFailures": "20",
+        "spark.stage.maxConsecutiveAttempts": "20",
     }
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     support.compact_eagerly()
@@ -25,7 +27,7 @@ def main(folder: Path, job: str, options: dict[str, str]) -> None:
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     query = world.start(getattr(support, job)(history, world.live()), options)
     try:
-        query.wait_for("live", 120)
+        query.wait_for("live", 300)
         query.processAllAvailable()
         for path in sorted((folder / "pending").glob("*.parquet")):
             path.rename(folder / "landing" / path.name)

@@ -11,7 +11,7 @@ import pytest
 import support
 from mixedmode.runtime.failpoints import VARIABLE
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 CLUSTER = "local-cluster[2,1,1024]"
 HERE = Path(__file__).parent
