@@ -14,7 +14,7 @@ import pytest
 import support
 from mixedmode.runtime.failpoints import VARIABLE
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 DRIVER = Path(__file__).with_name("driver_sessions.py")
 OBSERVED = ("execution.backlog.final-watermark=observed",)
@@ -54,7 +54,7 @@ class Job:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=500,
         )
         assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
         return done.returncode
@@ -124,7 +124,7 @@ def test_killed_in_the_stream(tmp_path: Path, undisturbed: list[tuple]) -> None:
 
 def test_killed_around_a_compaction(tmp_path: Path, undisturbed: list[tuple]) -> None:
     """Killed before and after compacted state takes the place of what it was made of, in memory and in a checkpoint."""
-    job = Job(tmp_path, *OBSERVED)
+    job = Job(tmp_path, *OBSERVED, "execution.checkpointing.interval=1 hour")  # however slow, none comes in between
     assert job.run("checkpoint-compacted=kill") == KILLED
     assert job.run("checkpoint-after-compaction=kill") == KILLED
     assert job.checkpoints == ["chk-00000001"]
@@ -175,7 +175,7 @@ def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, sink:
     def run(failpoints: str) -> int:
         environment = {**os.environ, VARIABLE: failpoints}
         command = [sys.executable, str(driver), str(tmp_path), sink]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
         assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
         return done.returncode
 
