@@ -23,7 +23,7 @@ def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> N
     if how == "on":
         os.environ[VARIABLE] = failpoints
     query = world.start(support.sessions(history, world.live()).uid("sessions"), options)
-    query.wait_for("live", 120)
+    query.wait_for("live", 300)
     query.processAllAvailable()
     if how == "drain":
         os.environ[VARIABLE] = failpoints

@@ -17,7 +17,7 @@ def main(folder: Path) -> None:
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     options = {"execution.backlog.final-watermark": "observed"}
     query = world.start(support.sessions(history, world.live()).uid("sessions"), options)
-    query.wait_for("live", 120)
+    query.wait_for("live", 300)
     print("live", flush=True)
     query.awaitTermination()
     print("ended", flush=True)

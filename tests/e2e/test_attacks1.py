@@ -99,7 +99,7 @@ def test_a_function_may_stop_its_own_query(world: World) -> None:
     def collect_and_stop(frame: Any, batch_id: int) -> None:
         assert batch_id not in rows, "a batch came twice"
         rows[batch_id] = frame.collect()
-        assert ready.wait(60)
+        assert ready.wait(300)
         if len(rows) < 4:
             running[-1].stop()
 
@@ -108,7 +108,7 @@ def test_a_function_may_stop_its_own_query(world: World) -> None:
         ready.clear()
         running.append(with_function(world, collect_and_stop))
         ready.set()
-        assert running[-1].awaitTermination(60), running[-1].status
+        assert running[-1].awaitTermination(300), running[-1].status
         assert running[-1].exception() is None
     assert len(rows) == 3
     world.land(support.flush_after(EVENTS))
@@ -134,7 +134,7 @@ def test_a_failure_of_the_last_checkpoint_is_told(world: World) -> None:
     query.processAllAvailable()
     broken.set()
     world.land(EVENTS[80:], support.flush_after(EVENTS))
-    query._ended.wait(60)
+    query._ended.wait(300)
     query.stop()
     assert "the table is locked" in str(query.exception())
     broken.clear()

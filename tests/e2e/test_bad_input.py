@@ -38,7 +38,7 @@ def nothing_written(world: World) -> bool:
 def failed(query: mixedmode.MixedQuery) -> BaseException:
     """The cause of a query's failure."""
     with pytest.raises(QueryError) as caught:
-        query.awaitTermination(120)
+        query.awaitTermination(300)
     cause = caught.value.__cause__
     assert cause is not None
     assert str(cause) in str(caught.value)

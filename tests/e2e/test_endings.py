@@ -288,12 +288,12 @@ def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pyt
     def in_the_backlog(name: str) -> None:
         if name == "backlog-epoch-applied" and not asked:
             query, pool = world.queries[-1], ThreadPoolExecutor(2)
-            asked["refused"] = pool.submit(query.savepoint, str(tmp_path / "refused")).exception(60)
+            asked["refused"] = pool.submit(query.savepoint, str(tmp_path / "refused")).exception(300)
             asked["waiting"] = pool.submit(query.savepoint, str(tmp_path / "waiting"), wait=True)
             pool.shutdown(wait=False)
 
     started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
+    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
     monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
     query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
     started.set()
@@ -302,7 +302,7 @@ def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pyt
     assert isinstance(asked["refused"], QueryError)
     assert "execution.interval-during-backlog is 0" in str(asked["refused"]) and "wait=True" in str(asked["refused"])
     assert not (tmp_path / "refused").exists()
-    assert asked["waiting"].result(60) == str(tmp_path / "waiting")
+    assert asked["waiting"].result(300) == str(tmp_path / "waiting")
     events = [event.event for event in query.lifecycle]
     assert events.index("switch") < events.index("savepoint")
 
@@ -320,12 +320,12 @@ def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypat
                 assert not asked["savepoint"].done(), asked["savepoint"].exception()
 
     started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
+    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
     monkeypatch.setattr(stepper, "failpoint", after_three)
     query = world.start(job(world.history(EVENTS[:80]), world.live()), STREAMED)
     started.set()
     query.awaitTermination(300)
-    assert asked["savepoint"].result(60) == str(tmp_path / "savepoint")
+    assert asked["savepoint"].result(300) == str(tmp_path / "savepoint")
     monkeypatch.undo()
     assert latest(world).sources["history"].position is not None
     assert not latest(world).sources["history"].finished
@@ -357,14 +357,14 @@ def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(stepper, "failpoint", after_two)
     started = threading.Event()
-    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
+    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
     world.land(*[EVENTS[start : start + 20] for start in range(0, 120, 20)])
     for age, path in enumerate(sorted(world.landing.iterdir(), reverse=True), start=10):
         os.utime(path, (time.time() - age, time.time() - age))  # Spark reads files in this order
     query = world.start(job(None, world.live(maxFilesPerTrigger="1")), STREAMED)
     started.set()
     query.awaitTermination(300)
-    assert asked["savepoint"].result(60) == str(tmp_path / "savepoint")
+    assert asked["savepoint"].result(300) == str(tmp_path / "savepoint")
     monkeypatch.undo()
     assert query.exception() is None and latest(world).sources["live"].is_backlog
 

@@ -168,7 +168,7 @@ def test_what_state_cannot_follow_is_refused_before_anything_runs(world: World) 
     ]
     for arguments, kind, parts in cases:
         query = start(world, **arguments)
-        query._ended.wait(120)
+        query._ended.wait(300)
         cause = query.exception()
         assert cause is not None and isinstance(cause.__cause__, kind), cause
         assert all(part in str(cause) for part in parts), str(cause)

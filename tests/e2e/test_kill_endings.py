@@ -15,7 +15,7 @@ from mixedmode import CheckpointError
 from mixedmode.runtime.failpoints import VARIABLE
 from mixedmode.runtime.savepoint_store import open_savepoint
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 DRIVER = Path(__file__).with_name("driver_endings.py")
 EVENTS = support.stream_of(200, seed=8)
@@ -44,7 +44,7 @@ class Job:
             env={name: value for name, value in os.environ.items() if name != VARIABLE},
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=500,
         )
         assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
         return done.returncode

@@ -238,7 +238,7 @@ def test_failing_coordinator(world: World) -> None:
     assert isinstance(raised.value.__cause__, CoordinatorError)
     query = start(world, None)
     with pytest.raises(QueryError, match="holds the state of a coordinator, and the job has none") as raised:
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     assert isinstance(raised.value.__cause__, CheckpointMismatchError)
     coordinator = Numbering(3)
     query = live(start(world, coordinator))
@@ -271,6 +271,6 @@ def test_bad_events_of_a_processor(world: World, coordinator: Any, message: str)
     )
     query = world.start(job)
     with pytest.raises(QueryError, match="processor Chatty") as raised:
-        query.awaitTermination(120)
+        query.awaitTermination(300)
     assert isinstance(raised.value.__cause__, OperatorEventError)
     assert message in str(raised.value)

@@ -17,7 +17,7 @@ import pytest
 import support
 from mixedmode.runtime.failpoints import VARIABLE
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 DRIVER = Path(__file__).with_name("driver_events.py")
 EVENTS = support.stream_of(360, seed=8)

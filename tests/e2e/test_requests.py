@@ -48,14 +48,14 @@ class Job:
     def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run a command, with JSON."""
         words = [str(argument) for argument in arguments]
-        waits = ["--timeout", "120"] if words[0] in ("savepoint", "stop") else []
+        waits = ["--timeout", "300"] if words[0] in ("savepoint", "stop") else []
         command = [sys.executable, "-m", "mixedmode", *words, "--json", *waits]
-        return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=200)
+        return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=400)
 
     def ended(self) -> int:
         """Wait for the driver's end; its exit code."""
         assert self.process is not None
-        return self.process.wait(120)
+        return self.process.wait(300)
 
     def kill(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -90,7 +90,7 @@ def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> 
     elsewhere.checkpoints = tmp_path / "elsewhere"
     keyed = support.sessions(None, elsewhere.live()).uid("sessions")
     query = elsewhere.start(keyed, {"execution.savepoint.path": str(tmp_path / "last"), "pipeline.parallelism": 3})
-    assert query.wait_for("live", 120), query.exception()
+    assert query.wait_for("live", 300), query.exception()
     elsewhere.land(EVENTS[90:], support.flush_after(EVENTS))
     query.processAllAvailable()
     query.stop()

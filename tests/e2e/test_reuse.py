@@ -29,7 +29,7 @@ def write_history(folder: Path, name: str, rows: int) -> None:
 def run(folder: Path, number: int, failpoints: str = "") -> int:
     environment = {**os.environ, VARIABLE: failpoints}
     command = [sys.executable, str(DRIVER), str(folder), str(number)]
-    return subprocess.run(command, env=environment, capture_output=True, timeout=200).returncode
+    return subprocess.run(command, env=environment, capture_output=True, timeout=500).returncode
 
 
 def rows_by_run(folder: Path) -> Counter[int]:

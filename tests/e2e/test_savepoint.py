@@ -82,7 +82,7 @@ def from_savepoint(world: World, **more: Any) -> dict[str, Any]:
 def failure(query: MixedQuery) -> BaseException:
     """What ended a query that could not start."""
     with pytest.raises(mixedmode.QueryError):
-        query.awaitTermination(120)
+        query.awaitTermination(300)
     error = query.exception()
     assert error is not None and error.__cause__ is not None
     return error.__cause__

@@ -60,7 +60,7 @@ def test_failed_savepoint_fails_the_job(
         query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=drain)
     monkeypatch.delenv(failpoints.VARIABLE)
     with pytest.raises(QueryError, match="failpoint"):
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     assert not (tmp_path / "savepoint").exists()
     assert latest(world).checkpoint_id == before and world.output() == output
     assert [event.event for event in query.lifecycle.of("sink[0]")][-1] == f"checkpoint {before + 1} aborted"
@@ -139,7 +139,7 @@ def test_stream_goes_on_while_a_savepoint_is_written(
 
     def at_a_copy(name: str) -> None:
         if name == "savepoint-copy":
-            copied.wait(120)
+            copied.wait(300)
 
     monkeypatch.setattr(savepoint_writer, "failpoint", at_a_copy)
     options = {**OBSERVED, "state.checkpoints.num-retained": "1", "pipeline.parallelism": 1}
@@ -158,7 +158,7 @@ def test_stream_goes_on_while_a_savepoint_is_written(
         stopped = pool.submit(query.stop)
         assert not query.awaitTermination(0.1) and not asked.done()
         copied.set()
-        stopped.result(120)
+        stopped.result(300)
         assert asked.done() and asked.result() == str(tmp_path / "savepoint")
     monkeypatch.undo()
     assert query.exception() is None
@@ -191,7 +191,7 @@ def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypa
                     assert not asked["stop"].done(), asked["stop"].exception()
 
         started = threading.Event()
-        monkeypatch.setattr(runner, "failpoint", lambda name, started=started: started.wait(60))
+        monkeypatch.setattr(runner, "failpoint", lambda name, started=started: started.wait(300))
         monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
         query = there.start(job(there.history(EVENTS[:40]), None))
         started.set()
@@ -199,10 +199,10 @@ def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypa
 
         assert there.output() == support.expected_sessions(world.spark, EVENTS[:40])
         if drain:
-            assert asked["stop"].result(60) == str(there.folder / "savepoint")
+            assert asked["stop"].result(300) == str(there.folder / "savepoint")
             assert "(stop with drain)" in " ".join(event.event for event in query.lifecycle.of("sink[0]"))
         else:
-            assert "all data had ended before" in str(asked["stop"].exception(60))
+            assert "all data had ended before" in str(asked["stop"].exception(300))
 
 
 def test_batch_mode_has_no_savepoints(world: World, tmp_path: Path) -> None:

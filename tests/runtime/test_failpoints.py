@@ -16,7 +16,7 @@ def run(configured: str, body: str) -> subprocess.CompletedProcess[str]:
     """Run code that passes failpoints in a process of its own."""
     code = f"from mixedmode.runtime.failpoints import failpoint\n{body}\nprint('alive')"
     environment = {VARIABLE: configured, "PYTHONPATH": ":".join(sys.path)}
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
 
 
 def test_does_nothing_when_unset(monkeypatch: pytest.MonkeyPatch) -> None:

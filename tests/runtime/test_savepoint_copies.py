@@ -58,7 +58,7 @@ def copies(store: CheckpointStore) -> Iterator[SavepointCopies]:
 def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Copies wait until it is set."""
     made = threading.Event()
-    monkeypatch.setattr(savepoint, "failpoint", lambda name: made.wait(60))
+    monkeypatch.setattr(savepoint, "failpoint", lambda name: made.wait(300))
     return made
 
 
@@ -78,7 +78,7 @@ def test_job_goes_on_while_a_savepoint_is_written(
     assert pool(store) == ["e00000001", "e00000003"]
 
     gate.set()
-    assert request.answer.result(60) == str(tmp_path / "sp")
+    assert request.answer.result(300) == str(tmp_path / "sp")
     written = open_savepoint(str(tmp_path / "sp"))
     assert written.latest().checkpoint_id == 1
     written.check_files(written.latest(), checksums=True)
@@ -96,7 +96,7 @@ def test_each_savepoint_has_its_own_checkpoint(
         copies.begin(take(number), [request])
     gate.set()
     for number, request in requests.items():
-        assert open_savepoint(request.answer.result(60)).latest().checkpoint_id == number
+        assert open_savepoint(request.answer.result(300)).latest().checkpoint_id == number
 
 
 def test_failure_is_its_askers(
@@ -115,8 +115,8 @@ def test_failure_is_its_askers(
     copies.begin(take(1), [*failing, fine])
     for request, reason in zip(failing, ["failpoint", "Not a directory"], strict=True):
         with pytest.raises(QueryError, match=f"the savepoint failed: .*{reason}"):
-            request.answer.result(60)
-    assert open_savepoint(fine.answer.result(60)).latest().checkpoint_id == 1
+            request.answer.result(300)
+    assert open_savepoint(fine.answer.result(300)).latest().checkpoint_id == 1
     copies.wait()
     take(2)
     assert pool(store) == ["e00000002"]
@@ -143,7 +143,7 @@ def test_all_are_answered_before_the_end(
     waiting.start()
     assert waiting.is_alive() and not request.answer.done()
     gate.set()
-    waiting.join(60)
+    waiting.join(300)
     assert request.answer.done()
 
 

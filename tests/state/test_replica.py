@@ -353,8 +353,8 @@ def test_a_forked_child_has_replicas_of_its_own(workspace: Workspace) -> None:
     answers = multiprocessing.get_context("fork").Queue()
     child = multiprocessing.get_context("fork").Process(target=_in_child, args=(workspace.root, second, answers))
     child.start()
-    count, folder, rebuilds = answers.get(timeout=30)
-    child.join(timeout=30)
+    count, folder, rebuilds = answers.get(timeout=300)
+    child.join(timeout=300)
     assert child.exitcode == 0
     assert (count, rebuilds) == (1000, 1)
     assert folder != parents.folder
