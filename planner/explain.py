@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..runtime.checkpoints.identity import spoken
 from ..runtime.spec import Phase
 from .grouped import STAGE_UID
 from .options import OPTIONS, format_value
@@ -41,16 +42,17 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     if plan.event_time is None:
         yield "watermark", "none"
     else:
-        yield "watermark", f"{plan.event_time} - {format_duration_ms(plan.watermark_delay_ms)}{_per_input(plan)}"
+        delay = f" - {format_duration_ms(plan.watermark_delay_ms)}" if plan.watermark_delay_ms else ""
+        yield "watermark", f"greatest {plan.event_time} seen{_per_input(plan) or delay}"
     late = plan.settings.late_data_path
     if late is not None:
         yield "late rows", f"parquet files in {late}: exactly-once, visible when a checkpoint completes"
-    yield "keyed stage", ", ".join(f"{name}: {_text(value)}" for name, value in plan.operator.items())
+    yield from _stage(plan)
     if plan.coordinator is not None:
         yield (
             "coordinator",
-            f"{plan.coordinator}, in the driver: exchanges events with the shards, each exactly once and in order;"
-            f" those of a backlog are handed over {_hand_over(plan)}",
+            f"{plan.coordinator}, in the driver: exchanges events with the processors of the shards, each exactly once"
+            f" and in order; what shards send in a backlog reaches it {_hand_over(plan)}",
         )
     if plan.operator.get("uid") == STAGE_UID:
         yield (
@@ -61,11 +63,29 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"
-    yield "trigger", ", ".join(f"{name} = {_text(value)}" for name, value in plan.trigger.items())
-    yield "shards", f"{plan.parallelism} over {settings.max_parallelism} key groups"
+    yield "trigger", ", ".join(_trigger(name, value) for name, value in plan.trigger.items())
+    shares = f"{plan.parallelism} over {settings.max_parallelism} key groups"
+    yield "shards", f"{shares}: one Spark task and one state store for each"
     yield "checkpoints in", plan.checkpoint_location or "a temporary folder, removed at the end"
     if settings.savepoint_path is not None:
         yield "begins with", f"savepoint {settings.savepoint_path}, unless there are checkpoints already"
+
+
+def _stage(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+    """What the operator says of itself; its output mode is said with the output."""
+    described = {name: value for name, value in plan.operator.items() if name != "output mode"}
+    operator, key = described.pop("operator", "keyed stage"), described.pop("key", [])
+    uid = described.pop("uid", None)
+    yield "keyed stage", f"{operator} by {_text(key) or 'nothing: one group'}{f', uid {uid}' if uid else ''}"
+    for name, value in described.items():
+        yield name, _text(value)
+
+
+def _trigger(name: str, value: Any) -> str:
+    text = f"{name} = {_text(value)}"
+    if name == "processingTime" and _text(value).split(" ")[0] == "0":
+        text += ": a micro-batch as soon as the one before is done"
+    return text
 
 
 def _hand_over(plan: ExecutionPlan) -> str:
@@ -90,7 +110,7 @@ def _per_input(plan: ExecutionPlan) -> str:
 def _phase(number: int, total: int, phase: Phase) -> Iterator[str]:
     heading = f"Phase {number} of {total}: {phase.kind}"
     if phase.sources:
-        heading += f" ({' + '.join(phase.sources)})"
+        heading += f" (reads {' + '.join(phase.sources)})"
     yield heading
     yield from _table([("why", phase.reason), *phase.details.items()])
 
@@ -122,8 +142,4 @@ def _table(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 def _text(value: Any) -> str:
     """A described value without the noise of JSON where it is plain."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_text(item) for item in value) + "]"
-    return json.dumps(value)
+    return spoken(value) if isinstance(value, (str, list, tuple)) else json.dumps(value)

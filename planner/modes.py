@@ -25,8 +25,8 @@ from ..runtime.spec import Phase, Settings
 from .sorting import choose_sorter
 from .values import format_duration_ms
 
-_LATE_AFTER_SWITCH = "rows later than the watermark are dropped and counted"
-_LATE_KEPT = "rows later than the watermark are counted and kept apart (pipeline.late-data.path)"
+_LATE_AFTER_SWITCH = "rows behind the watermark are dropped and counted"
+_LATE_KEPT = "rows behind the watermark are counted and kept apart (pipeline.late-data.path)"
 _BACK_TO_CHECKPOINT = "back to the last complete checkpoint"
 _ROCKSDB = "RocksDB"
 
@@ -84,7 +84,7 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
         style="sorted",
         sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details={
-            "scheduling": "stage by stage, blocking shuffle",
+            "scheduling": "all at once in one pass, sorted by key; stage by stage, as a Spark batch",
             "watermark": "none while rows of a key are processed; MAX_WATERMARK at the end of each key",
             "checkpoints": "none",
             "failure": "the failed task runs again from the start of its input",
@@ -129,7 +129,7 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
             "watermark": _switch_watermark(settings, job),
             "checkpoints": "one immediately; the output of the backlog becomes visible with it",
             "failure": "before that checkpoint is complete: from the start of the backlog; after it: back to it",
-            "keyed state": f"sorted files are taken over by {_ROCKSDB} as they are, without rewriting",
+            "keyed state": f"{_ROCKSDB} takes the sorted files over as they are, without rewriting",
         },
     )
     if job.ends_by_itself:
@@ -137,20 +137,20 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     return (backlog, switch, _live(settings, job))
 
 
-def _backlog_failure(settings: Settings) -> str:
-    again = "from the start of its input; nothing of it is visible"
+def _backlog_failure(settings: Settings, job: JobFacts) -> str:
+    again = "a failed task: again from the start of its input; a restarted driver: from the start of the backlog"
     if settings.reuse_finished_shards:
-        again += "; a restarted driver takes over finished shards if input and code are unchanged"
-    return again
+        again += ", without the shards that had finished if input and code are unchanged"
+    return f"{again}; nothing of it is visible before the {'switch' if job.has_live else 'final checkpoint'}"
 
 
 def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
     details = {
-        "scheduling": "one sorted pass (one per batch if the live source limits its batches), blocking shuffle",
+        "scheduling": "all at once in one pass, sorted by key (a pass per batch if the live source limits its batches)",
         "watermark": _backlog_watermark(settings, job),
         "checkpoints": "none while isBacklog (execution.interval-during-backlog = 0)",
-        "failure": _backlog_failure(settings),
-        "keyed state": f"one key at a time in memory; moves to {_ROCKSDB} when the next key comes",
+        "failure": _backlog_failure(settings, job),
+        "keyed state": f"one key at a time in memory; written to {_ROCKSDB} files when the next key comes",
         **_sort_details(settings, job),
         **_processing_timers(job, "in real time, after the switch"),
     }
@@ -178,10 +178,13 @@ def _backlog_watermark(settings: Settings, job: JobFacts) -> str:
             settings
         )
     if settings.final_watermark == "max":
-        return "none while isBacklog; MAX_WATERMARK for one key at a time after its records (final-watermark = max)"
+        return (
+            "none while isBacklog; MAX_WATERMARK, the end of event time, for one key at a time after its records,"
+            " which fires all of its windows and event-time timers (execution.backlog.final-watermark = max)"
+        )
     return (
-        "none while isBacklog; the greatest watermark of the backlog for one key at a time after its records"
-        " (final-watermark = observed)"
+        "none while isBacklog; the greatest watermark of the backlog for one key at a time after its records, which"
+        " fires what it has passed; the rest is carried into the stream (execution.backlog.final-watermark = observed)"
     )
 
 
@@ -190,7 +193,7 @@ def _switch_watermark(settings: Settings, job: JobFacts) -> str:
         done = "the greatest watermark that the backlog reached; timers of keys without records in the backlog fire too"
     else:
         done = "MAX_WATERMARK has come for every key"
-    return f"{done}; from here on by the watermark strategy"
+    return f"{done}; from here on as withWatermark says"
 
 
 def _despite(settings: Settings) -> str:
@@ -216,7 +219,7 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
         why = f"{interval_option} = {format_duration_ms(interval_ms)} is not 0: the job runs as a stream throughout"
     details = {
         "scheduling": "micro-batches",
-        "watermark": "by the watermark strategy; execution.backlog.final-watermark does not apply to a stream",
+        "watermark": "as withWatermark says; execution.backlog.final-watermark does not apply to a stream",
         "checkpoints": f"every {format_duration_ms(interval_ms)} ({interval_option}), independent of micro-batches",
         "failure": _BACK_TO_CHECKPOINT,
         "keyed state": _ROCKSDB,
@@ -250,7 +253,7 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
             kind="switch",
             reason="the data that was there at the start is processed: isBacklog turns false",
             details={
-                "watermark": "nothing special: it goes on by the watermark strategy",
+                "watermark": "nothing special: it goes on as withWatermark says",
                 "checkpoints": "one immediately, since nothing comes after it"
                 if job.ends_by_itself
                 else f"from here on every {format_duration_ms(settings.checkpoint_interval_ms)}"
@@ -271,7 +274,7 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
 def _live(settings: Settings, job: JobFacts) -> Phase:
     interval_ms = settings.checkpoint_interval_ms
     details = {
-        "scheduling": "micro-batches",
+        "scheduling": "micro-batches; between them a clock fires the timers that are due",
         "watermark": _live_watermark(settings, job),
         "checkpoints": f"every {format_duration_ms(interval_ms)} (execution.checkpointing.interval), independent of"
         " micro-batches",
@@ -306,7 +309,7 @@ def _live_watermark(settings: Settings, job: JobFacts) -> str:
     step_ms = settings.watermark_interval_ms
     steps = f", at most every {format_duration_ms(step_ms)} (pipeline.auto-watermark-interval)" if step_ms else ""
     late = _LATE_AFTER_SWITCH if settings.late_data_path is None else _LATE_KEPT
-    return f"by the watermark strategy{steps}{f'; {late}' if job.uses_event_time else ''}"
+    return f"as withWatermark says{steps}{f'; {late}' if job.uses_event_time else ''}"
 
 
 def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:

@@ -39,7 +39,7 @@ def choose_sorter(settings: Settings, bytes_per_shard: int | None = None) -> Eng
         bytes_per_shard: about how much each shard has to sort; None: not known, or little.
     """
     memory, spill = settings.sorter_memory_bytes, settings.sorter_spill_dir or "the executor's scratch folder"
-    ours = f"{format_size_bytes(memory)} per task, spills to {spill}"
+    ours = f"in the Python worker, with {format_size_bytes(memory)} per task (sorter.memory), spills to {spill}"
     if settings.sorter_engine == "spark":
         return EngineChoice("spark", "sorter.engine = spark: rows are sorted in the JVM before they cross into Python")
     if settings.sorter_engine == "arrow":
@@ -48,7 +48,9 @@ def choose_sorter(settings: Settings, bytes_per_shard: int | None = None) -> Eng
         return EngineChoice("arrow", f"auto: columns sort faster than rows; {ours}")
     size = f"by Spark's statistics a shard has {format_size_bytes(bytes_per_shard)} to sort"
     if bytes_per_shard < SPARK_FROM * memory:
-        return EngineChoice("arrow", f"auto: {size}, and up to {SPARK_FROM} x sorter.memory ours is as fast; {ours}")
+        return EngineChoice(
+            "arrow", f"auto: {size}, and up to {SPARK_FROM} x sorter.memory arrow is at least as fast as spark; {ours}"
+        )
     return EngineChoice("spark", f"auto: {size}, {SPARK_FROM} x sorter.memory or more, where Spark's sort is faster")
 
 

@@ -32,7 +32,7 @@ class JobIdentity:
 
     def __str__(self) -> str:
         """The job by what its author called it: the name of its query, its operator and keys."""
-        parts = [str(self.operator.get("operator", "")), _text(self.operator.get("key"))]
+        parts = [str(self.operator.get("operator", "")), spoken(self.operator.get("key"))]
         by = " by ".join(part for part in parts if part)
         return ", ".join(part for part in (f"query {self.name!r}" if self.name else "", by) if part)
 
@@ -40,13 +40,14 @@ class JobIdentity:
 def _difference(name: str, mine: object, theirs: object) -> str:
     verb = "are" if name.endswith("s") else "is"
     if not theirs:
-        return f"its {name} {verb} {_text(mine)}, this job has none"
+        return f"its {name} {verb} {spoken(mine)}, this job has none"
     if not mine:
-        return f"it has no {name}, this job's {verb} {_text(theirs)}"
-    return f"its {name} {verb} {_text(mine)}, this job's {verb} {_text(theirs)}"
+        return f"it has no {name}, this job's {verb} {spoken(theirs)}"
+    return f"its {name} {verb} {spoken(mine)}, this job's {verb} {spoken(theirs)}"
 
 
-def _text(value: object) -> str:
+def spoken(value: object) -> str:
+    """What an operator says of itself, as people write it."""
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_text, value))
+        return ", ".join(map(spoken, value))
     return "" if value is None else _COLUMN.sub(r"\1", str(value))

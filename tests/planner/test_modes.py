@@ -144,8 +144,8 @@ def test_under_max_each_key_ends_with_the_max_watermark() -> None:
     """final-watermark = max: MAX_WATERMARK for one key at a time, then the strategy takes over."""
     backlog, switch = phase(MIXED, BOTH, "backlog"), phase(MIXED, BOTH, "switch")
 
-    assert "none while isBacklog; MAX_WATERMARK for one key at a time" in backlog.details["watermark"]
-    assert "by the watermark strategy" in switch.details["watermark"]
+    assert "MAX_WATERMARK, the end of event time, for one key at a time" in backlog.details["watermark"]
+    assert "as withWatermark says" in switch.details["watermark"]
 
 
 def test_under_observed_each_key_ends_with_the_backlogs_own_watermark() -> None:
@@ -189,7 +189,7 @@ def test_a_job_of_history_alone_ends_with_the_max_watermark(final: Any) -> None:
 
 def test_a_streams_watermark_follows_the_strategy_and_ends_with_max() -> None:
     """Streaming: nothing special at the switch; MAX_WATERMARK only at the end of input."""
-    assert "by the watermark strategy" in phase(STREAM, BOTH, "history").details["watermark"]
+    assert "as withWatermark says" in phase(STREAM, BOTH, "history").details["watermark"]
     assert "nothing special" in phase(STREAM, BOTH, "switch").details["watermark"]
     assert phase(STREAM, HISTORY, "finish").details["watermark"].startswith("MAX_WATERMARK")
 
@@ -209,7 +209,7 @@ def test_a_trigger_that_ends_does_not_end_the_input() -> None:
     ("settings", "kind", "failure", "state", "scheduling"),
     [
         (BATCH, "backlog", "the failed task runs again from the start", "in memory, forgotten", "stage by stage"),
-        (MIXED, "backlog", "nothing of it is visible", "moves to RocksDB", "one sorted pass"),
+        (MIXED, "backlog", "nothing of it is visible before the switch", "written to RocksDB", "in one pass"),
         (MIXED, "live", "last complete checkpoint", "RocksDB", "micro-batches"),
         (STREAM, "history", "last complete checkpoint", "RocksDB", "micro-batches"),
         (MIXED_60, "catch-up", "last complete checkpoint", "RocksDB", "micro-batches"),

@@ -33,7 +33,13 @@ def make_plan(settings: Settings | None = None, job: JobFacts | None = None, **c
         ),
         "event_time": "ts",
         "watermark_delay_ms": 3_600_000,
-        "operator": {"operator": "transformWithState", "key": ["tailnum string"], "time mode": "eventTime"},
+        "operator": {
+            "operator": "transformWithState",
+            "uid": "rotations",
+            "processor": "Rotations",
+            "key": ["tailnum string"],
+            "time mode": "eventTime",
+        },
         "output_columns": "tailnum string, legs bigint",
         "output_mode": "append",
         "sink": SinkPlan(name="parquet", description="parquet files in out", guarantee="exactly-once"),
@@ -113,12 +119,17 @@ def test_explain_starts_with_the_facts_of_the_job() -> None:
         ("mode", "mixed"),
         ("history", "bounded: tailnum string, ts timestamp"),
         ("live", "unbounded: tailnum string, ts timestamp"),
-        ("watermark", "ts - 1 h"),
-        ("keyed stage", "operator: transformWithState, key: [tailnum string], time mode: eventTime"),
+        ("watermark", "greatest ts seen - 1 h"),
+        ("keyed stage", "transformWithState by tailnum string, uid rotations"),
+        ("processor", "Rotations"),
+        ("time mode", "eventTime"),
         ("output", "append: tailnum string, legs bigint"),
         ("sink", "parquet files in out (exactly-once)"),
         ("trigger", "processingTime = 2 seconds"),
-        ("shards", "2 over 128 key groups"),
+        (
+            "shards",
+            "2 over 128 key groups: one Spark task and one state store for each",
+        ),
         ("checkpoints in", "ck"),
     ]:
         assert f"  {name:<14}  {value}" in text.splitlines()
@@ -146,3 +157,32 @@ def test_a_plan_prints_as_its_explain_text() -> None:
     assert str(plan) == plan.explain()
     assert "== mixedmode plan ==" in str(plan)
     assert "a temporary folder" in str(plan)
+
+
+def test_explain_reads_as_people_write() -> None:
+    """No list brackets, no column as PySpark prints it, nothing twice; a trigger of 0 seconds says what it does."""
+    operator = {
+        "operator": "agg",
+        "uid": "spent",
+        "key": ["key string", "window struct<start:timestamp,end:timestamp>"],
+        "aggregates": ["spent", "orders"],
+        "output mode": "append",
+        "windows": ["Column<'window(ts, '7 days', '7 days', '0 second')'>"],
+    }
+    trigger = {"processingTime": "0 seconds"}
+    text = make_plan(operator=operator, trigger=trigger, watermark_delay_ms=0).explain()
+    for line in (
+        "  watermark       greatest ts seen",
+        "  keyed stage     agg by key string, window struct<start:timestamp,end:timestamp>, uid spent",
+        "  aggregates      spent, orders",
+        "  windows         window(ts, '7 days', '7 days', '0 second')",
+        "  trigger         processingTime = 0 seconds: a micro-batch as soon as the one before is done",
+        "Phase 1 of 3: backlog (reads history + live)",
+        "Phase 2 of 3: switch",
+    ):
+        assert line in text.splitlines(), text
+    assert "Column<" not in text and "output mode" not in text
+    assert (
+        "  keyed stage     agg by nothing: one group, uid spent"
+        in make_plan(operator={"operator": "agg", "uid": "spent", "key": []}).explain()
+    )

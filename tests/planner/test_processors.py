@@ -239,8 +239,8 @@ def test_coordinator_is_explained(both: MixedFrame, tmp_path: Path) -> None:
         frame.writeStream.option("checkpointLocation", str(tmp_path / "c")).option("path", str(tmp_path / "o")).plan()
         for frame in frames
     ]
-    said = "OperatorCoordinator, in the driver: exchanges events with the shards"
+    said = "OperatorCoordinator, in the driver: exchanges events with the processors of the shards"
     assert said in plans[0].explain()
-    assert "are handed over at the switch" in " ".join(plans[0].explain().split())
+    assert "reaches it at the switch" in " ".join(plans[0].explain().split())
     assert said not in plans[1].explain()
     assert plans[0].operator == plans[1].operator
