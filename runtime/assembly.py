@@ -79,7 +79,6 @@ def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
 
 
 def _executor(job: JobSpec, store: CheckpointStore, state: JobState, run: Run) -> EpochExecutor:
-    output_filesystem, output_folder = job.sink.staging
     return EpochExecutor(
         spark=job.spark,
         operator=job.operator,
@@ -89,7 +88,6 @@ def _executor(job: JobSpec, store: CheckpointStore, state: JobState, run: Run) -
         max_parallelism=state.max_parallelism,
         state_filesystem=store.filesystem,
         state_pool=store.pool(job.operator.uid),
-        output_filesystem=output_filesystem,
-        output_folder=output_folder,
+        output=job.sink.output,
         progress_folder=run.backlog.folder,
     )

@@ -23,6 +23,7 @@ from .publish_task import ArrowFunction, PublishTask, projected
 from .shard_task import NO_SHARD, REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
 from .shuffle import SHARD_COLUMN, HashExchange, exchanged_by_shard, with_key_group
 from .spec import EpochSpec, KeyedOperator, Settings
+from .staging import OutputPlace
 from .worker_errors import translate
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ class EpochExecutor:
     max_parallelism: int
     state_filesystem: fs.FileSystem
     state_pool: str
-    output_filesystem: fs.FileSystem
-    output_folder: str
+    output: OutputPlace
     progress_folder: str
 
     def __post_init__(self) -> None:
@@ -99,8 +99,7 @@ class EpochExecutor:
             shards=visited,
             state_filesystem=self.state_filesystem,
             state_pool=self.state_pool,
-            output_filesystem=self.output_filesystem,
-            output_folder=self.output_folder,
+            output=self.output,
             local_dir=self.settings.state_local_dir,
             cache_bytes=self.settings.state_cache_bytes,
             progress_folder=self.progress_folder if epoch.style == "sorted" else None,

@@ -54,6 +54,8 @@ class RowSpool:
     The file has no name, so it goes with the process, however that ends.
     """
 
+    dropped_rows = 0
+
     def __init__(self, folder: str, projection: Projection) -> None:
         self._folder = folder
         self._projection = projection

@@ -14,7 +14,6 @@ from .failpoints import failpoint
 from .projection import REPORT_COLUMN, Projection
 from .rows import arrow_schema
 from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, report_batch
-from .staging import StagedOutput
 from .worker_socket import acknowledge_at_once
 
 if TYPE_CHECKING:
@@ -76,14 +75,12 @@ class PublishTask:
 
     def _staged(self, report: ShardReport, outputs: Iterator[pa.StructArray]) -> ShardReport:
         schema = arrow_schema(self.output_schema)
-        output = StagedOutput(
-            self.task.output_filesystem, self.task.output_folder, report.attempt, schema, self.output_schema.json()
-        )
+        output = self.task.output.open(report.attempt, self.output_schema)
         try:
             for rows in outputs:
                 typed = [_typed(column, field.type) for column, field in zip(rows.flatten(), schema, strict=True)]
                 output.write(pa.RecordBatch.from_arrays(typed, schema=schema))
-            return replace(report, output=tuple(output.finish()))
+            return replace(report, output=tuple(output.finish()), dropped_rows=output.dropped_rows)
         except BaseException:
             output.abort()
             raise

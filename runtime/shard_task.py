@@ -40,10 +40,9 @@ from .operator_events.task_events import ShardInbox, TaskEvents
 from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .progress import TaskProgress
 from .projection import REPORT_COLUMN, RowSpool
-from .rows import arrow_schema
 from .sealed import seal
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
-from .staging import StagedFile, StagedOutput
+from .staging import DroppedOutput, OutputPlace, StagedFile, StagedOutput
 from .worker_socket import acknowledge_at_once
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
@@ -81,6 +80,8 @@ class ShardReport:
     events: tuple[str, ...] = ()
     #: What the shard keeps from now on; None: what it had before.
     own_state: str | None = None
+    #: Output rows that nobody takes.
+    dropped_rows: int = 0
 
     def to_bytes(self) -> bytes:
         body = asdict(self)
@@ -101,6 +102,7 @@ class ShardReport:
             measured=body.get("measured", {}),  # a report that an older version has left
             events=tuple(body.get("events", ())),
             own_state=body.get("own_state"),
+            dropped_rows=body.get("dropped_rows", 0),
         )
 
 
@@ -119,8 +121,7 @@ class ShardTask:
     shards: tuple[int, ...]
     state_filesystem: fs.FileSystem
     state_pool: str
-    output_filesystem: fs.FileSystem
-    output_folder: str
+    output: OutputPlace
     local_dir: str | None
     cache_bytes: int
     sort: SortPlan | None = None
@@ -254,19 +255,18 @@ class _Attempt:
             counts,
             events=tuple(events.sent),
             own_state=events.own_state,
+            dropped_rows=output.dropped_rows,
         )
 
     def _failpoint(self, name: str) -> None:
         failpoint(f"task-{name}")
         failpoint(f"task-{name}-{self.task.epoch.style}")
 
-    def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> StagedOutput | RowSpool:
+    def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> StagedOutput | DroppedOutput | RowSpool:
         if operator.projection is not None:
             self.spool = RowSpool(local_dir, operator.projection)
             return self.spool
-        schema = operator.output_schema
-        folder = self.task.output_folder
-        return StagedOutput(self.task.output_filesystem, folder, name, arrow_schema(schema), schema.json())
+        return self.task.output.open(name, operator.output_schema)
 
     def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""

@@ -1,7 +1,8 @@
 """Attempt-private output files of shard tasks.
 
 A task writes the rows of its epoch to Parquet files whose name no other attempt shares and returns the names.  Nothing
-is visible to readers; the driver's sink makes the winner's files visible when the checkpoint completes.
+is visible to readers; the driver's sink makes the winner's files visible when the checkpoint completes.  Rows that the
+sink does not take are only counted.
 
 Invariant: a file is whole and durable, and its checksum known, before its name leaves the task.
 """
@@ -13,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +23,10 @@ from pyarrow import fs
 from ..errors import CorruptStateError
 from ..state.pool import sync_path, writing
 from .filesystem import delete_quietly
+from .rows import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 #: Rows per Parquet row group; bounds what a task buffers.
 _ROW_GROUP_ROWS = 122_880
@@ -92,8 +98,43 @@ def epoch_of(file_name: str) -> int:
     return int(match[1]) if match else 0
 
 
+@dataclass(frozen=True)
+class OutputPlace:
+    """Where the attempts of a job's tasks put their output."""
+
+    filesystem: fs.FileSystem
+    #: None: nobody takes the rows.
+    folder: str | None
+
+    def open(self, attempt: str, schema: StructType) -> StagedOutput | DroppedOutput:
+        """The output of one attempt, whose name no other one has."""
+        if self.folder is None:
+            return DroppedOutput()
+        return StagedOutput(self.filesystem, self.folder, attempt, arrow_schema(schema), schema.json())
+
+
+class DroppedOutput:
+    """Counts rows that nobody takes."""
+
+    def __init__(self) -> None:
+        self.dropped_rows = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Count the rows."""
+        self.dropped_rows += rows.num_rows
+
+    def finish(self) -> list[StagedFile]:
+        """There are no files."""
+        return []
+
+    def abort(self) -> None:
+        """There is nothing to remove."""
+
+
 class StagedOutput:
     """Writes one Parquet file of an attempt; created only when the first row comes."""
+
+    dropped_rows = 0
 
     def __init__(self, filesystem: fs.FileSystem, folder: str, name: str, schema: pa.Schema, spark_schema: str) -> None:
         self._filesystem = filesystem

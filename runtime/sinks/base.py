@@ -20,7 +20,7 @@ from pyarrow import fs
 from ...errors import CheckpointError
 from ..checkpoints.metadata import SinkTransaction, TransactionFile
 from ..filesystem import delete_quietly, list_files
-from ..staging import StagedFile, epoch_of
+from ..staging import OutputPlace, StagedFile, epoch_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,8 +49,13 @@ class Sink(ABC):
 
     @property
     def staging(self) -> tuple[fs.FileSystem, str]:
-        """Filesystem and folder in which tasks stage their output."""
+        """Filesystem and folder of what is staged."""
         return self._filesystem, self._staging
+
+    @property
+    def output(self) -> OutputPlace:
+        """Where tasks put their output."""
+        return OutputPlace(*self.staging)
 
     @abstractmethod
     def describe(self) -> str:

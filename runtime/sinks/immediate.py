@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..staging import StagedFile
+from ..staging import OutputPlace, StagedFile
 from .base import Sink
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ConsoleSink(Sink):
 
 
 class NoopSink(Sink):
-    """Rows are computed, staged and dropped (benchmarks)."""
+    """Rows are computed, counted and dropped (benchmarks)."""
 
     name = "noop"
     guarantee = "at-least-once"
@@ -76,3 +76,8 @@ class NoopSink(Sink):
 
     def describe(self) -> str:
         return "noop: at-least-once, rows are dropped"
+
+    @property
+    def output(self) -> OutputPlace:
+        """Nowhere: tasks drop the rows themselves."""
+        return OutputPlace(self._filesystem, None)

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery
+from pyspark.sql import functions as F
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -109,3 +111,14 @@ def test_sink_that_shows_at_once_has_its_time_in_progress(world: World) -> None:
     durations = query.recentProgress[-1].durationMs
     assert durations["triggerExecution"] == durations["addBatch"] + durations["deliver"]
     assert world.spark.table("metrics_table").count() == len(support.expected_sessions(world.spark, EVENTS))
+
+
+@pytest.mark.parametrize("value", ["sum(value)", "sum(value) + 1"], ids=["aggregate", "expression"])
+def test_rows_that_nobody_takes_are_counted(world: World, value: str) -> None:
+    """With noop the output rows are counted, though none is written."""
+    frame = mixedmode.read(history=world.history(EVENTS)).groupBy("key").agg(F.expr(value).alias("total"))
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(world.checkpoints)).start()
+    query.awaitTermination()
+    (backlog,) = epochs(query)
+    assert backlog.sink["numOutputRows"] == len({event[0] for event in EVENTS})
+    assert backlog.sink["metrics"]["outputFiles"] == 0

@@ -13,6 +13,7 @@ from mixedmode.runtime.projection import Projection, RowSpool
 from mixedmode.runtime.publish_task import PublishTask
 from mixedmode.runtime.shard_task import ShardReport, ShardTask
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, ShardCounters
+from mixedmode.runtime.staging import OutputPlace
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -24,7 +25,9 @@ REPORT = ShardReport(0, "e00000001-s0000-run-1-x", (), (), ShardCounters(keys=3)
 def task(folder: Path, **changes: Any) -> ShardTask:
     local = fs.LocalFileSystem()
     epoch = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
-    return ShardTask("job", "run", epoch, b"", (), (0,), local, "pool", local, str(folder), None, 0, **changes)
+    return ShardTask(
+        "job", "run", epoch, b"", (), (0,), local, "pool", OutputPlace(local, str(folder)), None, 0, **changes
+    )
 
 
 def handed_on(reports: list[bytes | None], values: list[int | None]) -> pa.RecordBatch:

@@ -236,10 +236,18 @@ def test_console_prints_each_epoch(spark: SparkSession, tmp_path: Path, capsys: 
 
 
 def test_noop_drops_rows(tmp_path: Path) -> None:
-    """noop removes what the tasks staged."""
+    """noop has tasks count their rows and write none; other sinks have them written."""
     sink = opened(sink_of("noop"), tmp_path)
-    sink.deliver(1, [stage(sink, "e00000001-a", 1)])
-    assert os.listdir(sink.staging[1]) == []
+    output = sink.output.open("e00000001-a", sink.schema)
+    output.write(pa.RecordBatch.from_pydict({"n": [1, 2]}))
+    output.write(pa.RecordBatch.from_pydict({"n": [3]}))
+    assert (output.finish(), output.dropped_rows) == ([], 3)
+    assert not os.path.exists(sink.staging[1])
+
+    parquet = opened(sink_of("parquet", path=str(tmp_path / "out")), tmp_path)
+    kept = parquet.output.open("e00000001-a", parquet.schema)
+    kept.write(pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int32())}))
+    assert ([file.rows for file in kept.finish()], kept.dropped_rows) == ([2], 0)
 
 
 def test_guarantees_are_stated() -> None:
