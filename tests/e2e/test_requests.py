@@ -17,7 +17,7 @@ from mixedmode.runtime.failpoints import VARIABLE
 from mixedmode.runtime.savepoint_store import open_savepoint
 from support import World
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 DRIVER = Path(__file__).with_name("driver_requests.py")
 EVENTS = support.stream_of(120, seed=4)

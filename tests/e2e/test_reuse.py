@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from mixedmode.runtime.failpoints import VARIABLE
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 DRIVER = Path(__file__).with_name("driver_reuse.py")
 KEYS, ROWS = 40, 400
