@@ -27,7 +27,7 @@ from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
-from .savepoint_claim import check_destination, check_writable
+from .savepoint_claim import check_destination, check_writable, claim
 from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
@@ -73,7 +73,7 @@ class JobRunner:
         self._thread_id: int | None = None
         self._recovered: Recovered | None = None
         #: Savepoints that users ask for.
-        self.desk = SavepointDesk()
+        self.desk = SavepointDesk(lambda request: claim(request, self.store.location))
         self._ending: Ending | None = None
         self.live: LiveSource | None = None
         if job.live is not None:
@@ -109,10 +109,8 @@ class JobRunner:
         self._ending = ending = Ending(step, self.desk)
         state, checkpoint = self._recovered.state, self._recovered.checkpoint
         if checkpoint is not None:
-            detail = f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}"
-            if checkpoint.drained:
-                detail += " (the end of a drain: what was open had fired, and the job goes on behind it)"
-            self.recorder.event("restored", detail)
+            behind = ", the end of a drain: the job goes on behind it" if checkpoint.drained else ""
+            self.recorder.event("restored", f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}{behind}")
         if self._recovered.savepoint is not None:
             self.recorder.event(
                 "savepoint", f"{self._recovered.savepoint}, which an earlier run was asked to stop with"
@@ -143,8 +141,7 @@ class JobRunner:
             phases[phase.kind](phase, step)
             if phase.kind in ("history", "catch-up", "switch"):
                 ending.serve(phase)
-            if phase.kind != "backlog" and (request := self.desk.stop) is not None:
-                self.desk.take_stop()
+            if phase.kind != "backlog" and (request := self.desk.take_stop()) is not None:
                 ending.stop_with_savepoint(phase, request)
                 return
         self._close_tasks()

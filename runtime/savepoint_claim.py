@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 
 from pyarrow import fs
 
 from ..errors import CheckpointError
 from .filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
+from .savepoint_desk import SavepointRequest
 from .savepoint_store import CLAIM, MANIFEST, PLAN
 
 
@@ -47,6 +49,38 @@ def clear(filesystem: fs.FileSystem, folder: str) -> None:
     for info in list_files(filesystem, folder):
         if info.base_name != CLAIM:
             delete_quietly(filesystem, info.path)
+
+
+def claim(request: SavepointRequest, job: str) -> None:
+    """Take the place of a savepoint before anything is done for it; given back if the request comes to nothing.
+
+    Args:
+        request: who wants it.
+        job: the checkpointLocation of the job.
+
+    Raises:
+        CheckpointError: there is something, or it cannot be written to.
+    """
+    try:
+        check_destination(request.path)
+        Claim(request.savepoint_id, job).write(*resolve(request.path))
+    except OSError as error:
+        raise CheckpointError(f"{request.path!r} cannot be written to ({error})") from error
+
+    def answered(answer: Future[str]) -> None:
+        if answer.exception() is not None:
+            _give_back(request)
+
+    request.answer.add_done_callback(answered)
+
+
+def _give_back(request: SavepointRequest) -> None:
+    with contextlib.suppress(OSError):
+        filesystem, folder = resolve(request.path)
+        found = claim_of(filesystem, folder)
+        is_mine = found is not None and found.savepoint_id == request.savepoint_id
+        if is_mine and not exists(filesystem, f"{folder}/{MANIFEST}"):
+            give_up(filesystem, folder)
 
 
 def give_free(filesystem: fs.FileSystem, folder: str) -> None:

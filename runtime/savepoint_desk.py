@@ -1,16 +1,18 @@
 """Takes savepoint requests of user threads; the runner serves them between two epochs.
 
-Invariant: every request is answered, at the latest when the run ends.
+Invariants: every request is answered, at the latest when the run ends; what ends the job has a place for its savepoint
+that nobody else can take.
 """
 
 from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from ..errors import QueryError
+from ..errors import CheckpointError, QueryError
 from .lifecycle.events import Stop
 
 
@@ -25,6 +27,8 @@ class SavepointRequest:
     wait: bool = False
     #: The id that the savepoint will have.
     savepoint_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    #: True once nobody else can have its place.
+    has_place: bool = False
     #: The savepoint's path, in the end.
     answer: Future[str] = field(default_factory=Future)
 
@@ -33,9 +37,14 @@ class SavepointRequest:
 
 
 class SavepointDesk:
-    """The open requests, in order; thread-safe."""
+    """The open requests, in order; thread-safe.
 
-    def __init__(self) -> None:
+    Args:
+        take_place: claims the place of a request that ends the job; raises CheckpointError if it is not to be had.
+    """
+
+    def __init__(self, take_place: Callable[[SavepointRequest], None] = lambda request: None) -> None:
+        self._take_place = take_place
         self._lock = threading.Lock()
         self._open: list[SavepointRequest] = []
         #: Why no request is taken (any more); None: they are taken.
@@ -56,9 +65,23 @@ class SavepointDesk:
 
     @property
     def stop(self) -> SavepointRequest | None:
-        """The request that is to end the job; None: there is none."""
+        """The request that is to end the job, from here on with a place of its own; None: there is none.
+
+        One whose place is not to be had (any more: it may have waited for the whole of a backlog) is refused before
+        anything is done for it, and the job goes on.
+        """
         with self._lock:
-            return next((request for request in self._open if request.stop is not None), None)
+            request = next((request for request in self._open if request.stop is not None), None)
+            if request is None or request.has_place:
+                return request
+            try:
+                self._take_place(request)
+            except CheckpointError as error:
+                self._open.remove(request)
+                request.answer.set_exception(QueryError(f"the {request} was not taken: {error}; the query goes on"))
+                return None
+            request.has_place = True
+            return request
 
     @property
     def is_empty(self) -> bool:
@@ -73,11 +96,12 @@ class SavepointDesk:
 
     def take_stop(self) -> SavepointRequest | None:
         """The request that ends the job; it is the caller's to answer, and no other is taken."""
+        taken = self.stop
         with self._lock:
-            taken = next((request for request in self._open if request.stop is not None), None)
-            if taken is not None:
-                self._open.remove(taken)
-                self._closed = f"{taken} is under way"
+            if taken is None or taken not in self._open:
+                return None
+            self._open.remove(taken)
+            self._closed = f"{taken} is under way"
         return taken
 
     def refuse_those_that_do_not_wait(self, reason: str) -> None:

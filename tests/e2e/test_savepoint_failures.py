@@ -108,7 +108,7 @@ def test_savepoint_that_fails_after_its_checkpoint(
     world.land(EVENTS[80:], support.flush_after(EVENTS))
     again.processAllAvailable()
     again.stop()
-    assert support.details(again, "restored")[0].endswith("the job goes on behind it)")
+    assert support.details(again, "restored")[0].endswith("the job goes on behind it")
     assert "savepoint" not in support.events_of(again)
     two_jobs = [*support.sessions_of(EVENTS[:80]), *support.sessions_of(EVENTS[80:])]
     assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
@@ -203,6 +203,38 @@ def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypa
             assert "(stop with drain)" in " ".join(event.event for event in query.lifecycle.of("sink[0]"))
         else:
             assert "all data had ended before" in str(asked["stop"].exception(300))
+
+
+def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drain that has waited for the end of a backlog, and whose place somebody has filled meanwhile, is refused
+    before anything fires: the error names the place, and the query goes on into the stream."""
+    asked: list[Any] = []
+    place = tmp_path / "savepoint"
+
+    def in_the_backlog(name: str) -> None:
+        if name == "backlog-epoch-applied" and not asked:
+            query = world.queries[-1]
+            pool = ThreadPoolExecutor(1)
+            asked.append(pool.submit(query.stopWithSavepoint, str(place), drain=True, wait=True))
+            pool.shutdown(wait=False)
+            while query._runner.desk.is_empty:
+                assert not asked[0].done(), asked[0].exception()
+            place.mkdir(exist_ok=True)
+            (place / "theirs.txt").touch()
+
+    started = threading.Event()
+    monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
+    monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
+    query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
+    started.set()
+    live(query)
+    with pytest.raises(QueryError, match=rf"'{place}' is not empty \(theirs\.txt\).*; the query goes on"):
+        asked[0].result(300)
+    world.land(EVENTS[60:], support.flush_after(EVENTS))
+    query.processAllAvailable()
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+    assert [path.name for path in place.iterdir()] == ["theirs.txt"]
+    query.stopWithSavepoint(str(tmp_path / "another"))
 
 
 def test_batch_mode_has_no_savepoints(world: World, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mixedmode.errors import QueryError
+from mixedmode.errors import CheckpointError, QueryError
 from mixedmode.runtime.lifecycle.events import Stop
 from mixedmode.runtime.savepoint_desk import SavepointDesk, SavepointRequest
 
@@ -61,3 +61,22 @@ def test_the_end_answers_everything() -> None:
         assert "the query has ended" in str(request.answer.exception(0))
     with pytest.raises(QueryError, match="the query has ended"):
         desk.ask(plain())
+
+
+def test_a_stop_without_a_place_is_refused() -> None:
+    """The place of a request that ends the job is taken once, when its turn comes; without one the desk stays open."""
+    asked: list[SavepointRequest] = []
+
+    def take_place(request: SavepointRequest) -> None:
+        asked.append(request)
+        if request.path == "taken":
+            raise CheckpointError("'taken' holds a savepoint")
+
+    desk = SavepointDesk(take_place)
+    refused, taken = SavepointRequest("taken", Stop.DRAIN), stopping()
+    desk.ask(refused)
+    assert desk.stop is None and desk.take_stop() is None
+    assert "'taken' holds a savepoint; the query goes on" in str(refused.answer.exception(0))
+    desk.ask(taken)
+    assert desk.stop is taken and desk.take_stop() is taken
+    assert asked == [refused, taken]
