@@ -46,8 +46,8 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def error_text(error: AnalysisException) -> str:
-    """Spark's message without the plan that it prints below."""
-    return str(error).split("\n", 1)[0].split(" SQLSTATE:", 1)[0].rstrip("; ")
+    """Spark's message without the plan that it prints below, and without its advice in general terms."""
+    return str(error).split("\n", 1)[0].split(" SQLSTATE:", 1)[0].split(" Please ensure ", 1)[0].rstrip("; ")
 
 
 def duration_ms(spark: SparkSession, text: str) -> int:

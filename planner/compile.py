@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..errors import OptionError, PlanError
 from ..runtime.folders import resolve_option
 from ..runtime.late_rows import LateRows
-from ..runtime.sinks import FORMATS, Sink, make_sink
+from ..runtime.sinks import FORMATS, Sink, make_sink, table_format
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
 from .analysis import duration_ms, session_settings, spark_plan
 from .keyed import KeyedStage
@@ -53,7 +55,8 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     _check_trigger(spark, request.trigger)
     format = _format(spark, request)
     output_mode = _output_mode(stage, request, format)
-    location = _checkpoint_location(spark, request, format, _take(sink_options, "checkpointLocation"))
+    given = _take(sink_options, "checkpointLocation")
+    location = _checkpoint_location(spark, request, format, given, sink_options)
     path = _take(sink_options, "path")
     _check_apart(format, path=path, checkpointLocation=location, **{_LATE_PATH: settings.late_data_path})
     sink = make_sink(
@@ -130,20 +133,36 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
 
 
 def _check_apart(format: str, **folders: str | None) -> None:
-    """Output and checkpoints in one folder would be taken for each other by readers and by clean-ups."""
-    taken: dict[str, str] = {}
+    """Raise if readers or clean-ups would take one folder's files for another's."""
+    taken: dict[PurePosixPath, str] = {}
     for name, folder in folders.items():
         if folder is None:
             continue
         try:
-            place = resolve_option(name, folder)[1]
+            place = PurePosixPath(resolve_option(name, folder)[1])
         except OptionError:
             if name == "path" and format not in FORMATS:
                 continue  # a filesystem that only Spark knows: nothing of ours is there
             raise
-        other = taken.setdefault(place, name)
-        if other != name:
-            raise OptionError(f"{other} and {name} are the same folder, {folder!r}; give each a folder of its own")
+        if place in taken:
+            raise OptionError(
+                f"{taken[place]} and {name} are the same folder, {folder!r}; give each a folder of its own"
+            )
+        taken[place] = name
+    checkpoints = next((place for place, name in taken.items() if name == "checkpointLocation"), None)
+    for place, name in taken.items():
+        if checkpoints is None or place == checkpoints:
+            continue
+        if any(place.is_relative_to(checkpoints / inner) for inner in ("mixedmode", "spark")):
+            raise OptionError(
+                f"{name} = {str(place)!r} is among the files of checkpointLocation {str(checkpoints)!r}, which are"
+                " removed when they are not needed; give it a folder of its own"
+            )
+        if checkpoints.is_relative_to(place) and checkpoints.relative_to(place).parts[0][0] not in "_.":
+            raise OptionError(
+                f"checkpointLocation = {str(checkpoints)!r} is inside of {name} {str(place)!r}, whose readers would"
+                " take its files for rows; move it out, or give it a name that begins with _"
+            )
 
 
 def _take(options: dict[str, str], name: str) -> str | None:
@@ -171,17 +190,9 @@ def _check_trigger(spark: SparkSession, trigger: dict[str, Any]) -> None:
 def _format(spark: SparkSession, request: SinkRequest) -> str:
     if request.foreach_batch is not None:
         return "foreachBatch"
-    stored = _table_format(spark, request.table) if request.format is None and request.table else None
+    stored = table_format(spark, request.table) if request.format is None and request.table else None
     written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
     return written.lower() if written.lower() in FORMATS else written  # a class name must stay as it is
-
-
-def _table_format(spark: SparkSession, table: str) -> str | None:
-    """The format of a table that exists; None: it does not, or has none."""
-    if not spark.catalog.tableExists(table):
-        return None
-    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").where("col_name = 'Provider'").collect()
-    return str(rows[0].data_type) if rows else None
 
 
 def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
@@ -200,7 +211,9 @@ def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
     return mode
 
 
-def _checkpoint_location(spark: SparkSession, request: SinkRequest, format: str, given: str | None) -> str | None:
+def _checkpoint_location(
+    spark: SparkSession, request: SinkRequest, format: str, given: str | None, others: Mapping[str, str]
+) -> str | None:
     """Where checkpoints go; None: a temporary folder of the runtime's."""
     if given is not None:
         if not given.strip():
@@ -211,8 +224,10 @@ def _checkpoint_location(spark: SparkSession, request: SinkRequest, format: str,
         return f"{shared.rstrip('/')}/{request.query_name}"
     if format in _PASSING_FORMATS:
         return None
+    slip = difflib.get_close_matches("checkpointLocation", others, n=1)
+    hint = f" (is that what {slip[0]} = {others[slip[0]]!r} is for?)" if slip else ""
     raise OptionError(
-        f"checkpointLocation is not set, and the output of {format} outlives the query: set"
+        f"checkpointLocation is not set{hint}, and the output of {format} outlives the query: set"
         f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName"
     )
 

@@ -223,6 +223,12 @@ class MixedFrame:
         Raises:
             PlanError: the column is missing or no timestamp, or the delay is not a duration of 0 or more.
         """
+        for name, given in (("eventTime", eventTime), ("delayThreshold", delayThreshold)):
+            if not isinstance(given, str):
+                raise PlanError(
+                    f"{name} of withWatermark must be a str, got {given!r}; use for example"
+                    " withWatermark('ts', '10 minutes')"
+                )
         column = self._column("event-time column", eventTime)
         check_event_time(column, self.schema[column].dataType)
         try:

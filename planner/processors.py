@@ -15,12 +15,13 @@ from ..errors import PlanError
 from ..runtime.operator_events.coordinator import OperatorCoordinator
 from ..runtime.operator_events.plain import types_by_name
 from ..runtime.operators.processor import ProcessorOperator
+from ..runtime.rows import arrow_type
 from ..runtime.spec import KeyedOperator, Settings
 from .environment import refuse_connect
 from .frame import check_event_time
 from .keyed import KeyedStage
 from .keys import Keys
-from .schemas import find_column, missing_column, same_type
+from .schemas import check_distinct_columns, find_column, missing_column, same_type
 
 if TYPE_CHECKING:
     from .frame import MixedFrame
@@ -50,6 +51,7 @@ def plan_processor(
     _check_processor(processor)
     _check_coordinator(coordinator, processor)
     output_schema = _output_schema(output)
+    check_distinct_columns("outputStructType", output_schema, case_sensitive=frame._inputs.case_sensitive)
     mode = check_output_mode(output_mode, "outputMode of transformWithState")
     times = _time_mode(time_mode)
     watermark = frame._watermark
@@ -155,12 +157,16 @@ def _output_schema(output: Any) -> StructType:
         raise PlanError(
             f"outputStructType must be a StructType or a DDL string such as 'key string, total long', got {output!r}"
         )
-    names = schema.fieldNames()
-    if not names:
+    if not schema.fields:
         raise PlanError("outputStructType has no columns; name at least one")
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise PlanError(f"outputStructType has several columns named {', '.join(repeated)}")
+    for field in schema.fields:
+        try:
+            arrow_type(field.dataType)
+        except PySparkException as error:
+            raise PlanError(
+                f"column {field.name} of outputStructType is of type {field.dataType.simpleString()}, which cannot come"
+                " out of Python; use another type, such as string for char, or a number for an interval"
+            ) from error
     return schema
 
 

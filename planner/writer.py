@@ -1,7 +1,8 @@
 """``writeStream``: where to and how, then ``plan()`` or ``start()``.
 
-Mirrors PySpark's ``DataStreamWriter``: same names, same arguments, each returning the writer.  ``plan()`` makes every
-check that ``start()`` makes, and both go through one function, so a plan that was printed is the plan that runs.
+Mirrors PySpark's ``DataStreamWriter``: same names, same arguments, each returning the writer.  ``plan()`` and
+``start()`` go through one function, so a plan that was printed is the plan that runs; ``start()`` then looks at the
+folders, too, and refuses those that it cannot use.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame
 
-from ..errors import PlanError
+from ..errors import OptionError, PlanError
 from ..runtime.query import MixedQuery, start_query
 from ..runtime.spec import JobSpec
 from .compile import SinkRequest, compile_job
@@ -53,6 +54,8 @@ class MixedStreamWriter:
 
     def format(self, source: str) -> MixedStreamWriter:
         """The kind of sink: parquet (the default), memory, console, noop, or any that Spark writes (csv, delta, …)."""
+        if not isinstance(source, str) or not source.strip():
+            raise PlanError(f"format must be a non-empty string, got {source!r}; use for example 'parquet'")
         self._format = source
         return self
 
@@ -61,6 +64,8 @@ class MixedStreamWriter:
 
         Keys are compared without case; None takes the option back.
         """
+        if not isinstance(key, str) or not key.strip():
+            raise OptionError(f"the name of an option must be a non-empty string, got {key!r}")
         for written in [written for written in self._options if written.lower() == key.lower()]:
             del self._options[written]
         if value is not None:
@@ -170,8 +175,9 @@ class MixedStreamWriter:
         """Start the job; returns at once with its handle.
 
         Raises:
-            OptionError: an option is unknown, or its value is not allowed.
-            PlanError: the job cannot be planned as described.
+            OptionError: an option is unknown, or its value is not allowed, or a folder cannot be used.
+            PlanError: the job cannot be planned as described, or its sink cannot take what comes out.
+            CheckpointError: the checkpoint location, or the savepoint to begin with, is not for this job.
         """
         self.options(**options)
         if outputMode is not None:

@@ -194,8 +194,9 @@ def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoin
     except MixedModeError:
         raise
     except Exception as error:
+        said = str(error).rstrip(". ")
         raise CheckpointError(
-            f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed: {error}. Nothing is "
+            f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed: {said}. Nothing is "
             "lost: start the query again once the cause is gone, and it shows the output before anything else"
         ) from error
 

@@ -15,11 +15,12 @@ from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .immediate import ConsoleSink, MemorySink, NoopSink
 from .table import TableSink
+from .table_checks import table_format
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["FORMATS", "Sink", "make_sink"]
+__all__ = ["FORMATS", "Sink", "make_sink", "table_format"]
 
 #: Formats that are ours; every other one is Spark's to write.
 FORMATS = ("parquet", "memory", "console", "noop")

@@ -21,6 +21,7 @@ from ...errors import CheckpointError
 from ..checkpoints.metadata import SinkTransaction, TransactionFile
 from ..filesystem import delete_quietly, list_files
 from ..staging import OutputPlace, StagedFile, epoch_of
+from .file_formats import check_stageable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +69,7 @@ class Sink(ABC):
             OptionError: the format, or one of its options, is not to be had here.
             PlanError: the format does not take the output's columns.
         """
-        return None
+        check_stageable(spark, self.schema)
 
     def check_place(self, spark: SparkSession) -> None:
         """Raise OptionError if there is no writing to where the output goes; called before the job starts."""

@@ -29,7 +29,9 @@ logger = logging.getLogger(__name__)
 #: What stands before a message: the Java class of the error, its name in Spark.
 _ERROR_CLASS = re.compile(r"^([\w.$]+(Exception|Error): )?(\[[A-Z0-9_.]+\] )?")
 #: What Py4J raises for a class or method that this version of Spark does not have (a package is not callable).
-_NOT_THERE = (Py4JError, TypeError)
+NOT_THERE = (Py4JError, TypeError)
+#: What tasks write, whatever the format of the output.
+_STAGING_FORMAT = "parquet"
 _PACKAGE = "org.apache.spark.sql.execution.datasources"
 
 
@@ -40,7 +42,7 @@ def file_format(spark: SparkSession, name: str) -> Any:
         if is_instance_of(_gateway(spark), found, f"{_PACKAGE}.v2.FileDataSourceV2"):
             found = _new(spark, found.fallbackFileFormat())
         return found if is_instance_of(_gateway(spark), found, f"{_PACKAGE}.FileFormat") else None
-    except (PySparkException, *_NOT_THERE) as error:
+    except (PySparkException, *NOT_THERE) as error:
         logger.debug("format %s cannot be asked before it is written: %s", name, error)
         return None
 
@@ -60,8 +62,13 @@ def check_writable(
     try:
         _check_columns(spark, name, format, schema, partition_by)
         _check_options(spark, name, format, schema, options, partition_by)
-    except _NOT_THERE as error:
+    except NOT_THERE as error:
         logger.debug("format %s cannot be asked before it is written: %s", name, error)
+
+
+def check_stageable(spark: SparkSession, schema: StructType) -> None:
+    """Raise PlanError for columns that cannot wait in Parquet files for their checkpoint, as all output does."""
+    check_writable(spark, _STAGING_FORMAT, schema, {}, ())
 
 
 def check_hadoop_folder(spark: SparkSession, path: str) -> None:
@@ -95,10 +102,14 @@ def _check_columns(
         spark_util.DataSourceUtils.checkFieldNames(format, data)
         spark_util.DataSourceUtils.verifySchema(format, data, False)
     except PySparkException as error:
+        hint = (
+            "use other types"
+            if name == _STAGING_FORMAT
+            else "use a format that can, such as parquet, or foreachBatch, and in it rows.select(…) with columns that"
+            " the format takes ('window.start' of a window)"
+        )
         raise PlanError(
-            f"format {name} cannot hold the output ({_columns(schema)}): {spark_says(error)}. Use a format that"
-            " can, such as parquet, or foreachBatch, and in it rows.select(…) with columns that the format takes"
-            " ('window.start' of a window)"
+            f"format {name} cannot hold the output ({_columns(schema)}): {spark_says(error)}; {hint}"
         ) from error
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
+from ...errors import OptionError
 from ..staging import OutputPlace, StagedFile
 from .base import Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -27,6 +30,17 @@ class MemorySink(Sink):
 
     def describe(self) -> str:
         return f"memory table {self.view}: at-least-once, visible at once, gone with the driver"
+
+    def check(self, spark: SparkSession) -> None:
+        super().check(spark)
+        session: Any = spark._jsparkSession
+        try:
+            session.sessionState().sqlParser().parseTableIdentifier(self.view)
+        except PySparkException as error:
+            raise OptionError(
+                f'queryName is {self.view!r}, which format "memory" cannot use as the name of its table; use letters,'
+                " digits and _"
+            ) from error
 
     def open(self, *args: object) -> None:
         super().open(*args)  # type: ignore[arg-type]

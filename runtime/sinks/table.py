@@ -18,6 +18,7 @@ from ...errors import OptionError
 from .base import Guarantee
 from .delivery import DeliverySink
 from .file_formats import check_hadoop_folder, check_writable, file_format, spark_says
+from .table_checks import check_table
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -100,6 +101,9 @@ class TableSink(DeliverySink):
                 f" {', '.join(self.schema.fieldNames())}"
             )
         check_writable(spark, self.name, self.schema, self._options, self._partition_by)
+        if self.table is not None:
+            check_table(spark, self.table, self.name, self.schema)
+        super().check(spark)
 
     def check_place(self, spark: SparkSession) -> None:
         if self.path and self.table is None and file_format(spark, self.name) is not None:

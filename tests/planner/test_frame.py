@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from mixedmode import PlanError, SetupError, read
 from mixedmode.planner.frame import MixedFrame, Watermark
@@ -212,10 +214,12 @@ def test_a_watermark_delay_is_read_as_spark_reads_it(both: MixedFrame, delay: st
         ("tss", "1 hour", "event-time column tss does not exist; did you mean ts?"),
         ("v", "1 hour", "event-time column v is of type bigint; it must be timestamp"),
         ("ts", "an hour", r"delayThreshold 'an hour' of withWatermark is not a duration"),
+        ("ts", 10, "delayThreshold of withWatermark must be a str, got 10; use for example"),
+        (3, "1 hour", "eventTime of withWatermark must be a str, got 3; use for example"),
         ("ts", "-1 hour", "delayThreshold '-1 hour' of withWatermark is negative"),
     ],
 )
-def test_a_bad_watermark_is_refused(both: MixedFrame, column: str, delay: str, problem: str) -> None:
+def test_a_bad_watermark_is_refused(both: MixedFrame, column: Any, delay: Any, problem: str) -> None:
     """Missing column, wrong type, no duration, negative delay."""
     with pytest.raises(PlanError, match=problem):
         both.withWatermark(column, delay)

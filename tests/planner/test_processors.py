@@ -92,6 +92,12 @@ def test_arguments_have_the_order_that_pyspark_has(both: MixedFrame) -> None:
         ({"outputStructType": 5}, "outputStructType must be a StructType or a DDL string .* got 5"),
         ({"outputStructType": StructType([])}, "outputStructType has no columns"),
         ({"outputStructType": "k string, k long"}, "outputStructType has several columns named k"),
+        ({"outputStructType": "k string, K long"}, "outputStructType has several columns named K, k"),
+        (
+            {"outputStructType": "k string, i interval"},
+            r"column i of outputStructType is of type interval, which cannot",
+        ),
+        ({"outputStructType": "k string, c array<char(3)>"}, r"column c of outputStructType is of type array<char"),
         ({"outputMode": "replace"}, "outputMode of transformWithState is 'replace'; use append, update or complete"),
         ({"outputMode": None}, "outputMode of transformWithState is None"),
         ({"timeMode": "wallclock"}, "timeMode is 'wallclock'; use none, processingTime or eventTime"),

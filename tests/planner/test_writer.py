@@ -146,6 +146,22 @@ def test_an_output_that_lasts_needs_a_checkpoint_location(both: MixedFrame) -> N
         assert writer.option("CHECKPOINTLOCATION", "ck").plan().checkpoint_location == "ck"
 
 
+def test_an_option_that_may_be_meant_for_the_checkpoint_location(both: MixedFrame) -> None:
+    """It is asked for where the location is missing; with one, it is the format's own option."""
+    writer = writer_of(both).format("json").option("path", "out").option("checkpointDir", "ck")
+
+    with pytest.raises(OptionError, match=r"is not set \(is that what checkpointDir = 'ck' is for\?\), and the output"):
+        writer.plan()
+    assert writer.option("checkpointLocation", "ck").plan().checkpoint_location == "ck"
+
+
+def test_the_name_of_an_option_is_a_text(both: MixedFrame) -> None:
+    """As in PySpark, except that the error says so."""
+    for key in (3, " "):
+        with pytest.raises(OptionError, match="name of an option must be a non-empty string, got "):
+            writer_of(both).option(key, "x")  # type: ignore[arg-type]
+
+
 def test_the_sessions_checkpoint_location_needs_a_query_name(both: MixedFrame, spark: SparkSession) -> None:
     """``spark.sql.streaming.checkpointLocation`` is a parent folder, as in Spark."""
     spark.conf.set("spark.sql.streaming.checkpointLocation", "/checkpoints/")
@@ -288,6 +304,7 @@ def test_a_trigger_that_ends_has_no_live_phase(both: MixedFrame, trigger: dict[s
         (lambda writer: writer.foreachBatch("f"), "foreachBatch needs a function"),
         (lambda writer: writer.queryName(" "), "queryName must be a non-empty string"),
         (lambda writer: writer.outputMode("replace"), "outputMode is 'replace'"),
+        (lambda writer: writer.format(3), "format must be a non-empty string, got 3"),
     ],
 )
 def test_what_is_not_there_is_refused(both: MixedFrame, call: Any, problem: str) -> None:

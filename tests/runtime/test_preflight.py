@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import mixedmode
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError, PlanError
+from mixedmode.planner import writer as writer_module
 from mixedmode.planner.writer import MixedStreamWriter
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.store import CheckpointStore
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+
+_JSON = "org.apache.spark.sql.execution.datasources.json.JsonFileFormat"
 
 
 @pytest.fixture
@@ -73,6 +77,94 @@ def test_a_format_that_does_not_take_the_output(writer: MixedStreamWriter, tmp_p
         with pytest.raises(PlanError, match=r"^format csv cannot hold the output .*`window` of the type.*foreachBatch"):
             ask()
     assert content(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "location", "problem"),
+    [
+        (
+            "out",
+            "out/checkpoints",
+            r"checkpointLocation = '.*/out/checkpoints' is inside of path '.*/out', whose readers",
+        ),
+        (
+            "ck/mixedmode/state",
+            "ck",
+            r"path = '.*/ck/mixedmode/state' is among the files of checkpointLocation '.*/ck'",
+        ),
+        ("ck/spark", "ck", r"path = '.*/ck/spark' is among the files of checkpointLocation"),
+        ("same", "same", "path and checkpointLocation are the same folder"),
+    ],
+)
+def test_folders_that_would_be_taken_for_each_other(
+    writer: MixedStreamWriter, tmp_path: Path, path: str, location: str, problem: str
+) -> None:
+    """One inside of the other is refused where readers or clean-ups would meet the other's files."""
+    writer.option("path", str(tmp_path / path)).option("checkpointLocation", str(tmp_path / location))
+    with pytest.raises(OptionError, match=problem):
+        writer.plan()
+
+
+@pytest.mark.parametrize(("path", "location"), [("out", "out/_checkpoints"), ("ck/out", "ck"), ("out", "out-ck")])
+def test_folders_that_stay_apart(writer: MixedStreamWriter, tmp_path: Path, path: str, location: str) -> None:
+    """Readers skip names that begin with an underscore, and a location has two folders of its own."""
+    writer.option("path", str(tmp_path / path)).option("checkpointLocation", str(tmp_path / location)).plan()
+
+
+@pytest.fixture
+def tables(spark: SparkSession) -> Iterator[None]:
+    spark.sql(
+        "create table preflight_fits (n long, K string, window struct<start: timestamp, end: timestamp>) using json"
+    )
+    spark.sql("create table preflight_other (k string, n long) using parquet")
+    spark.sql("create table preflight_typed (k long, window struct<s: timestamp, e: timestamp>, n long) using orc")
+    spark.sql("create or replace view preflight_view as select 1 as n")
+    yield
+    for kind, name in (("view", "view"), ("table", "fits"), ("table", "other"), ("table", "typed")):
+        spark.sql(f"drop {kind} preflight_{name}")
+
+
+@pytest.mark.parametrize(
+    ("table", "format", "problem"),
+    [
+        ("preflight_other", None, "table preflight_other has the columns k, n, the output has k, window, n"),
+        ("preflight_fits", "orc", "format is orc, but table preflight_fits is of format json"),
+        ("preflight_typed", None, "column k of table preflight_typed is of type bigint, .* the output's k, string"),
+        ("preflight_view", None, "it is a view"),
+        ("no_such_schema.totals", None, "there is no schema no_such_schema"),
+        ("a b;c", None, r"toTable\('a b;c'\): .*[Ss]yntax error"),
+        ("a b;c", "json", r"toTable\('a b;c'\): .*[Ss]yntax error"),
+        ("preflight_new", "csv", "format csv cannot hold the output"),
+    ],
+)
+def test_a_table_that_does_not_take_the_output(
+    writer: MixedStreamWriter, tables: None, table: str, format: str | None, problem: str
+) -> None:
+    """Spark itself would say so when the first rows are appended."""
+    writer.option("path", None)
+    with pytest.raises((OptionError, PlanError), match=problem):
+        writer.toTable(table, format=format)
+
+
+@pytest.mark.parametrize(
+    ("table", "format"), [("preflight_fits", None), ("preflight_fits", _JSON), ("preflight_new", None)]
+)
+def test_a_table_that_takes_the_output(
+    writer: MixedStreamWriter, tables: None, monkeypatch: pytest.MonkeyPatch, table: str, format: str | None
+) -> None:
+    """Whatever the order and case of its columns, or if it does not exist yet."""
+    started: list[Any] = []
+    monkeypatch.setattr(writer_module, "start_query", started.append)
+    writer.option("path", None).toTable(table, format=format)
+    assert [job.sink.table for job in started] == [table]
+
+
+def test_a_name_that_no_memory_table_can_have(writer: MixedStreamWriter) -> None:
+    """The name of the query is the name of a view."""
+    writer.option("path", None)
+    with pytest.raises(OptionError, match=r"^queryName is 'a-b c', which format \"memory\" cannot use"):
+        writer.format("memory").queryName("a-b c").start()
+    assert writer.queryName("a_b").plan().name == "a_b"
 
 
 def claim(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], writer: MixedStreamWriter) -> None:
