@@ -172,7 +172,10 @@ class MixedFrame:
         """
         _check_mixed("union", other)
         if len(self.columns) != len(other.columns):
-            raise PlanError(f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}")
+            raise PlanError(
+                f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}; select the same ones"
+                " on both, or use unionByName with allowMissingColumns=True"
+            )
         renamed = {there: here for there, here in zip(other.columns, self.columns, strict=True) if there != here}
         aligned = other._inputs.map("union", lambda frame: frame.toDF(*self.columns))
         watermark = other._watermark

@@ -71,21 +71,27 @@ def check_stageable(spark: SparkSession, schema: StructType) -> None:
     check_writable(spark, _STAGING_FORMAT, schema, {}, ())
 
 
-def check_hadoop_folder(spark: SparkSession, path: str) -> None:
+def check_hadoop_folder(spark: SparkSession, path: str, options: Mapping[str, str]) -> None:
     """Raise OptionError if a folder that Spark is to write to is a file, or is local and cannot be written to.
 
-    Which filesystem a plain path is on is Spark's to say.
+    Which filesystem a plain path is on is Spark's to say.  One that does not answer now may do so when rows are there.
     """
     jvm: Any = spark._jvm
     try:
         given = jvm.org.apache.hadoop.fs.Path(path)
-        filesystem = given.getFileSystem(_state(spark).newHadoopConf())
-        if str(filesystem.getUri().getScheme()) == "file":
-            check_folder("path", str(filesystem.makeQualified(given).toUri().getPath()))
-        elif filesystem.exists(given) and filesystem.getFileStatus(given).isFile():
-            raise OptionError(f"path = {path!r} is a file; allowed: a folder, or one that can be made")
+        filesystem = given.getFileSystem(_hadoop_conf(spark, options))
     except (PySparkException, Py4JError) as error:
         raise OptionError(f"path = {path!r} cannot be reached by Spark: {spark_says(error)}") from error
+    if str(filesystem.getUri().getScheme()) == "file":
+        check_folder("path", str(filesystem.makeQualified(given).toUri().getPath()))
+        return
+    try:
+        is_file = filesystem.exists(given) and filesystem.getFileStatus(given).isFile()
+    except (PySparkException, Py4JError) as error:
+        logger.warning("whether %r can be written to cannot be told yet: %s", path, spark_says(error))
+        return
+    if is_file:
+        raise OptionError(f"path = {path!r} is a file; allowed: a folder, or one that can be made")
 
 
 def _check_columns(
@@ -123,7 +129,7 @@ def _check_options(
 ) -> None:
     """What the format prepares before a write: it reads its options, and text counts its columns."""
     jvm: Any = spark._jvm
-    job = jvm.org.apache.hadoop.mapreduce.Job.getInstance(_state(spark).newHadoopConf())
+    job = jvm.org.apache.hadoop.mapreduce.Job.getInstance(_hadoop_conf(spark, options))
     given = jvm.PythonUtils.toScalaMap(dict(options))
     try:
         format.prepareWrite(spark._jsparkSession, job, given, _java_schema(spark, schema, partition_by))
@@ -160,6 +166,12 @@ def _new(spark: SparkSession, java_class: Any) -> Any:
 
 def _gateway(spark: SparkSession) -> Any:
     return spark.sparkContext._gateway
+
+
+def _hadoop_conf(spark: SparkSession, options: Mapping[str, str]) -> Any:
+    """As the write will have it: its options may hold what a filesystem needs."""
+    jvm: Any = spark._jvm
+    return _state(spark).newHadoopConfWithOptions(jvm.PythonUtils.toScalaMap(dict(options)))
 
 
 def _state(spark: SparkSession) -> Any:

@@ -107,7 +107,7 @@ class TableSink(DeliverySink):
 
     def check_place(self, spark: SparkSession) -> None:
         if self.path and self.table is None and file_format(spark, self.name) is not None:
-            check_hadoop_folder(spark, self.path)
+            check_hadoop_folder(spark, self.path, self._options)
 
     def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
         super().open(spark, filesystem, staging, job_id)

@@ -122,12 +122,19 @@ def test_a_file_in_place_of_the_folder(spark: SparkSession, tmp_path: Path) -> N
     (tmp_path / "file").touch()
     for path in (str(tmp_path / "file"), f"file://{tmp_path}/file", f"{tmp_path}/file/below"):
         with pytest.raises(OptionError, match=r"path = .* file"):
-            check_hadoop_folder(spark, path)
-    check_hadoop_folder(spark, str(tmp_path / "new" / "folder"))
+            check_hadoop_folder(spark, path, {})
+    check_hadoop_folder(spark, str(tmp_path / "new" / "folder"), {})
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_filesystem_that_spark_does_not_have(spark: SparkSession) -> None:
     """Its scheme is named."""
     with pytest.raises(OptionError, match=r"path = 'nowhere://out' cannot be reached by Spark: .*nowhere"):
-        check_hadoop_folder(spark, "nowhere://out")
+        check_hadoop_folder(spark, "nowhere://out", {})
+
+
+def test_a_filesystem_gets_the_options_of_the_write(spark: SparkSession) -> None:
+    """What it needs may be in them, such as its class here."""
+    options = {"fs.nowhere.impl": "org.apache.hadoop.fs.Missing"}
+    with pytest.raises(OptionError, match=r"cannot be reached by Spark: .*Class org\.apache\.hadoop\.fs\.Missing"):
+        check_hadoop_folder(spark, "nowhere://out", options)
