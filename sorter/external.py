@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 
+import numpy as np
 import pyarrow as pa
 
 from ..errors import SorterError
@@ -109,7 +110,7 @@ class ExternalSorter:
         size_bytes = batch.nbytes
         if batch.get_total_buffer_size() > 2 * size_bytes + MIN_BLOCK_BYTES:
             # A slice of something larger: a copy lets go of the rest, which the limiter does not know.
-            batch = batch.take(pa.array(range(batch.num_rows), pa.int32()))
+            batch = batch.take(pa.array(np.arange(batch.num_rows, dtype=np.int32)))
         inner = self._ordering.extend(batch)
         needed_bytes = 2 * inner.nbytes + INDEX_BYTES_PER_ROW * inner.num_rows
         if needed_bytes > self.limiter.limit_bytes:

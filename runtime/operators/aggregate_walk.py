@@ -63,6 +63,10 @@ def whole_keys(batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], 
     for batch in batches:
         if batch.num_rows == 0:
             continue
+        if waiting and sum(part.num_rows for part in waiting) <= batch.num_rows:
+            # Most keys have few rows.  Those of a key with many are joined once, when all are there.
+            batch = pa.concat_batches([*waiting, batch])
+            waiting = []
         rows = _key_rows(batch, key_columns, codec)
         cut = int(rows.starts[-1])
         head = (int(rows.groups[0]), rows.keys[0].as_py())

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import SorterError
+from mixedmode.sorter import order
 from mixedmode.sorter.order import Ordering, SortedRows
 from mixedmode.state.keys import KeyCodec
 
@@ -66,6 +68,37 @@ def test_order_is_the_order_of_encoded_keys(example: tuple[pa.RecordBatch, list[
     indices = ordering.sort_indices(ordering.extend(batch)).to_pylist()
 
     assert indices == sorted(range(batch.num_rows), key=model.__getitem__)
+
+
+@given(key_batches(), st.sampled_from([pa.int8(), pa.int32(), pa.int16(), pa.int64()]), st.data())
+def test_rows_in_groups_are_in_the_same_order(
+    example: tuple[pa.RecordBatch, list[str], list[str]], kind: pa.DataType, data: st.DataObject
+) -> None:
+    """A first column of few numbers, which splits the rows into groups to be sorted one by one, changes nothing."""
+    batch, key, then = example
+    lowest = data.draw(st.sampled_from([0, 7, -3]))
+    drawn = data.draw(st.lists(st.integers(lowest, lowest + 4), min_size=batch.num_rows, max_size=batch.num_rows))
+    batch = pa.record_batch([pa.array(drawn, kind), *batch.columns], names=["group", *batch.schema.names])
+    ordering = Ordering(batch.schema, ["group", *key], then)
+    model = encoded(batch, ["group", *key, *then])
+
+    with patch.object(order, "_GROUP_ROWS", 1):
+        indices = ordering.sort_indices(ordering.extend(batch)).to_pylist()
+
+    assert indices == sorted(range(batch.num_rows), key=model.__getitem__)
+
+
+@pytest.mark.parametrize("first", [[0, 2**31 - 1], [5, -(2**31)], [None, 3], [2, 2]], ids=str)
+def test_any_numbers_may_come_first(first: list[int | None]) -> None:
+    """Numbers far apart, a null, or one number alone: the order is that of the encoded key."""
+    rows = 2_000
+    batch = pa.record_batch(
+        [pa.array(first * rows, pa.int32()), pa.array([3, 1, 2, 1] * (rows // 2))], names=["a", "b"]
+    )
+    ordering = Ordering(batch.schema, ["a", "b"])
+    model = encoded(batch, ["a", "b"])
+
+    assert ordering.sort_indices(batch).to_pylist() == sorted(range(batch.num_rows), key=model.__getitem__)
 
 
 @given(key_batches(), st.data())
