@@ -1,8 +1,9 @@
 """A job in a process of its own that is killed while it ends, or while it writes a savepoint.
 
-``python driver_endings.py <folder> drain|savepoint|on [<savepoint> <failpoints>]`` processes what has landed.  Then it
-drains into a savepoint, or takes one and goes on, or just goes on: to what is pending, and to an ordinary stop.  The
-failpoints count from the moment at which the savepoint is asked for, or from the start if none is.
+``python driver_endings.py <folder> drain|suspend|savepoint|on|restored [<savepoint> <failpoints>]`` processes what has
+landed.  Then it stops with a savepoint (drains or not), or takes one and goes on, or just goes on: to what is pending,
+and to an ordinary stop.  The failpoints count from the moment at which the savepoint is asked for, or from the start if
+none is.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> N
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     options = {"execution.backlog.final-watermark": "observed"}
+    if how == "restored":  # it begins from the savepoint, elsewhere
+        world.checkpoints, world.out = folder / "restored" / "checkpoints", folder / "restored" / "out"
+        options["execution.savepoint.path"] = savepoint
+        history = None
     if how == "on":
         os.environ[VARIABLE] = failpoints
     query = world.start(support.sessions(history, world.live()).uid("sessions"), options)
     query.wait_for("live", 300)
     query.processAllAvailable()
-    if how == "drain":
+    if how in ("drain", "suspend"):
         os.environ[VARIABLE] = failpoints
-        query.stopWithSavepoint(savepoint, drain=True)
+        query.stopWithSavepoint(savepoint, drain=how == "drain")
     else:
         if how == "savepoint":
             os.environ[VARIABLE] = failpoints

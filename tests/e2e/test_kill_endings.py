@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -93,7 +94,6 @@ def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
         ("drain", "checkpoint-after-commit=kill"),
         ("drain", "savepoint-before-metadata=kill"),
         ("on", "savepoint-copy=kill"),
-        ("on", "savepoint-after-metadata=kill"),
         ("drain", "savepoint-after-metadata=kill"),
     ):
         assert job.run(how, point) == KILLED, point
@@ -113,3 +113,20 @@ def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
     two_jobs = sorted([*support.sessions_of(EVENTS[:UNTIL]), *support.sessions_of(EVENTS[UNTIL:])], key=repr)
     assert two_jobs != support.sessions_of(EVENTS)
     assert job.output == two_jobs
+
+
+def test_killed_after_the_checkpoint_of_a_stop_without_drain(tmp_path: Path) -> None:
+    """The savepoint of a suspended job is finished by command, without the job; one that begins from it elsewhere gives
+    what an undisturbed run would."""
+    job = Job(tmp_path)
+    point = "savepoint-before-metadata=kill"
+    assert job.run("suspend", point) == KILLED
+    command = [sys.executable, "-m", "mixedmode", "savepoint", "checkpoints", "--complete", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["savepoint"] == str(job.savepoint(point))
+    before = job.output
+    assert set(support.sessions_of(EVENTS[:UNTIL])) - set(before), "some sessions are open"
+    assert job.run("restored", point) == 0
+    after = support.without_flush(support.committed(tmp_path / "restored" / "out"))
+    assert job.output == before
+    assert sorted([*before, *after], key=repr) == support.sessions_of(EVENTS)

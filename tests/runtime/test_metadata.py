@@ -93,11 +93,12 @@ def test_version_that_is_no_number_is_refused(make_metadata: Make) -> None:
 def test_fields_added_later_may_be_absent(make_metadata: Make) -> None:
     """A file without the fields that have defaults, as an earlier writer of the format left it, is read."""
     body = make_metadata().model_dump(mode="json")
-    for name in ("kind", "rows_late_total", "max_event_time_ms"):
+    for name in ("kind", "rows_late_total", "max_event_time_ms", "drained", "savepoint"):
         del body[name]
     del body["operators"][0]["buffered_events"]
     read = CheckpointMetadata.from_bytes(envelope(json.dumps(body)), "here")
     assert (read.kind, read.rows_late_total, read.operators[0].buffered_events) == ("checkpoint", 0, ())
+    assert (read.drained, read.is_drained, read.savepoint) == (False, False, None)
 
 
 def test_body_of_another_shape_is_corrupt() -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
 from mixedmode.runtime.ask import Clock, ask
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
+from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import DriverLease
 from mixedmode.runtime.requests import Answer, Request, RequestFolder, Requests
+from mixedmode.state.files import StateFile
 from pyarrow import fs
 
 RUN = "run-1"
@@ -201,6 +204,29 @@ def test_driver_that_ends_meanwhile(location: Path, folder: RequestFolder, lease
     with pytest.raises(CheckpointError, match="ended without an answer"):
         ask(str(location), "savepoint", str(location.parent / "sp"), clock=Waiting(lease.release).clock)
     assert files(folder) == []
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_driver_that_dies_behind_the_checkpoint_of_a_stop(
+    location: Path,
+    lease: DriverLease,
+    make_metadata: Callable[..., CheckpointMetadata],
+    make_state_file: Callable[..., StateFile],
+    made: bool,
+) -> None:
+    """Who asked for a stop is told that it has happened, and where its savepoint is or how to have it finished."""
+    store, path = CheckpointStore(fs.LocalFileSystem(), str(location)), str(location.parent / "sp")
+    wanted = WantedSavepoint(savepoint_id="it", path=path, plan="{}")
+
+    def dies() -> None:
+        store.write(make_metadata(1, make_state_file(store, "e00000001-s0"), savepoint=wanted))
+        if made:
+            store.mark_savepoint_made(1, path)
+        lease.release()
+
+    said = f"its savepoint is complete: {path}" if made else f"savepoint {location} --complete"
+    with pytest.raises(CheckpointError, match=f"ended without an answer.*{said}"):
+        ask(str(location), "stop", path, clock=Waiting(dies).clock)
 
 
 def test_nobody_takes_it_up(location: Path, folder: RequestFolder, lease: DriverLease) -> None:

@@ -279,6 +279,7 @@ def test_version_1_is_read_for_ever() -> None:
     store.check_files(found, checksums=True)
     origin = CheckpointMetadata.from_bytes((DATA / "checkpoint-1").read_bytes(), "there")
     assert found == origin.model_copy(update={"transaction": found.transaction})
+    assert store.kind_of(found) == "savepoint" and not found.is_drained
     assert not found.transaction.files
     assert sorted(file.path for file in store.savepoint.files if file.path.startswith("spark")) == [
         "spark/sources/0/0",
