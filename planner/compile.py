@@ -158,11 +158,6 @@ def _check_apart(format: str, **folders: str | None) -> None:
                 f"{name} = {str(place)!r} is among the files of checkpointLocation {str(checkpoints)!r}, which are"
                 " removed when they are not needed; give it a folder of its own"
             )
-        if checkpoints.is_relative_to(place) and checkpoints.relative_to(place).parts[0][0] not in "_.":
-            raise OptionError(
-                f"checkpointLocation = {str(checkpoints)!r} is inside of {name} {str(place)!r}, whose readers would"
-                " take its files for rows; move it out, or give it a name that begins with _"
-            )
 
 
 def _take(options: dict[str, str], name: str) -> str | None:
