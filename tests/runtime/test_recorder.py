@@ -7,7 +7,9 @@ from mixedmode.runtime.recorder import Recorder
 
 
 def report(number: int) -> CheckpointReport:
-    return CheckpointReport(number, "interval", duration_ms=1, state_bytes=2, keys=3, new_files=4)
+    return CheckpointReport(
+        number, "interval", "checkpoint", drained=False, duration_ms=1, state_bytes=2, keys=3, new_files=4
+    )
 
 
 def test_checkpoints_do_not_push_out_other_events() -> None:
