@@ -19,7 +19,7 @@ from ..runtime.spec import JobSpec, KeyedOperator, Settings
 from .analysis import duration_ms, session_settings, spark_plan
 from .keyed import KeyedStage
 from .modes import JobFacts, plan_phases, runs_sorted
-from .options import Layer, resolve_options, session_layer
+from .option_layers import Layer, resolve_options, session_layer
 from .plan import ExecutionPlan, SinkPlan, SourcePlan
 from .schemas import columns_ddl
 from .sorting import size_bytes

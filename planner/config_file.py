@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import OptionError, SetupError
-from .options import Layer
+from .option_layers import Layer
 
 
 def file_layer(path: str | os.PathLike[str]) -> Layer:

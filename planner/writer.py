@@ -20,7 +20,7 @@ from .compile import SinkRequest, compile_job
 from .config_file import file_layer, option_text
 from .dry_run import stop_if_dry
 from .keyed import KeyedStage
-from .options import Layer
+from .option_layers import Layer
 from .plan import ExecutionPlan
 from .processors import check_output_mode
 

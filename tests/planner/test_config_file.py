@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from mixedmode import OptionError
 from mixedmode.planner.config_file import file_layer
-from mixedmode.planner.options import resolve_options
+from mixedmode.planner.option_layers import resolve_options
 
 
 def test_tables_become_dotted_names(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from mixedmode import OptionError
-from mixedmode.planner.options import OPTIONS, Layer, format_value, resolve_options, session_layer
+from mixedmode.planner.option_layers import Layer, resolve_options, session_layer
+from mixedmode.planner.options import OPTIONS, format_value
 from mixedmode.runtime.spec import Settings
 
 
