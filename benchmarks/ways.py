@@ -1,6 +1,7 @@
 """The ways of running a job over a dataset: our modes, and what a user would pick instead.
 
-All write to ``noop``, so what is measured is reading, state and checkpoints, from ``start()`` to the end of the job.
+All but two write to ``noop``, so what is measured is reading, state and checkpoints, from ``start()`` to the end of the
+job.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Way = Callable[[Path], None]
 PLAIN = "plain batch"
 BATCH = "batch"
 MIXED = "mixed"
+PLAIN_FILES = "plain batch, to Parquet"
+BATCH_FILES = "batch, to Parquet"
 MIXED_HANDOVER = "mixed, a tenth waiting live"
 STREAMING = "streaming, ten micro-batches"
 STOCK_TEN = "stock, ten micro-batches"
@@ -43,6 +46,8 @@ class Ways:
         return {
             PLAIN: self.plain_batch,
             MIXED: self.mixed,
+            PLAIN_FILES: self.plain_files,
+            BATCH_FILES: self.batch_files,
             MIXED_HANDOVER: self.mixed_handover,
             BATCH: self.batch,
             STREAMING: self.streaming,
@@ -54,9 +59,19 @@ class Ways:
         """Spark's ``groupBy().agg()`` over all files; no state, no checkpoint."""
         self._job(self._read(self._data.files)).write.format("noop").mode("overwrite").save()
 
+    def plain_files(self, folder: Path) -> None:
+        """The same, written to Parquet files."""
+        self._job(self._read(self._data.files)).write.parquet(str(folder / "out"))
+
     def batch(self, folder: Path) -> None:
         """``execution.runtime-mode = batch`` over all files; no state is kept."""
         self._ours(mixedmode.read(history=self._read(self._data.files)), "batch", folder)
+
+    def batch_files(self, folder: Path) -> None:
+        """The same, written to Parquet files."""
+        history = mixedmode.read(history=self._read(self._data.files))
+        writer = self._job(history).writeStream.format("parquet").option("path", str(folder / "out"))
+        self._run(writer.outputMode("append"), "batch", folder)
 
     def mixed(self, folder: Path) -> None:
         """All files as history: one sorted pass, state migrated, checkpoint complete."""
@@ -84,11 +99,11 @@ class Ways:
         self._stock(None, folder)
 
     def _ours(self, frame: Any, mode: str, folder: Path) -> None:
+        self._run(self._job(frame).writeStream.format("noop").outputMode("update"), mode, folder)
+
+    def _run(self, writer: Any, mode: str, folder: Path) -> None:
         query = (
-            self._job(frame)
-            .writeStream.format("noop")
-            .outputMode("update")
-            .trigger(availableNow=True)
+            writer.trigger(availableNow=True)
             .option("checkpointLocation", str(folder / "checkpoints"))
             .option("execution.runtime-mode", mode)
             .start()
