@@ -30,9 +30,9 @@ from ..runtime.operators.aggregate import AggregateOperator, GroupColumns, Group
 from ..runtime.operators.aggregate_codec import RecordCodec
 from ..runtime.rows import arrow_type
 from ..state.keys import KeyCodec
+from .aggregates_arguments import plan_columns
 from .aggregates_partials import PartialColumns
 from .aggregates_results import plan_results
-from .aggregates_texts import check_texts
 from .expressions import class_name, items, with_attributes, without_alias
 
 if TYPE_CHECKING:
@@ -53,11 +53,12 @@ def plan_aggregate(
     output_mode: str | None,
     uid: str,
     bounded: bool = False,
+    schema: StructType | None = None,
 ) -> AggregateOperator:
     """Plan an aggregation.
 
     Args:
-        frame: any frame with the input's schema; its rows are not looked at.
+        frame: any frame with the input's columns; its rows are not looked at.
         group_cols: what ``groupBy`` was given.
         exprs: what ``agg`` was given.
         event_time: the column of ``withWatermark``; None: no watermark was declared.
@@ -65,13 +66,14 @@ def plan_aggregate(
         uid: id under which the state is stored.
         bounded: True if the whole input is there before anything is emitted (``execution.runtime-mode=batch``, or a
             job without live input), so that an append without watermark has an end to wait for.
+        schema: the columns of all inputs, if some inputs have nulls where ``frame`` has none.
 
     Raises:
         PlanError: Spark cannot resolve it, or a function, key, window or output mode is not supported.
     """
     if not exprs:
         raise PlanError("agg needs at least one aggregate, such as F.count('*')")
-    template = _template(frame, event_time)
+    template = _template(frame, schema or frame.schema, event_time)
     columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
     analyzed, outputs, logical, output_schema = _analyze(template, columns, exprs)
     leading = len(outputs) - len(exprs)
@@ -84,30 +86,30 @@ def plan_aggregate(
     ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
     spark = frame.sparkSession
-    collected = PartialColumns(ansi, None if event_time is None else _row_order(template, event_time), spark._jvm)
+    row_order = None if event_time is None else _row_order(template, event_time)
+    collected = PartialColumns(ansi, row_order, spark._jvm, frozenset(template.columns))
     planned = plan_results(spark, outputs, output_schema, leading, collected)
-    check_texts(template, collected.texts)
     names = [f"__b{i}" for i in range(len(collected.sql))]
-    group_fields, buffer_fields = _partial_fields(template, columns, names, collected.sql)
+    written = plan_columns(template, columns, names, collected, analyzed)
     results = [
         item.typed(_arrow(StructField(item.name, data_type)), ansi)
         for item, data_type in zip(planned.results, planned.types, strict=True)
     ]
     partials = Partials(
-        columns=dict(zip(names, collected.sql, strict=True)),
-        types=tuple(_arrow(field) for field in buffer_fields),
+        columns=dict(zip(names, written.labels, strict=True)),
+        types=tuple(_arrow(field) for field in written.fields),
         buffers=collected.buffers,
         results=tuple(results),
     )
-    _check_types(buffer_fields, partials)
+    _check_types(written.fields, partials)
     for field in output_schema.fields:
         _arrow(field)
-    key_types = _key_types(keys, group_fields)
+    key_types = _key_types(keys, written.key_fields)
     mode = checked_output_mode(output_mode, keys, event_time, bounded=bounded)
     return AggregateOperator(
         uid=uid,
         keys=keys,
-        group_columns=GroupColumns(columns, _sliding(template, logical, windows, keys)),
+        group_columns=GroupColumns(columns, _sliding(template, logical, windows, keys), written.columns),
         key_types=key_types,
         partials=partials,
         output_schema=output_schema,
@@ -121,9 +123,9 @@ def plan_aggregate(
 # -- what Spark says ---------------------------------------------------------------------------------------------------
 
 
-def _template(frame: DataFrame, event_time: str | None) -> DataFrame:
-    """An empty frame with the input's columns, without qualifiers, and with the event-time column marked."""
-    fields = [StructField(field.name, field.dataType, field.nullable) for field in frame.schema.fields]
+def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> DataFrame:
+    """An empty frame with the columns, without qualifiers, and with the event-time column marked."""
+    fields = [StructField(field.name, field.dataType, field.nullable) for field in schema.fields]
     if event_time is not None:
         place = next((i for i, field in enumerate(fields) if field.name == event_time), None)
         if place is None:
@@ -234,31 +236,6 @@ def _interval_us(template: DataFrame, text: str) -> int:
     )
 
 
-def _partial_fields(
-    template: DataFrame, columns: Sequence[Column], names: list[str], sql: list[str]
-) -> tuple[list[StructField], list[StructField]]:
-    """Keys and partial columns as Spark types them; the latter must resolve from their SQL alone."""
-    grouped = template.groupBy(*[column.alias(f"__k{i}") for i, column in enumerate(columns)])
-
-    def resolved(texts: Sequence[str]) -> list[StructField]:
-        return cast(StructType, grouped.agg(*map(F.expr, texts)).schema).fields
-
-    texts = [f"{text} AS {name}" for name, text in zip(names, sql, strict=True)]
-    try:
-        fields = resolved(texts)
-        return fields[: len(columns)], fields[len(columns) :]
-    except (AnalysisException, ParseException):
-        for place, text in enumerate(texts):
-            try:
-                resolved([text])
-            except (AnalysisException, ParseException) as error:
-                raise PlanError(
-                    f"agg: the argument of {sql[place]} cannot be taken over ({_first_line(error)}); compute it with"
-                    " withColumn before groupBy and aggregate the column"
-                ) from error
-        raise
-
-
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
@@ -325,6 +302,12 @@ def checked_output_mode(
 
 
 def _arrow(field: StructField) -> pa.DataType:
+    repeated = _repeated_name(field.dataType)
+    if repeated is not None:
+        raise PlanError(
+            f"agg: column {field.name} is of type {field.dataType.simpleString()}, which has two fields named"
+            f" {repeated} and cannot cross into Python; give one of them another name"
+        )
     try:
         return arrow_type(field.dataType)
     except PySparkException as error:
@@ -345,6 +328,20 @@ def _collation(data_type: DataType) -> str | None:
         return _collation(data_type.keyType) or _collation(data_type.valueType)
     if isinstance(data_type, StructType):
         return next((found for field in data_type.fields if (found := _collation(field.dataType))), None)
+    return None
+
+
+def _repeated_name(data_type: DataType) -> str | None:
+    """A name that two fields of a struct somewhere in the type share."""
+    if isinstance(data_type, ArrayType):
+        return _repeated_name(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _repeated_name(data_type.keyType) or _repeated_name(data_type.valueType)
+    if isinstance(data_type, StructType):
+        below = (_repeated_name(field.dataType) for field in data_type.fields)
+        return next((name for name in data_type.names if data_type.names.count(name) > 1), None) or next(
+            filter(None, below), None
+        )
     return None
 
 

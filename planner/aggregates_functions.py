@@ -40,6 +40,7 @@ SUPPORTED = (
 )
 #: DISTINCT makes no difference to these.
 _INDIFFERENT_TO_DISTINCT = {"Min", "Max", "CollectSet", "BitAndAgg", "BitOrAgg", "HyperLogLogPlusPlus"}
+_SUBQUERIES = {"Exists", "InSubquery", "ListQuery", "ScalarSubquery"}
 _UDF = re.compile(r"UDF|UDAF")
 
 
@@ -49,11 +50,13 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
     Raises:
         PlanError: the function is not supported.
     """
-    for node in tree(expression):
-        if _UDF.search(class_name(node)):
+    for kind in map(class_name, tree(expression)):
+        problem = "calls a user-defined function" if _UDF.search(kind) else None
+        # Its text does not say what is looked up, and each epoch would look it up again.
+        problem = "contains a subquery" if kind in _SUBQUERIES else problem
+        if problem is not None:
             raise PlanError(
-                f"agg: {expression.sql()} calls a user-defined function; compute it with withColumn before groupBy and"
-                " aggregate the column"
+                f"agg: {expression.sql()} {problem}; compute it with withColumn before groupBy and aggregate the column"
             )
     function = expression.aggregateFunction()
     shown = str(function.prettyName())
@@ -61,11 +64,11 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
         function = replacement
     kind = class_name(function)
     distinct = bool(expression.isDistinct()) and kind not in _INDIFFERENT_TO_DISTINCT
-    condition = partials.text(expression.filter().get()) if expression.filter().isDefined() else None
+    condition = partials.argument(expression.filter().get()) if expression.filter().isDefined() else None
     call = Call(
         function=function,
         name=name,
-        arguments=tuple(partials.text(child) for child in items(function.children())),
+        arguments=tuple(partials.argument(child) for child in items(function.children())),
         filter="" if condition is None else f" FILTER (WHERE {condition})",
         type=str(function.dataType().simpleString()),
     )

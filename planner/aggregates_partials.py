@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from ..runtime.column_names import quoted
 from ..runtime.operators.aggregate_buffers import Buffer
 from ..runtime.operators.aggregate_results import Result
+from .expressions import class_name
+
+#: Stands for an argument in the SQL of a partial column.
+_HOLE = re.compile(r"\0(\d+)\0")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument or condition of an aggregate."""
+
+    #: Spark's analyzed expression.
+    expression: Any
+    #: Its SQL as Spark writes it.
+    text: str
+    #: The same for Spark to read.
+    sql: str
+    #: True if there is no other way to read it.
+    is_certain: bool
 
 
 @dataclass
@@ -21,9 +41,11 @@ class PartialColumns:
     event_time: str | None
     #: Spark's side of the gateway.
     jvm: Any
+    #: The input's columns.
+    names: frozenset[str]
+    #: SQL with a hole for each argument.
     sql: list[str] = field(default_factory=list)
-    #: Arguments and conditions: their text, and Spark's analyzed expression.
-    texts: list[tuple[str, Any]] = field(default_factory=list)
+    arguments: list[Argument] = field(default_factory=list)
     #: Buffer without its columns' places -> places.
     _buffers: dict[Any, Buffer] = field(default_factory=dict)
 
@@ -31,11 +53,27 @@ class PartialColumns:
     def buffers(self) -> tuple[Buffer, ...]:
         return tuple(self._buffers.values())
 
-    def text(self, expression: Any) -> str:
-        """An analyzed argument or condition as SQL."""
+    def argument(self, expression: Any) -> str:
+        """The hole for an analyzed argument or condition."""
         text = str(expression.sql())
-        self.texts.append((text, expression))
-        return text
+        for place, known in enumerate(self.arguments):
+            # The text alone does not tell.
+            if known.text == text and known.expression.semanticEquals(expression):
+                return f"\0{place}\0"
+        sql, is_certain = text, text == "1"  # as in count(1)
+        if class_name(expression) == "AttributeReference" and str(expression.name()) in self.names:
+            # Spark puts only some of those names in backticks that mean something else without.
+            sql, is_certain = quoted(str(expression.name())), True
+        self.arguments.append(Argument(expression, text, sql, is_certain))
+        return f"\0{len(self.arguments) - 1}\0"
+
+    def used(self) -> tuple[int, ...]:
+        """Places of the arguments that are in a partial column."""
+        return tuple(sorted({int(place) for sql in self.sql for place in _HOLE.findall(sql)}))
+
+    def written(self, texts: Sequence[str]) -> list[str]:
+        """The partial columns with a text for each argument."""
+        return [_HOLE.sub(lambda found: texts[int(found[1])], sql) for sql in self.sql]
 
     def add(self, make: Callable[[tuple[int, ...]], Buffer], *sql: str) -> tuple[int, ...]:
         """Places of a buffer's columns."""
@@ -55,6 +93,7 @@ class Call:
     function: Any
     #: The column that it becomes, for errors.
     name: str
+    #: Holes, which stand for SQL.
     arguments: tuple[str, ...]
     #: `` FILTER (WHERE ...)`` or nothing.
     filter: str
@@ -64,6 +103,10 @@ class Call:
     def partial(self, function: str, *arguments: str) -> str:
         """SQL of a partial aggregate under the call's filter."""
         return f"{function}({', '.join(arguments)}){self.filter}"
+
+    def argument_text(self, place: int = 0) -> str:
+        """An argument as Spark writes it, for errors."""
+        return str(self.function.children().apply(place).sql())
 
     def argument_type(self, place: int = 0) -> str:
         """The type of an argument, as Spark writes it."""

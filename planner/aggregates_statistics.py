@@ -58,7 +58,7 @@ def _together(kind: str) -> Plan:
 
 def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     """Exact percentiles, from all values."""
-    function, (value, _, frequency) = call.function, call.arguments
+    function, value, frequency = call.function, call.arguments[0], call.argument_text(2)
     kind = call.argument_type()
     if kind.startswith("interval") or not kind.startswith(_NUMBERS):
         raise PlanError(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
@@ -78,7 +78,9 @@ def _mode(call: Call, partials: PartialColumns) -> PlannedResult:
     """The most frequent value; of several the least, where Spark takes any."""
     value, kind = call.arguments[0], call.argument_type()
     if call.function.reverseOpt().isDefined():
-        raise PlanError(f"agg: mode WITHIN GROUP is not supported (column {call.name}); use mode({value})")
+        raise PlanError(
+            f"agg: mode WITHIN GROUP is not supported (column {call.name}); use mode({call.argument_text()})"
+        )
     if kind.startswith(("array", "struct", "map", "variant", "interval")):
         raise PlanError(f"agg: mode of {kind} is not supported (column {call.name}); cast its argument")
     return PlannedResult(call.name, "mode", partials.add(ListBuffer, call.partial("collect_list", value)))

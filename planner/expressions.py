@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -39,8 +39,16 @@ def with_children(jvm: Any, node: Any, children: Sequence[Any]) -> Any:
 
 def with_attributes(jvm: Any, node: Any, known: Mapping[int, Any]) -> Any:
     """The expression with attributes replaced, by the id of each."""
-    if class_name(node) == "AttributeReference":
-        return known.get(node.exprId().id(), node)
+    return replaced(
+        jvm, node, lambda one: known.get(one.exprId().id()) if class_name(one) == "AttributeReference" else None
+    )
+
+
+def replaced(jvm: Any, node: Any, other: Callable[[Any], Any]) -> Any:
+    """The expression with nodes replaced by what the function gives for them; None: the node stays."""
+    found = other(node)
+    if found is not None:
+        return found
     children = list(items(node.children()))
-    replaced = [with_attributes(jvm, child, known) for child in children]
-    return node if all(map(is_, replaced, children)) else with_children(jvm, node, replaced)
+    new = [replaced(jvm, child, other) for child in children]
+    return node if all(map(is_, new, children)) else with_children(jvm, node, new)

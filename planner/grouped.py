@@ -104,6 +104,7 @@ class MixedGroupedData:
             output_mode=None,
             uid=STAGE_UID,
             bounded=True,
+            schema=inputs.schema,
         )
         # No format of Spark's writes or reads such rows, so the job would fail when its first ones are there.
         check_distinct_columns(

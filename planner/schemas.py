@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     IntegralType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -94,13 +95,28 @@ def _bare(json_value: Any) -> Any:
 
 
 def merge_nullability(one: StructType, other: StructType) -> StructType:
-    """The first schema, with columns nullable that are so in either."""
-    return StructType(
-        [
-            StructField(field.name, field.dataType, field.nullable or other[field.name].nullable, field.metadata)
-            for field in one.fields
-        ]
-    )
+    """The first schema, with everything nullable, at any depth, that is so in either."""
+    fields = []
+    for field, its in zip(one.fields, (other[field.name] for field in one.fields), strict=True):
+        data_type = _merged(field.dataType, its.dataType)
+        fields.append(StructField(field.name, data_type, field.nullable or its.nullable, field.metadata))
+    return StructType(fields)
+
+
+def _merged(one: DataType, other: DataType) -> DataType:
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return ArrayType(_merged(one.elementType, other.elementType), one.containsNull or other.containsNull)
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        values = _merged(one.valueType, other.valueType)
+        return MapType(_merged(one.keyType, other.keyType), values, one.valueContainsNull or other.valueContainsNull)
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        return StructType(
+            [
+                StructField(field.name, _merged(field.dataType, its.dataType), field.nullable or its.nullable)
+                for field, its in zip(one.fields, other.fields, strict=True)
+            ]
+        )
+    return one
 
 
 def bare_name(name: str) -> str:

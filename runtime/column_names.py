@@ -6,7 +6,7 @@ import re
 
 #: Columns that the runtime adds to a frame on its way to the tasks; a column of the user's must not be called so.
 RESERVED = re.compile(
-    r"__(kg|shard|pin|row_kind|initial_state|time|rows|max_ts|session_start|session_end|input|late_\w+|key_?\d+|k\d+|b\d+)",
+    r"__(kg|shard|pin|row_kind|initial_state|time|rows|max_ts|session_start|session_end|input|late_\w+|key_?\d+|[kab]\d+)",
     re.IGNORECASE,
 )
 

@@ -7,6 +7,7 @@ is no digest and nothing is reused: starting over is slow, mixing two backlogs i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ import re
 import site
 import sys
 import sysconfig
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -22,7 +24,7 @@ import pyspark
 from .filesystem import resolve
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from .spec import JobSpec
 
@@ -87,12 +89,19 @@ def _frame(frame: DataFrame, *, files: bool) -> Any:
 
 
 def _plan_text(frame: DataFrame, plan: Any) -> str:
-    """The whole plan as text: Spark cuts long lists of columns unless it is told not to."""
-    conf, option = frame.sparkSession.conf, "spark.sql.debug.maxToStringFields"
+    """The whole plan as text."""
+    with whole_plans(frame.sparkSession):
+        return _EXPRESSION_ID.sub("#", plan.treeString())
+
+
+@contextlib.contextmanager
+def whole_plans(spark: SparkSession) -> Iterator[None]:
+    """Has Spark show plans and expressions whole: it cuts long lists unless it is told not to."""
+    conf, option = spark.conf, "spark.sql.debug.maxToStringFields"
     shown = conf.get(option)
     conf.set(option, str(2**31 - 1))
     try:
-        return _EXPRESSION_ID.sub("#", plan.treeString())
+        yield
     finally:
         conf.set(option, str(shown))
 

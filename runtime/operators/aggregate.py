@@ -61,18 +61,20 @@ class GroupKey:
 
 @dataclass(frozen=True)
 class GroupColumns:
-    """The grouping expressions as Spark columns, which cannot leave the driver."""
+    """The grouping expressions and partial aggregates as Spark columns, which cannot leave the driver."""
 
     keys: tuple[Column, ...]
     #: If windows overlap: which key is the window, the time it is made of, and the distance between windows.
     sliding: tuple[int, Column, int] | None = None
+    #: The partial aggregates under their names.
+    partials: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True)
 class Partials:
     """The partial columns that Spark computes, their buffers and the results made of them."""
 
-    #: Column name in the prepared frame -> the SQL of the partial aggregate.
+    #: Column name in the prepared frame -> the SQL of the partial aggregate, which its state is recognised by.
     columns: Mapping[str, str]
     types: tuple[pa.DataType, ...]
     buffers: tuple[Buffer, ...]
@@ -213,11 +215,10 @@ class AggregateOperator(KeyedOperator):
             frame = frame.withColumn("__time", time).select("*", *groups)
             counted = [f"count_if(__time < {names[place]}.start + {interval(slide_us)}) AS {ROWS_COLUMN}"]
             groups = [F.col(name) for name in names]
-        # As SQL: a call of a function on columns is a dozen calls to the JVM.
-        columns = [f"{sql} AS {name}" for name, sql in self.partials.columns.items()]
         if self.event_time is not None:
             counted.append(f"max({quoted(self.event_time)}) AS {MAX_TIME_COLUMN}")
-        partial = frame.groupBy(*groups).agg(*map(F.expr, columns + counted))
+        # As SQL: a call of a function on columns is a dozen calls to the JVM.
+        partial = frame.groupBy(*groups).agg(*given.partials, *map(F.expr, counted))
         selected: list[str] = []
         for key, name in zip(self.keys, names, strict=True):
             if key.kind == "session":
