@@ -90,7 +90,7 @@ class MixedGroupedData:
             raise PlanError("agg() takes no coordinator: only a processor handles events; use transformWithState")
         if unknown:
             raise TypeError(f"agg() got an unexpected keyword argument {next(iter(unknown))!r}")
-        columns = _aggregate_columns(exprs)
+        given = _aggregates(exprs)
         frame, keys = self._frame, self._keys
         inputs = frame._inputs
         event_time = None if frame._watermark is None else frame._watermark.event_time
@@ -99,7 +99,7 @@ class MixedGroupedData:
         operator = plan_aggregate(
             inputs.template,
             keys.given,
-            columns,
+            given,
             event_time=event_time,
             output_mode=None,
             uid=STAGE_UID,
@@ -207,20 +207,14 @@ class MixedGroupedData:
         raise PlanError("pivot is not supported on a stream; use one agg with F.when(…) per value")
 
 
-def _aggregate_columns(exprs: tuple[Column | dict[str, str], ...]) -> list[Column]:
-    """The expressions of ``agg``; a dict is turned into columns as Spark names them."""
+def _aggregates(exprs: tuple[Column | dict[str, str], ...]) -> list[Column] | dict[str, str]:
+    """What ``agg`` was given; only Spark knows which columns a dict means, and how it names and orders the results."""
     if not exprs:
         raise PlanError("agg() got no expression; give it column functions such as F.sum('x'), or one dict")
     if len(exprs) == 1 and isinstance(exprs[0], dict):
-        return [_function(name, function) for name, function in exprs[0].items()]
+        return exprs[0]
     columns = [expr for expr in exprs if isinstance(expr, Column)]
     if len(columns) < len(exprs):
         wrong = next(expr for expr in exprs if not isinstance(expr, Column))
         raise PlanError(f"agg() takes column functions or one dict, got {wrong!r} ({type(wrong).__name__})")
     return columns
-
-
-def _function(name: str, function: str) -> Column:
-    if name == "*":
-        return F.expr(f"{function}(1)").alias(f"{function}(1)")
-    return F.expr(f"{function}(`{name}`)").alias(f"{function}({name})")

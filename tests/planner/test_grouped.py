@@ -20,6 +20,7 @@ pytestmark = pytest.mark.spark
         lambda grouped: grouped.agg(F.sum("v").alias("s"), F.count("*"), F.max("ts")),
         lambda grouped: grouped.agg({"v": "sum", "*": "count"}),
         lambda grouped: grouped.agg({"v": "max", "x": "avg"}),
+        lambda grouped: grouped.agg({"tags.t": "sum", "v": "mean", "X": "STD", "k": "size", "ts": "max"}),
         lambda grouped: grouped.count(),
         lambda grouped: grouped.sum("v", "x"),
         lambda grouped: grouped.sum(),
