@@ -34,6 +34,7 @@ from .aggregates_arguments import plan_columns
 from .aggregates_partials import PartialColumns
 from .aggregates_results import plan_results
 from .expressions import class_name, items, with_attributes, without_alias
+from .schemas import repeated_field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -302,7 +303,7 @@ def checked_output_mode(
 
 
 def _arrow(field: StructField) -> pa.DataType:
-    repeated = _repeated_name(field.dataType)
+    repeated = repeated_field(field.dataType)
     if repeated is not None:
         raise PlanError(
             f"agg: column {field.name} is of type {field.dataType.simpleString()}, which has two fields named"
@@ -328,20 +329,6 @@ def _collation(data_type: DataType) -> str | None:
         return _collation(data_type.keyType) or _collation(data_type.valueType)
     if isinstance(data_type, StructType):
         return next((found for field in data_type.fields if (found := _collation(field.dataType))), None)
-    return None
-
-
-def _repeated_name(data_type: DataType) -> str | None:
-    """A name that two fields of a struct somewhere in the type share."""
-    if isinstance(data_type, ArrayType):
-        return _repeated_name(data_type.elementType)
-    if isinstance(data_type, MapType):
-        return _repeated_name(data_type.keyType) or _repeated_name(data_type.valueType)
-    if isinstance(data_type, StructType):
-        below = (_repeated_name(field.dataType) for field in data_type.fields)
-        return next((name for name in data_type.names if data_type.names.count(name) > 1), None) or next(
-            filter(None, below), None
-        )
     return None
 
 

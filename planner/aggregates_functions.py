@@ -110,11 +110,12 @@ def _sum(call: Call, partials: PartialColumns) -> PlannedResult:
 
 def _sum_columns(call: Call, partials: PartialColumns, argument: str) -> tuple[int, ...]:
     sql = call.partial("sum", argument)
+    shown = partials.shown(sql)
     if call.argument_type().startswith("decimal"):
         return partials.add(
-            lambda places: DecimalSumBuffer(places, partials.ansi, sql), sql, call.partial("count", argument)
+            lambda places: DecimalSumBuffer(places, partials.ansi, shown), sql, call.partial("count", argument)
         )
-    return partials.add(lambda places: SumBuffer(places, partials.ansi, sql), sql)
+    return partials.add(lambda places: SumBuffer(places, partials.ansi, shown), sql)
 
 
 def _average(call: Call, partials: PartialColumns) -> PlannedResult:

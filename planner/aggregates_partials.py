@@ -63,7 +63,8 @@ class PartialColumns:
         sql, is_certain = text, text == "1"  # as in count(1)
         if class_name(expression) == "AttributeReference" and str(expression.name()) in self.names:
             # Spark puts only some of those names in backticks that mean something else without.
-            sql, is_certain = quoted(str(expression.name())), True
+            sql = quoted(str(expression.name()))
+            is_certain = "$" not in sql  # Spark fills variables in, even in names
         self.arguments.append(Argument(expression, text, sql, is_certain))
         return f"\0{len(self.arguments) - 1}\0"
 
@@ -74,6 +75,10 @@ class PartialColumns:
     def written(self, texts: Sequence[str]) -> list[str]:
         """The partial columns with a text for each argument."""
         return [_HOLE.sub(lambda found: texts[int(found[1])], sql) for sql in self.sql]
+
+    def shown(self, sql: str) -> str:
+        """A partial column as Spark would write it, for errors."""
+        return _HOLE.sub(lambda found: self.arguments[int(found[1])].text, sql)
 
     def add(self, make: Callable[[tuple[int, ...]], Buffer], *sql: str) -> tuple[int, ...]:
         """Places of a buffer's columns."""

@@ -13,7 +13,7 @@ from ..errors import PlanError
 from ..runtime.spec import KeyedOperator, Settings
 from .keyed import KeyedFrame, KeyedStage
 from .keys import Keys
-from .schemas import check_distinct_columns, find_column, missing_column, quoted
+from .schemas import check_distinct_columns, check_distinct_fields, find_column, missing_column, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
@@ -106,10 +106,10 @@ class MixedGroupedData:
             bounded=True,
             schema=inputs.schema,
         )
+        case_sensitive = inputs.case_sensitive
         # No format of Spark's writes or reads such rows, so the job would fail when its first ones are there.
-        check_distinct_columns(
-            "the result of groupBy and agg", operator.output_schema, case_sensitive=inputs.case_sensitive
-        )
+        for check in (check_distinct_columns, check_distinct_fields):
+            check("the result of groupBy and agg", operator.output_schema, case_sensitive=case_sensitive)
 
         def build(output_mode: str, settings: Settings) -> KeyedOperator:
             bounded = settings.runtime_mode == "batch" or inputs.live is None

@@ -74,6 +74,33 @@ def check_distinct_columns(name: str, schema: StructType, *, case_sensitive: boo
         raise PlanError(f"{name} has several columns named {', '.join(repeated)}; rename or drop them")
 
 
+def repeated_field(data_type: DataType, *, case_sensitive: bool = True) -> str | None:
+    """A name that two fields of a struct, somewhere in the type, share."""
+    if isinstance(data_type, ArrayType):
+        return repeated_field(data_type.elementType, case_sensitive=case_sensitive)
+    if isinstance(data_type, MapType):
+        parts: Iterable[DataType] = (data_type.keyType, data_type.valueType)
+    elif isinstance(data_type, StructType):
+        alike = [name if case_sensitive else name.lower() for name in data_type.names]
+        repeated = next(
+            (name for name, like in zip(data_type.names, alike, strict=True) if alike.count(like) > 1), None
+        )
+        if repeated is not None:
+            return repeated
+        parts = (field.dataType for field in data_type.fields)
+    else:
+        return None
+    return next(filter(None, (repeated_field(part, case_sensitive=case_sensitive) for part in parts)), None)
+
+
+def check_distinct_fields(name: str, schema: StructType, *, case_sensitive: bool) -> None:
+    """Raise if a column holds structs with two fields of one name."""
+    for field in schema.fields:
+        repeated = repeated_field(field.dataType, case_sensitive=case_sensitive)
+        if repeated is not None:
+            raise PlanError(f"{name} has structs with two fields named {repeated} in column {field.name}; rename one")
+
+
 def check_reserved_columns(schema: StructType) -> None:
     """Raise if a column has a name that the runtime gives to a column of its own."""
     for name in schema.fieldNames():
