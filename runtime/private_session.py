@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+def activate(session: SparkSession) -> None:
+    """Make the session this thread's: Spark asks no other for many of its settings, and takes defaults without one."""
+    getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
+
+
 class PrivateSession:
     """A session with the settings of another one, except for some.
 

@@ -13,6 +13,7 @@ from .lifecycle.events import Stop
 from .lifecycle.story import Lifecycle
 from .live import Stopped
 from .preflight import check_places
+from .private_session import activate
 from .progress import QueryProgress
 from .recorder import Recorder
 from .requests import Request, RequestFolder, Requests
@@ -74,6 +75,7 @@ class MixedQuery:
 
     def _run(self) -> None:
         try:
+            activate(self._job.spark)
             self._runner.run()
         except Stopped:
             self._recorder.event("stopped", "before the switch: what no checkpoint holds is not visible")

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import OptionError
+from ..private_session import activate
 from .base import Guarantee
 from .delivery import DeliverySink
 from .file_formats import check_hadoop_folder, check_writable, file_format, spark_says
@@ -115,7 +116,8 @@ class TableSink(DeliverySink):
 
     def hand_over(self, rows: DataFrame, number: int) -> None:
         if self._spark is not None:
-            _activate(self._spark)
+            # Spark looks a data source of Python's up in this thread's session, and in no other.
+            activate(self._spark)
         writer = rows.write.format(self.name).mode("append").options(**self._options)
         if self._partition_by:
             writer = writer.partitionBy(*self._partition_by)
@@ -133,8 +135,3 @@ def _lookup(spark: SparkSession, format: str) -> None:
     session, jvm = spark._jsparkSession, spark._jvm  # a classic session has them; it was checked
     assert jvm is not None
     jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, session.sessionState().conf())
-
-
-def _activate(session: SparkSession) -> None:
-    """Make the session this thread's: Spark looks a data source of Python's up in the active one, and in no other."""
-    getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)

@@ -146,3 +146,18 @@ def test_nulls_that_only_one_input_has_are_seen(spark: SparkSession, tmp_path: P
     writer = writer.foreachBatch(lambda frame, number: found.extend(frame.collect())).trigger(availableNow=True)
     writer.option("checkpointLocation", str(tmp_path / "checkpoints")).start().awaitTermination()
     assert [row.nulls for row in found][-1:] == [1]
+
+
+def test_names_that_differ_in_case_are_two_where_the_session_says_so(
+    spark: SparkSession, setting: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    """Keys, arguments and results; the job's own threads follow the session as well."""
+    setting("spark.sql.caseSensitive", "true")
+    rows = spark.range(24).selectExpr("concat('k', id % 3) AS k", "concat('K', id % 2) AS K", "id AS v", "-id AS V")
+    exprs = [F.sum("v").alias("v"), F.max(F.struct(F.col("V").alias("v"), F.col("v").alias("V"))).alias("V")]
+    found: list[Row] = []
+    writer = mixedmode.read(history=rows).groupBy("k", "K").agg(*exprs).writeStream.outputMode("update")
+    writer = writer.foreachBatch(lambda frame, number: found.extend(frame.collect()))
+    writer = writer.option("checkpointLocation", str(tmp_path)).option("execution.runtime-mode", "batch")
+    writer.start().awaitTermination()
+    assert sorted(found) == sorted(rows.groupBy("k", "K").agg(*exprs).collect())
