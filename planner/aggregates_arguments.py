@@ -17,7 +17,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, cast
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column
 from pyspark.sql.types import StructField
@@ -31,6 +31,8 @@ from .expressions import class_name, items, replaced, tree, with_attributes, wit
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: What Spark raises for what it cannot read; the second is for a name that would be a pattern.
+_NOT_TAKEN = (AnalysisException, IllegalArgumentException)
 #: Columns have an id in Spark, and lambda variables also a number in their name.
 _ID = re.compile(r"(?:lambda \w+)?#\d+L?")
 
@@ -96,7 +98,7 @@ class _Planner:
                     columns = self._columns(expressions)
                     fields, said = self._analyzed(columns, [self._probe(place, expressions) for place in doubtful])
                 wrong = [place for place, one in zip(doubtful, said, strict=True) if not self._is(place, one)]
-            except AnalysisException as error:
+            except _NOT_TAKEN as error:
                 why = error_text(error)
                 wrong = [place for place in doubtful if not self._is(place, self._alone(place, expressions))]
                 if not wrong:
@@ -192,7 +194,7 @@ class _Planner:
         try:
             with _unlogged():
                 _, [said] = self._analyzed([], [self._probe(place, expressions)])
-        except AnalysisException:
+        except _NOT_TAKEN:
             return None
         return said
 
@@ -208,7 +210,7 @@ class _Planner:
             try:
                 with _unlogged():
                     self._grouped.agg(column)
-            except AnalysisException as error:
+            except _NOT_TAKEN as error:
                 return _refusal(label, error_text(error))
         return _refusal(", ".join(self._names), "Spark does not compute them together")
 

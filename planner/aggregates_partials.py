@@ -14,6 +14,7 @@ from ..runtime.operators.aggregate_buffers import Buffer
 from ..runtime.operators.aggregate_results import Result
 from .expressions import class_name
 
+_WORD = re.compile(r"\w+")
 #: Stands for an argument in the SQL of a partial column.
 _HOLE = re.compile(r"\0(\d+)\0")
 
@@ -64,7 +65,8 @@ class PartialColumns:
         if class_name(expression) == "AttributeReference" and str(expression.name()) in self.names:
             # Spark puts only some of those names in backticks that mean something else without.
             sql = quoted(str(expression.name()))
-            is_certain = "$" not in sql  # Spark fills variables in, even in names
+            # In names, too, Spark fills variables in, and settings make patterns of them.
+            is_certain = bool(_WORD.fullmatch(str(expression.name())))
         self.arguments.append(Argument(expression, text, sql, is_certain))
         return f"\0{len(self.arguments) - 1}\0"
 

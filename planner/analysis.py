@@ -45,7 +45,7 @@ def session_settings(spark: SparkSession) -> dict[str, str]:
     return found
 
 
-def error_text(error: AnalysisException) -> str:
+def error_text(error: Exception) -> str:
     """Spark's message without the plan that it prints below, and without its advice in general terms."""
     return str(error).split("\n", 1)[0].split(" SQLSTATE:", 1)[0].split(" Please ensure ", 1)[0].rstrip("; ")
 

@@ -137,12 +137,32 @@ def test_structs_with_two_fields_of_one_name_are_refused(frame: DataFrame) -> No
         plan(frame, F.max(F.struct("v", "v")))
 
 
-def test_a_column_is_a_column_whatever_its_name(spark: SparkSession) -> None:
-    """Keywords, functions, variables, numbers, comments."""
-    names = ["null", "true", "current_date", "end", "${spark.app.name}", "1", "-- x", "a.b", "it`s", "x\ny"]
+@pytest.mark.parametrize("patterns", ["false", "true"])
+def test_a_column_is_a_column_whatever_its_name(spark: SparkSession, patterns: str) -> None:
+    """Keywords, functions, variables, numbers, comments; also where names in SQL are patterns."""
+    option = "spark.sql.parser.quotedRegexColumnNames"
+    before = spark.conf.get(option)
+    names = [
+        "null",
+        "true",
+        "current_date",
+        "end",
+        "${spark.app.name}",
+        "1",
+        "-- x",
+        "a.b",
+        "it`s",
+        "x\ny",
+        "{a}",
+        "e*d",
+    ]
     rows = spark.range(1).select(*[F.lit(place).alias(name) for place, name in enumerate(names)], F.lit("a").alias("k"))
     # Spark itself takes the one with a variable only by a star.
     columns = [F.col("`" + name.replace("`", "``") + "`") for name in names if name[0] != "$"]
-    found = plan(rows, F.max(F.struct("*")).alias("all"), *map(F.max, columns)).prepare(rows, EPOCH).collect()
+    spark.conf.set(option, patterns)
+    try:
+        found = plan(rows, F.max(F.struct("*")).alias("all"), *map(F.max, columns)).prepare(rows, EPOCH).collect()
+    finally:
+        spark.conf.set(option, before)
     assert found[0][1] == rows.collect()[0]
-    assert found[0][2:11] == (0, 1, 2, 3, 5, 6, 7, 8, 9)
+    assert found[0][2:13] == (0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11)
