@@ -7,11 +7,11 @@ taken apart into partial aggregates (:mod:`.aggregates_functions`).  Everything 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -35,9 +35,6 @@ from .aggregates_partials import PartialColumns
 from .aggregates_results import plan_results
 from .expressions import class_name, items, with_attributes, without_alias
 from .schemas import repeated_field
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Marks the watermark's column in the template; Spark passes metadata on to windows made of the column.
 _EVENT_TIME_MARK = "mixedmode.eventTime"
@@ -139,7 +136,11 @@ def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> D
                 " timestamp or timestamp_ntz"
             )
         fields[place] = StructField(event_time, fields[place].dataType, True, {_EVENT_TIME_MARK: True})
-    return frame.sparkSession.createDataFrame([], StructType(fields))
+    # PySpark's own way to an empty frame makes RDDs, which takes as long as an analysis.
+    spark = frame.sparkSession
+    session, jvm = cast(Any, spark._jsparkSession), cast(Any, spark._jvm)
+    rows, schema = jvm.java.util.ArrayList(), StructType(fields)
+    return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)
 
 
 def _analyze(

@@ -139,7 +139,9 @@ class _Planner:
 
     def _probe(self, place: int, expressions: Mapping[int, Any]) -> Column:
         """A column from which an argument can be read back as Spark takes it."""
-        given = expressions.get(place) or self._parsed(self._partials.arguments[place].text)
+        given = expressions.get(place)
+        if given is None:
+            return Column(self._column(self._parsed(f"first({self._partials.arguments[place].text}) AS __a{place}")))
         hole = self._parsed(f"first(__a) AS __a{place}")
         probe = replaced(self._jvm, hole, lambda one: given if class_name(one) == "UnresolvedAttribute" else None)
         return Column(self._column(probe))
@@ -186,8 +188,10 @@ class _Planner:
         node = cast(Any, result)._jdf.queryExecution().analyzed()
         while class_name(node) == "Project":
             node = node.child()
-        outputs = list(items(node.aggregateExpressions()))[-len(probes) :]
-        return fields[: -len(probes)], [output.child().aggregateFunction().child() for output in outputs]
+        outputs = node.aggregateExpressions()
+        places = range(outputs.size() - len(probes), outputs.size())
+        said = [outputs.apply(place).child().aggregateFunction().child() for place in places]
+        return fields[: -len(probes)], said
 
     def _alone(self, place: int, expressions: Mapping[int, Any]) -> Any:
         """What Spark takes an argument for; None: it cannot tell."""
