@@ -24,6 +24,7 @@ from ..state.pool import sync_path
 from .checkpoints.metadata import SinkTransaction
 from .column_names import quoted
 from .filesystem import delete_quietly, list_files, uri
+from .parquet_files import read_parquet
 from .sinks.files import ParquetSink
 from .staging import StagedFile
 
@@ -123,4 +124,4 @@ class LateRows:
 
     def committed(self, spark: SparkSession) -> DataFrame:
         """All late rows of complete checkpoints so far."""
-        return spark.read.schema(self.schema).parquet(self.path)
+        return read_parquet(spark, self.schema, self.path)

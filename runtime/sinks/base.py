@@ -20,6 +20,7 @@ from pyarrow import fs
 from ...errors import CheckpointError
 from ..checkpoints.metadata import SinkTransaction, TransactionFile
 from ..filesystem import delete_quietly, list_files
+from ..parquet_files import read_parquet
 from ..staging import OutputPlace, StagedFile, epoch_of
 from .file_formats import check_stageable
 
@@ -137,4 +138,4 @@ class Sink(ABC):
         paths = [f"{self._staging}/{file.name}" for file in files]
         if isinstance(self._filesystem, fs.LocalFileSystem):
             paths = [f"file://{path}" for path in paths]
-        return self._spark.read.schema(self.schema).parquet(*paths)
+        return read_parquet(self._spark, self.schema, *paths)

@@ -226,6 +226,14 @@ class TestMemory:
 
 
 @pytest.mark.spark
+def test_names_of_folders_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that were staged below a folder with brackets, braces or stars in its name are found again."""
+    sink = opened(sink_of("memory", query_name="bracketed"), tmp_path / "ck[1]{a,b}*?", spark)
+    sink.deliver(1, [stage(sink, "e00000001-a", 4, 2)])
+    assert sorted(row.n for row in spark.table("bracketed").collect()) == [2, 4]
+
+
+@pytest.mark.spark
 def test_console_prints_each_epoch(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The console shows the epoch's number and rows; an epoch without rows prints nothing."""
     sink = opened(sink_of("console"), tmp_path, spark)
