@@ -26,6 +26,8 @@ from .sorting import size_bytes
 
 #: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
 _PASSING_FORMATS = ("memory", "console", "noop")
+#: Formats without a use for a path.
+_PATHLESS_FORMATS = (*_PASSING_FORMATS, "foreachBatch")
 #: Formats that can only add rows.
 _FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "delta")
 #: Option with the folder of late rows.
@@ -58,7 +60,13 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     given = _take(sink_options, "checkpointLocation")
     location = _checkpoint_location(spark, request, format, given, sink_options)
     path = _take(sink_options, "path")
-    _check_apart(format, path=path, checkpointLocation=location, **{_LATE_PATH: settings.late_data_path})
+    _check_apart(
+        # What ignores the path has nothing there.
+        path=None if request.table is None and format in _PATHLESS_FORMATS else path,
+        path_is_sparks=request.table is not None or format not in FORMATS,
+        checkpointLocation=location,
+        **{_LATE_PATH: settings.late_data_path},
+    )
     sink = make_sink(
         format,
         path,
@@ -132,8 +140,13 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
     )
 
 
-def _check_apart(format: str, **folders: str | None) -> None:
-    """Raise if readers or clean-ups would take one folder's files for another's."""
+def _check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
+    """Raise if readers or clean-ups would take one folder's files for another's.
+
+    Args:
+        path_is_sparks: Spark writes to the folder ``path``, which may be on a filesystem that only Spark knows.
+        folders: by the names of their options; None: not set.
+    """
     taken: dict[PurePosixPath, str] = {}
     for name, folder in folders.items():
         if folder is None:
@@ -141,8 +154,8 @@ def _check_apart(format: str, **folders: str | None) -> None:
         try:
             place = PurePosixPath(resolve_option(name, folder)[1])
         except OptionError:
-            if name == "path" and format not in FORMATS:
-                continue  # a filesystem that only Spark knows: nothing of ours is there
+            if name == "path" and path_is_sparks:
+                continue  # nothing of ours is there
             raise
         if place in taken:
             raise OptionError(

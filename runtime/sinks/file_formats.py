@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
@@ -47,6 +47,11 @@ def file_format(spark: SparkSession, name: str) -> Any:
         return None
 
 
+def column_fold(spark: SparkSession) -> Callable[[str], str]:
+    """What makes two names of columns equal if the session takes them for one."""
+    return str if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true" else str.lower
+
+
 def check_writable(
     spark: SparkSession, name: str, schema: StructType, options: Mapping[str, str], partition_by: Sequence[str]
 ) -> None:
@@ -61,6 +66,8 @@ def check_writable(
         return
     try:
         _check_columns(spark, name, format, schema, partition_by)
+        if name == _STAGING_FORMAT:
+            _check_groups(spark, schema)
         _check_options(spark, name, format, schema, options, partition_by)
     except NOT_THERE as error:
         logger.debug("format %s cannot be asked before it is written: %s", name, error)
@@ -107,6 +114,7 @@ def _check_columns(
             spark_util.PartitioningUtils.validatePartitionColumn(_java_schema(spark, schema), columns, sensitive)
         spark_util.DataSourceUtils.checkFieldNames(format, data)
         spark_util.DataSourceUtils.verifySchema(format, data, False)
+        spark_util.DataSource.validateSchema(name, _java_schema(spark, schema), _state(spark).conf())
     except PySparkException as error:
         hint = (
             "use other types"
@@ -116,6 +124,20 @@ def _check_columns(
         )
         raise PlanError(
             f"format {name} cannot hold the output ({_columns(schema)}): {spark_says(error)}; {hint}"
+        ) from error
+
+
+def _check_groups(spark: SparkSession, schema: StructType) -> None:
+    """What Parquet itself asks of a schema: Spark leaves that to the first task that writes."""
+    jvm: Any = spark._jvm
+    try:
+        converter = _datasources(spark).parquet.SparkToParquetSchemaConverter(_state(spark).conf())
+        jvm.org.apache.parquet.schema.TypeUtil.checkValidWriteSchema(converter.convert(_java_schema(spark, schema)))
+    except Py4JJavaError as error:
+        if str(error.java_exception.getClass().getSimpleName()) != "InvalidSchemaException":
+            raise
+        raise PlanError(
+            f"format parquet cannot hold the output ({_columns(schema)}): {spark_says(error)}; use other types"
         ) from error
 
 
@@ -142,7 +164,9 @@ def _check_options(
 
 def _java_schema(spark: SparkSession, schema: StructType, without: Sequence[str] = ()) -> Any:
     jvm: Any = spark._jvm
-    left = StructType([field for field in schema.fields if field.name not in without])
+    fold = column_fold(spark)
+    left_out = {fold(name) for name in without}
+    left = StructType([field for field in schema.fields if fold(field.name) not in left_out])
     return jvm.org.apache.spark.sql.types.DataType.fromJson(left.json())
 
 

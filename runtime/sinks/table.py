@@ -18,7 +18,7 @@ from ...errors import OptionError
 from ..private_session import activate
 from .base import Guarantee
 from .delivery import DeliverySink
-from .file_formats import check_hadoop_folder, check_writable, file_format, spark_says
+from .file_formats import check_hadoop_folder, check_writable, column_fold, file_format, spark_says
 from .table_checks import check_table
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class TableSink(DeliverySink):
             raise OptionError(
                 f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)'
             )
-        missing = [name for name in self._partition_by if name not in self.schema.fieldNames()]
+        fold = column_fold(spark)
+        columns = {fold(name) for name in self.schema.fieldNames()}
+        missing = [name for name in self._partition_by if fold(name) not in columns]
         if missing:
             raise OptionError(
                 f"partitionBy names {', '.join(missing)}, which the output does not have; its columns are"
@@ -103,7 +105,7 @@ class TableSink(DeliverySink):
             )
         check_writable(spark, self.name, self.schema, self._options, self._partition_by)
         if self.table is not None:
-            check_table(spark, self.table, self.name, self.schema)
+            check_table(spark, self.table, self.name, self.schema, self._partition_by)
         super().check(spark)
 
     def check_place(self, spark: SparkSession) -> None:

@@ -6,19 +6,22 @@ Spark compares a table with what is appended to it when it is appended: here aft
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ...errors import OptionError, PlanError
-from .file_formats import NOT_THERE, file_format, spark_says
+from .file_formats import NOT_THERE, column_fold, file_format, spark_says
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
+
+#: Spark's own catalog, which has rules for names of tables.
+_SESSION_CATALOG = "spark_catalog"
 
 
 def table_format(spark: SparkSession, table: str) -> str | None:
@@ -30,25 +33,33 @@ def table_format(spark: SparkSession, table: str) -> str | None:
     try:
         if not spark.catalog.tableExists(table):
             return None
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").where("col_name = 'Provider'").collect()
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
     except PySparkException as error:
         raise _unusable(table, error) from error
-    return str(rows[0].data_type) if rows else None
+    # Columns come first, and they may have any name; only a heading has no type.
+    headings = [
+        at for at, row in enumerate(rows) if row.col_name == "# Detailed Table Information" and not row.data_type
+    ]
+    details = rows[headings[-1] :] if headings else []
+    return next((str(row.data_type) for row in details if row.col_name == "Provider"), None)
 
 
-def check_table(spark: SparkSession, table: str, format: str, schema: StructType) -> None:
+def check_table(
+    spark: SparkSession, table: str, format: str, schema: StructType, partition_by: Sequence[str] = ()
+) -> None:
     """Raise if a table could not take rows of the schema, or cannot be made.
 
     Raises:
-        OptionError: it is a view, of another format, or in no schema that exists.
+        OptionError: it is a view, of another format, laid out in another way, or in no schema that exists, or it cannot
+            have that name.
         PlanError: it has other columns.
     """
     stored = table_format(spark, table)
     try:
         if spark.catalog.tableExists(table):
-            _check_existing(spark, table, stored, format, schema)
+            _check_existing(spark, table, stored, format, schema, partition_by)
         else:
-            _check_namespace(spark, table)
+            _check_new(spark, table)
     except PySparkException as error:
         raise _unusable(table, error) from error
 
@@ -60,15 +71,25 @@ def _unusable(table: str, error: PySparkException) -> OptionError:
     )
 
 
-def _check_namespace(spark: SparkSession, table: str) -> None:
+def _check_new(spark: SparkSession, table: str) -> None:
     session: Any = spark._jsparkSession
-    parts = session.sessionState().sqlParser().parseMultipartIdentifier(table)
-    namespace = ".".join(str(parts.apply(place)) for place in range(parts.size() - 1))
+    parsed = session.sessionState().sqlParser().parseMultipartIdentifier(table)
+    *above, name = (str(parsed.apply(place)) for place in range(parsed.size()))
+    namespace = ".".join(above)
     if namespace and not spark.catalog.databaseExists(namespace):
         raise OptionError(f"toTable({table!r}): there is no schema {namespace}; create it, or give another table")
+    try:
+        catalogs = session.sessionState().catalogManager()
+        catalog = above[0] if above and catalogs.isCatalogRegistered(above[0]) else spark.catalog.currentCatalog()
+        if catalog.lower() == _SESSION_CATALOG:
+            session.sessionState().catalog().validateName(name)
+    except NOT_THERE as error:
+        logger.debug("the name of table %s cannot be checked before it is made: %s", table, error)
 
 
-def _check_existing(spark: SparkSession, table: str, stored: str | None, format: str, schema: StructType) -> None:
+def _check_existing(
+    spark: SparkSession, table: str, stored: str | None, format: str, schema: StructType, partition_by: Sequence[str]
+) -> None:
     if str(spark.catalog.getTable(table).tableType) == "VIEW":
         raise OptionError(f"toTable({table!r}): it is a view; give the name of a table, or of one that can be made")
     held = None if stored is None else file_format(spark, stored)
@@ -77,8 +98,7 @@ def _check_existing(spark: SparkSession, table: str, stored: str | None, format:
     given = file_format(spark, format)
     if given is not None and _class(given) != _class(held):
         raise OptionError(f"format is {format}, but table {table} is of format {stored}; leave the format out")
-    sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-    fold: Callable[[str], str] = str if sensitive else str.lower
+    fold = column_fold(spark)
     columns = spark.table(table).schema
     if sorted(map(fold, columns.fieldNames())) != sorted(map(fold, schema.fieldNames())):
         raise PlanError(
@@ -86,6 +106,24 @@ def _check_existing(spark: SparkSession, table: str, stored: str | None, format:
             f" {', '.join(schema.fieldNames())}; both must have the same: append to another table"
         )
     _check_types(spark, table, columns, schema, fold)
+    _check_layout(spark, table, partition_by, fold)
+
+
+def _check_layout(spark: SparkSession, table: str, partition_by: Sequence[str], fold: Callable[[str], str]) -> None:
+    """Raise OptionError if the table has other partitions or has buckets: Spark takes an append laid out alike only."""
+    columns = spark.catalog.listColumns(table)
+    buckets = [column.name for column in columns if column.isBucket]
+    if buckets:
+        raise OptionError(
+            f"table {table} is bucketed by {', '.join(buckets)}, and Spark does not append to it without bucketBy,"
+            " which a stream does not have; append to another table, or use insertInto in foreachBatch"
+        )
+    partitions = [column.name for column in columns if column.isPartition]
+    if list(map(fold, partitions)) != list(map(fold, partition_by)):
+        asked = f"partitionBy is {', '.join(partition_by)}" if partition_by else "partitionBy is not set"
+        held = f"partitioned by {', '.join(partitions)}" if partitions else "not partitioned"
+        use = f"use .partitionBy({', '.join(map(repr, partitions))})" if partitions else "leave partitionBy out"
+        raise OptionError(f"{asked}, but table {table} is {held}; {use}, or append to another table")
 
 
 def _check_types(

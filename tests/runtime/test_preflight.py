@@ -16,8 +16,12 @@ from mixedmode.planner.writer import MixedStreamWriter
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import DriverLease
+from mixedmode.runtime.sinks import table_format
+from mixedmode.runtime.sinks.table import TableSink
 from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,6 +156,93 @@ def test_a_table_that_takes_the_output(
     monkeypatch.setattr(writer_module, "start_query", started.append)
     writer.option("path", None).toTable(table, format=format)
     assert [job.sink.table for job in started] == [table]
+
+
+@pytest.fixture
+def laid_out(spark: SparkSession) -> Iterator[None]:
+    columns = "k string, window struct<start: timestamp, end: timestamp>, n long, Provider string"
+    spark.sql(f"create table layout_flat ({columns}) using orc")
+    spark.sql(f"create table layout_parts ({columns}) using orc partitioned by (Provider, K)")
+    spark.sql(f"create table layout_buckets ({columns}) using orc clustered by (k) into 2 buckets")
+    yield
+    for name in ("flat", "parts", "buckets", "new"):
+        spark.sql(f"drop table if exists layout_{name}")
+
+
+@pytest.mark.parametrize(
+    ("table", "partition_by", "problem"),
+    [
+        ("layout_flat", (), None),
+        ("layout_flat", ("k",), r"partitionBy is k, but table layout_flat is not partitioned; leave partitionBy out"),
+        ("layout_parts", (), r"partitionBy is not set, but .* partitioned by Provider, k; .*By\('Provider', 'k'\)"),
+        ("layout_parts", ("k", "provider"), r"partitionBy is k, provider, but table layout_parts is partitioned by"),
+        ("layout_parts", ("PROVIDER", "k"), None),
+        ("layout_buckets", (), r"table layout_buckets is bucketed by k, and Spark"),
+        ("layout_new", ("K",), None),
+        ("default.`layout-new`", (), r"`layout-new` is not a valid name for tables"),
+        ("spark_catalog.default.`layout-new`", (), r"`layout-new` is not a valid name for tables"),
+        ("`layout.new`", (), r"not a valid name for tables"),
+        ("`layout_new`", (), None),
+    ],
+)
+def test_a_table_is_appended_to_as_spark_would(
+    spark: SparkSession, laid_out: None, table: str, partition_by: tuple[str, ...], problem: str | None
+) -> None:
+    """Its layout and its name are refused if and only if Spark refuses them when it appends no rows at all."""
+    schema = StructType.fromDDL("Provider string, k string, window struct<start: timestamp, end: timestamp>, n long")
+    assert table_format(spark, table) == ("orc" if spark.catalog.tableExists(table) else None)
+    written = spark.createDataFrame([], schema).write.format("orc").mode("append")
+    sink = TableSink(schema, "orc", table=table, partition_by=partition_by)
+    if problem is None:
+        sink.check(spark)
+        (written.partitionBy(*partition_by) if partition_by else written).saveAsTable(table)
+        return
+    with pytest.raises(OptionError, match=problem):
+        sink.check(spark)
+    with pytest.raises(PySparkException):
+        (written.partitionBy(*partition_by) if partition_by else written).saveAsTable(table)
+
+
+def test_partition_columns_follow_the_sessions_case(
+    spark: SparkSession, writer: MixedStreamWriter, tmp_path: Path
+) -> None:
+    """As in Spark, K is k unless spark.sql.caseSensitive is set."""
+    writer.format("json").partitionBy("K").plan()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(OptionError, match="partitionBy names K, which the output does not have"):
+            writer.plan()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert content(tmp_path) == []
+
+
+def test_a_path_that_is_not_ours(writer: MixedStreamWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table may lie where only Spark can write, and formats without a path do not look at one."""
+    started: list[Any] = []
+    monkeypatch.setattr(writer_module, "start_query", started.append)
+    writer.option("path", "viewfs://cluster/tables/totals")
+    for format in ("noop", "memory", "console"):
+        assert writer.format(format).plan().sink.name == format
+    writer.toTable("preflight_new", format="parquet")
+    assert [(job.sink.table, job.sink.path) for job in started] == [("preflight_new", "viewfs://cluster/tables/totals")]
+
+
+def test_an_external_table_among_checkpoints(writer: MixedStreamWriter, tmp_path: Path) -> None:
+    """A path that can be compared is, whoever writes there."""
+    with pytest.raises(OptionError, match="path and checkpointLocation are the same folder"):
+        writer.option("path", str(tmp_path / "ck")).toTable("preflight_new", format="parquet")
+
+
+@pytest.mark.parametrize("shape", ["struct()", "array(struct())"])
+def test_a_struct_without_fields(spark: SparkSession, tmp_path: Path, shape: str) -> None:
+    """It cannot wait in Parquet files for its checkpoint, wherever the rows go from there."""
+    rows = spark.sql("select 'a' as k, 1 as n")
+    values = mixedmode.read(history=rows).groupBy("k").agg(F.first(F.expr(shape)).alias("x"))
+    writer = values.writeStream.option("checkpointLocation", str(tmp_path / "ck"))
+    with pytest.raises(PlanError, match="format parquet cannot hold the output"):
+        writer.foreachBatch(lambda rows, number: None).start()
+    assert content(tmp_path) == []
 
 
 def test_a_name_that_no_memory_table_can_have(writer: MixedStreamWriter) -> None:
