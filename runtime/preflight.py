@@ -16,7 +16,7 @@ from .filesystem import resolve
 from .folders import check_folder
 from .recovery import check_identity
 from .savepoint_restore import OPTION as SAVEPOINT_OPTION
-from .savepoint_restore import check_restorable
+from .savepoint_restore import check_origin, check_restorable
 from .savepoint_store import open_savepoint
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def check_places(job: JobSpec) -> None:
     Raises:
         OptionError: a folder is a file or cannot be written to.
         CheckpointMismatchError: ``checkpointLocation`` or the savepoint is another job's.
-        CheckpointError: another driver runs the job, or there is no whole savepoint to begin with.
+        CheckpointError: another driver runs the job, there is no whole savepoint to begin with, or the location was
+            begun from another one.
     """
     if job.checkpoint_location is not None:
         check_folder("checkpointLocation", job.checkpoint_location)
@@ -48,6 +49,7 @@ def check_places(job: JobSpec) -> None:
 
 def _check_owner(job: JobSpec, store: CheckpointStore) -> None:
     known = check_identity(job, store)
+    check_origin(job, store)
     path = job.settings.savepoint_path
     # A location with checkpoints of its own goes on from those, whether or not the savepoint is still there.
     if path is not None and (known is None or not store.known_ids()):

@@ -17,7 +17,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyarrow import fs
+from pyarrow import ArrowException, fs
 
 from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
 from ..state.keygroups import shard_ranges
@@ -26,7 +26,7 @@ from ..state.registry import StateRegistry
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
 from .checkpoints.store import CheckpointStore, JobIdentity
 from .failpoints import failpoint
-from .filesystem import delete_quietly, exists, read_bytes, write_atomically
+from .filesystem import absolute, delete_quietly, exists, read_bytes, write_atomically
 from .pinned_backlog import PinnedBacklog
 from .savepoint_files import Copied, copy_checked, in_parallel
 from .savepoint_store import SavepointFile, SavepointStore, open_savepoint
@@ -48,7 +48,7 @@ class Origin:
     """The savepoint that a checkpoint location was begun from."""
 
     savepoint_id: str
-    #: Where it was then.
+    #: Where it was then, absolute if it is local.
     path: str
 
 
@@ -64,36 +64,52 @@ def check_restorable(job: JobSpec) -> None:
         _check_claims(job, open_savepoint(job.settings.savepoint_path))
 
 
+def check_origin(job: JobSpec, store: CheckpointStore) -> None:
+    """Raise if the location was not begun as the job says it was; a few small files are read, nothing is written.
+
+    Raises:
+        CheckpointError: the location has checkpoints that do not come from the savepoint, or an earlier restore into it
+            was cut short and the option is not set any more.
+    """
+    path, origin = job.settings.savepoint_path, _origin(store)
+    if store.known_ids():
+        if path is not None:
+            _check_descent(store, origin, path)
+    elif path is None and origin is not None:
+        raise CheckpointError(
+            f"savepoint {origin.path!r} was being restored into {store.location!r}, and it was cut short: set"
+            f" {OPTION} again, or use a new checkpointLocation"
+        )
+
+
 def restore_if_asked(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> None:
     """Make the first checkpoint of an empty location from the savepoint that the job names, if it names one.
 
     A location that has been begun from that very savepoint goes on from its own checkpoints.
 
     Raises:
-        CheckpointError: the location has checkpoints that do not come from the savepoint, or an earlier restore into it
-            was cut short and the option is not set any more.
+        CheckpointError: as :func:`check_origin`.
         CorruptStateError: a file of the savepoint is not as it was written.
     """
-    path, origin = job.settings.savepoint_path, _origin(store)
-    has_checkpoints = bool(store.known_ids())
+    check_origin(job, store)
+    path = job.settings.savepoint_path
     if path is None:
-        if origin is not None and not has_checkpoints:
-            raise CheckpointError(
-                f"savepoint {origin.path!r} was being restored into {store.location!r}, and it was cut short: set"
-                f" {OPTION} again, or use a new checkpointLocation"
-            )
         return
-    if not has_checkpoints:
+    if not store.known_ids():
         _restore(job, store, identity, open_savepoint(path))
         return
-    _check_descent(store, origin, path)
     logger.info("%s = %r is ignored: %r was begun from it and has checkpoints of its own", OPTION, path, store.location)
 
 
 def _check_descent(store: CheckpointStore, origin: Origin | None, path: str) -> None:
-    """The same command line again is fine, whether or not the savepoint is still there; another savepoint is not."""
-    if origin is not None and (origin.path == path or origin.savepoint_id == _savepoint_id(path)):
-        return
+    """The same command line again is fine, whether or not the savepoint is still there; another savepoint is not.
+
+    What is there says by its id which savepoint it is; if nothing is left there, the place must be the same.
+    """
+    if origin is not None:
+        found = _savepoint_id(path)
+        if found == origin.savepoint_id or (found is None and _place(path) == _place(origin.path)):
+            return
     begun = "from no savepoint" if origin is None else f"from savepoint {origin.path!r}"
     raise CheckpointError(
         f"{OPTION} is {path!r}, but the job in checkpointLocation {store.location!r} was begun {begun} and has"
@@ -104,8 +120,14 @@ def _check_descent(store: CheckpointStore, origin: Origin | None, path: str) -> 
 def _savepoint_id(path: str) -> str | None:
     try:
         return open_savepoint(path).savepoint.savepoint_id
-    except CheckpointError:
+    except (CheckpointError, ArrowException, OSError, ValueError):  # gone, perhaps with its whole filesystem
         return None
+
+
+def _place(path: str) -> str:
+    """One text for one place, whatever the working folder; nothing is looked up on other filesystems."""
+    is_remote = "://" in path and not path.lower().startswith("file:")
+    return path.rstrip("/") if is_remote else absolute(path)
 
 
 def _origin_path(store: CheckpointStore) -> str:
@@ -170,9 +192,9 @@ def _unclaimed(job: JobSpec, checkpoint: CheckpointMetadata) -> list[str]:
 
 def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepoint: SavepointStore) -> None:
     held = savepoint.savepoint
-    given = str(job.settings.savepoint_path)
+    place = _place(str(job.settings.savepoint_path))
     _check_claims(job, savepoint)
-    origin = seal(json.dumps(asdict(Origin(held.savepoint_id, given))).encode())
+    origin = seal(json.dumps(asdict(Origin(held.savepoint_id, place))).encode())
     write_atomically(store.filesystem, _origin_path(store), origin)
     PinnedBacklog(store, "").discard()
     claimed = tuple(operator for operator in held.checkpoint.operators if operator.uid == job.operator.uid)

@@ -160,12 +160,12 @@ def test_damaged_savepoint_is_named(second: World, what: str, damage: str) -> No
 
 
 def test_failed_restore_is_done_again(second: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore that was cut short is done again from the start; without the option the job does not begin anew."""
+    """A restore that was cut short is done again from the start; without the option the job does not start."""
     monkeypatch.setenv(failpoints.VARIABLE, "restore-before-metadata=raise")
     failpoints._hits.clear()
     assert isinstance(failure(second.start(job(second), from_savepoint(second))), failpoints.InjectedFailure)
     monkeypatch.delenv(failpoints.VARIABLE)
-    error = failure(second.start(job(second), OBSERVED))
+    error = support.refusal(lambda: second.start(job(second), OBSERVED))
     assert isinstance(error, CheckpointError) and "was cut short" in str(error)
     query = live(second.start(job(second), from_savepoint(second)))
     query.stop()
@@ -173,11 +173,11 @@ def test_failed_restore_is_done_again(second: World, monkeypatch: pytest.MonkeyP
 
 
 def test_used_location_is_not_overwritten(first: World, second: World) -> None:
-    """A location with checkpoints of its own that do not come from the savepoint refuses the option."""
+    """A location with checkpoints of its own that do not come from the savepoint refuses the option at the start."""
     store = first.checkpoints / "mixedmode" / "checkpoints"
     before = sorted(path.name for path in store.iterdir())
     options = {**OBSERVED, PATH: str(second.folder / "moved")}
-    error = failure(first.start(job(first), options))
+    error = support.refusal(lambda: first.start(job(first), options))
     assert isinstance(error, CheckpointError) and "begun from no savepoint" in str(error)
     assert sorted(path.name for path in store.iterdir()) == before
 
@@ -192,7 +192,7 @@ def test_option_is_ignored_where_it_was_used(second: World, caplog: pytest.LogCa
     assert "is ignored" in caplog.text
     query.stop()
     (second.folder / "moved-again" / "_metadata").unlink()
-    error = failure(second.start(job(second), {**OBSERVED, PATH: str(second.folder / "other")}))
+    error = support.refusal(lambda: second.start(job(second), {**OBSERVED, PATH: str(second.folder / "other")}))
     assert "was begun from savepoint" in str(error)
 
 
