@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import uuid
 
 from pyarrow import fs
@@ -12,12 +13,20 @@ from ..state.pool import naming, sync_path
 
 #: Filesystems of pyarrow whose files appear when they are complete.
 _OBJECT_STORES = ("s3", "gcs", "abfs")
+#: What stands before the path of a local URI, which names no host.
+_LOCAL_URI = re.compile(r"file:(///|/(?!/))", re.IGNORECASE)
 
 
 def resolve(location: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem and the path on it of a URI or of a plain (relative or absolute) local path."""
+    """The filesystem and the path on it of a URI or of a plain (relative or absolute) local path.
+
+    The path in a local URI is taken as it is written, like Spark does (through Hadoop's ``Path``): ``%20`` is no space.
+    """
+    local = _LOCAL_URI.match(location)
+    if local is not None:
+        return fs.LocalFileSystem(), os.path.abspath("/" + location[local.end() :].lstrip("/"))
     if "://" in location or location.startswith("file:"):
-        filesystem, path = fs.FileSystem.from_uri(location.replace("file:///", "file:/").replace("file:/", "file:///"))
+        filesystem, path = fs.FileSystem.from_uri(location)
         return filesystem, path.rstrip("/")
     return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(location))
 
