@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .failpoints import failpoint
@@ -95,11 +96,14 @@ class LiveSource:
                         return
                     self.thread_id = threading.get_ident()
                     on_batch(batch, batch_id)
+                except BaseException as error:
+                    # Before the turn ends: nobody may go on from, or checkpoint, what this has left half done.
+                    self._error = error
+                    raise
                 finally:
                     self.thread_id = None
                     self._turn.release()
             except BaseException as error:
-                self._error = error
                 # All that Spark must know is that the batch failed.  It matches the whole text of what it gets against
                 # an expression that overflows its stack on long ones, such as those with a Java stack trace.
                 raise BatchNotTaken(type(error).__name__) from None
@@ -119,6 +123,15 @@ class LiveSource:
     def refuse(self) -> None:
         """Take no further micro-batch: the query is about to be stopped."""
         self._refusing = True
+
+    @contextmanager
+    def refusing_after_failure(self) -> Iterator[None]:
+        """Within a turn: if the step fails, no micro-batch gets a turn on what it has left half done."""
+        try:
+            yield
+        except BaseException:
+            self.refuse()
+            raise
 
     def drain(self, on_batch: OnBatch, *, at_once: bool = False) -> None:
         """Take everything that the source holds now; returns when all was handed over.

@@ -297,7 +297,7 @@ class JobRunner:
             while query.isActive and not self.stopping.is_set() and self.desk.stop is None:
                 self._wake.wait(self._nap_s(step))
                 self._wake.clear()
-                with self.turn:
+                with self.turn, live.refusing_after_failure():
                     if not self.stopping.is_set() and not live.failed:
                         step.events.check()
                         step.tick(phase)

@@ -1,0 +1,62 @@
+"""Turns of the live source's micro-batches: nothing follows a step that has failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from mixedmode.runtime.live import BatchNotTaken, LiveSource
+
+
+class Turn:
+    """A lock that tells when it is given back."""
+
+    def __init__(self, given_back: Callable[[], None]) -> None:
+        self._given_back = given_back
+
+    def acquire(self, timeout: float) -> bool:
+        return True
+
+    def release(self) -> None:
+        self._given_back()
+
+
+def source(turn: Any) -> LiveSource:
+    return LiveSource(cast(Any, None), "spark", None, turn, threading.Event())
+
+
+def test_a_failed_batch_is_known_before_its_turn_ends() -> None:
+    """Whoever has the next turn sees that the job has failed, and takes no checkpoint of what is half done."""
+    known: list[bool] = []
+    live = source(Turn(lambda: known.append(live.failed)))
+
+    def fail(frame: Any, batch_id: int) -> None:
+        raise ValueError("half done")
+
+    with pytest.raises(BatchNotTaken, match="ValueError"):
+        live._guarded(fail)(cast(Any, None), 1)
+    assert known == [True]
+    with pytest.raises(ValueError, match="half done"):
+        live.raise_failure()
+
+
+def test_no_batch_is_taken_after_a_step_that_failed() -> None:
+    """A micro-batch that waited for the turn of a failed step is refused."""
+    taken: list[int] = []
+    live = source(threading.RLock())
+    with pytest.raises(ValueError, match="half done"), live.refusing_after_failure():
+        raise ValueError("half done")
+    live._guarded(lambda frame, batch_id: taken.append(batch_id))(cast(Any, None), 1)
+    assert taken == [] and not live.failed
+
+
+def test_a_step_that_succeeds_refuses_nothing() -> None:
+    """After it the next micro-batch is taken."""
+    taken: list[int] = []
+    live = source(threading.RLock())
+    with live.refusing_after_failure():
+        pass
+    live._guarded(lambda frame, batch_id: taken.append(batch_id))(cast(Any, None), 1)
+    assert taken == [1]
