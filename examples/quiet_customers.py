@@ -1,6 +1,6 @@
 """A processor of your own: who has ordered nothing for 30 days, in a year of history and then live.
 
-The same class would run in stock Structured Streaming.  At the end the alerts are compared with one plain Spark batch.
+At the end the alerts are compared with one plain Spark batch.
 
 python examples/quiet_customers.py
 """

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
+from ..runtime.column_names import is_case_sensitive
 from ..runtime.live_inputs import INPUT_COLUMN, LiveInput
 from .analysis import error_text
 from .environment import check_session, refuse_connect
@@ -103,7 +104,7 @@ class Inputs:
 
     @property
     def case_sensitive(self) -> bool:
-        return str(self.spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+        return is_case_sensitive(self.spark)
 
     def map(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
         """Every part through a function.

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Columns that the runtime adds to a frame on its way to the tasks; a column of the user's must not be called so.
 RESERVED = re.compile(
     r"__(kg|shard|pin|row_kind|initial_state|time|rows|max_ts|session_start|session_end|input|late_\w+|key_?\d+|[kab]\d+)",
     re.IGNORECASE,
 )
+
+
+def is_case_sensitive(spark: SparkSession) -> bool:
+    """True if the session tells names of columns apart by case."""
+    return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
 def quoted(name: str) -> str:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedModeError, OptionError
+from .checkpoints.identity import JobIdentity
 from .checkpoints.metadata import CheckpointMetadata
-from .checkpoints.store import CheckpointStore, JobIdentity
+from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
 from .fingerprint import backlog_fingerprint
 from .job_tasks import check_finished_tasks

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import QueryError
 from .assembly import Run, assemble
+from .checkpoints.identity import JobIdentity
 from .checkpoints.metadata import SourceState
-from .checkpoints.store import CheckpointStore, JobIdentity
+from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease
 from .ending import Ending
 from .epoch_specs import OBSERVED
@@ -252,7 +253,7 @@ class JobRunner:
                 step.state.set_source("history", position=where.to_json())
                 step.checkpoint_if_due()
                 self._serve(phase)
-            if self.desk.stop is not None and not where.done:
+            if self.desk.ready_stop() is not None and not where.done:
                 return
         step.source_ended("history")
 
@@ -262,7 +263,7 @@ class JobRunner:
             return
 
         def on_batch(batch: DataFrame, batch_id: int) -> None:
-            if self.desk.stop is not None:
+            if self.desk.ready_stop() is not None:
                 raise Stopped
             if batch_id > step.state.batch_id:
                 step.streaming_epoch(phase, batch)
@@ -294,7 +295,7 @@ class JobRunner:
         step.state.watermark.watch(now_ms())
         query = live.start(self._on_live_batch(phase, step), self.job.trigger or {"processingTime": "0 seconds"})
         try:
-            while query.isActive and not self.stopping.is_set() and self.desk.stop is None:
+            while query.isActive and not self.stopping.is_set() and self.desk.ready_stop() is None:
                 self._wake.wait(self._nap_s(step))
                 self._wake.clear()
                 with self.turn, live.refusing_after_failure():
@@ -310,14 +311,14 @@ class JobRunner:
             live.refuse()
             with self.turn:
                 live.stop()
-        if live.failed or self.desk.stop is None:
+        if live.failed or self.desk.ready_stop() is None:
             live.raise_failure()
-        if self.desk.stop is None or self.stopping.is_set():
+        if self.desk.ready_stop() is None or self.stopping.is_set():
             step.checkpoint_if_behind("stop")
 
     def _on_live_batch(self, phase: Phase, step: Stepper) -> OnBatch:
         def on_batch(batch: DataFrame, batch_id: int) -> None:
-            if batch_id <= step.state.batch_id or self.desk.stop is not None:
+            if batch_id <= step.state.batch_id or self.desk.ready_stop() is not None:
                 return
             step.note_lag()
             # An operator of which only some inputs are in backlog runs as if none were.

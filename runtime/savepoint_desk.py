@@ -63,8 +63,7 @@ class SavepointDesk:
                 raise QueryError(f"no {request} can be taken: another stop-with-savepoint is under way")
             self._open.append(request)
 
-    @property
-    def stop(self) -> SavepointRequest | None:
+    def ready_stop(self) -> SavepointRequest | None:
         """The request that is to end the job, from here on with a place of its own; None: there is none.
 
         One whose place is not to be had (any more: it may have waited for the whole of a backlog) is refused before
@@ -96,7 +95,7 @@ class SavepointDesk:
 
     def take_stop(self) -> SavepointRequest | None:
         """The request that ends the job; it is the caller's to answer, and no other is taken."""
-        taken = self.stop
+        taken = self.ready_stop()
         with self._lock:
             if taken is None or taken not in self._open:
                 return None

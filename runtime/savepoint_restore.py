@@ -23,8 +23,9 @@ from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from ..state.keygroups import shard_ranges
 from ..state.lineage import ShardLineage
 from ..state.registry import StateRegistry
+from .checkpoints.identity import JobIdentity
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
-from .checkpoints.store import CheckpointStore, JobIdentity
+from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
 from .filesystem import absolute, delete_quietly, exists, read_bytes, write_atomically
 from .pinned_backlog import PinnedBacklog

@@ -32,7 +32,7 @@ from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_a
 from ..sealed import seal, unseal
 from ..sparklog import SparkLog
 from ..staging import epoch_of
-from .identity import JobIdentity as JobIdentity
+from .identity import JobIdentity
 from .metadata import FORMAT_VERSION, CheckpointMetadata
 
 logger = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ...errors import OptionError, PlanError
+from ..column_names import is_case_sensitive
 from ..folders import check_folder
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def file_format(spark: SparkSession, name: str) -> Any:
 
 def column_fold(spark: SparkSession) -> Callable[[str], str]:
     """What makes two names of columns equal if the session takes them for one."""
-    return str if str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true" else str.lower
+    return str if is_case_sensitive(spark) else str.lower
 
 
 def check_writable(
@@ -110,8 +111,8 @@ def _check_columns(
         if partition_by:
             jvm: Any = spark._jvm
             columns = jvm.PythonUtils.toSeq(list(partition_by))
-            sensitive = _state(spark).conf().caseSensitiveAnalysis()
-            spark_util.PartitioningUtils.validatePartitionColumn(_java_schema(spark, schema), columns, sensitive)
+            whole = _java_schema(spark, schema)
+            spark_util.PartitioningUtils.validatePartitionColumn(whole, columns, is_case_sensitive(spark))
         spark_util.DataSourceUtils.checkFieldNames(format, data)
         spark_util.DataSourceUtils.verifySchema(format, data, False)
         spark_util.DataSource.validateSchema(name, _java_schema(spark, schema), _state(spark).conf())

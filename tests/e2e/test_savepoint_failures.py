@@ -187,7 +187,7 @@ def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypa
                     there.queries[-1].stopWithSavepoint, str(there.folder / "savepoint"), drain=drain, wait=True
                 )
                 pool.shutdown(wait=False)
-                while there.queries[-1]._runner.desk.stop is None:
+                while there.queries[-1]._runner.desk.is_empty:
                     assert not asked["stop"].done(), asked["stop"].exception()
 
         started = threading.Event()

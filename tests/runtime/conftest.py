@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import (
     CheckpointMetadata,
     OperatorState,
@@ -22,6 +23,7 @@ from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.log import LogWriter
+from pyarrow import fs
 
 # The tests are not a package (the repository root is one): make their helpers importable.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -69,6 +71,14 @@ def _metadata(checkpoint_id: int = 1, *files: StateFile, **changes: object) -> C
         "rows_late_total": 4,
     }
     return CheckpointMetadata.model_validate({**body, **changes})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    """The store of a job's location; what needs another one has a fixture of its own."""
+    made = CheckpointStore(fs.LocalFileSystem(), str(tmp_path / "checkpoints"))
+    made.claim(JobIdentity("job", {"uid": UID}, 128))
+    return made
 
 
 @pytest.fixture

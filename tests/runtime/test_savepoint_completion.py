@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
-from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
+from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import DriverLease
 from mixedmode.runtime.failpoints import VARIABLE
 from mixedmode.runtime.savepoint_completion import complete_offline, complete_pending
 from mixedmode.runtime.savepoint_store import open_savepoint
 from mixedmode.state.files import StateFile
-from pyarrow import fs
 
 UID = "stage"
 COMPLETE = "import sys; from mixedmode.runtime.savepoint_completion import complete_offline as c; c(sys.argv[1])"
@@ -31,13 +30,6 @@ MakeFile = Callable[..., StateFile]
 def target(tmp_path: Path) -> Path:
     """Where the savepoint was to be."""
     return tmp_path / "sp"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> CheckpointStore:
-    made = CheckpointStore(fs.LocalFileSystem(), str(tmp_path / "checkpoints"))
-    made.claim(JobIdentity("job", {"uid": UID}, 128))
-    return made
 
 
 @pytest.fixture

@@ -10,26 +10,18 @@ import pytest
 from mixedmode.errors import QueryError
 from mixedmode.runtime import failpoints, savepoint
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
-from mixedmode.runtime.checkpoints.store import CheckpointStore, JobIdentity
+from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.recorder import Recorder
 from mixedmode.runtime.savepoint import SavepointDraft
 from mixedmode.runtime.savepoint_copies import SavepointCopies
 from mixedmode.runtime.savepoint_desk import SavepointRequest
 from mixedmode.runtime.savepoint_store import open_savepoint
 from mixedmode.state.files import StateFile
-from pyarrow import fs
 
 UID = "stage"
 
 MakeMetadata = Callable[..., CheckpointMetadata]
 MakeFile = Callable[..., StateFile]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> CheckpointStore:
-    made = CheckpointStore(fs.LocalFileSystem(), str(tmp_path / "checkpoints"))
-    made.claim(JobIdentity("job", {"uid": UID}, 128))
-    return made
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_one_request_ends_the_job() -> None:
     desk.ask(request)
     with pytest.raises(QueryError, match="no stop-with-savepoint without drain can be taken: another"):
         desk.ask(stopping(Stop.SUSPEND))
-    assert desk.stop is request and desk.take_stop() is request and desk.stop is None
+    assert desk.ready_stop() is request and desk.take_stop() is request and desk.ready_stop() is None
     with pytest.raises(QueryError, match="no savepoint can be taken: stop-with-savepoint with drain is under way"):
         desk.ask(plain())
 
@@ -75,8 +75,8 @@ def test_a_stop_without_a_place_is_refused() -> None:
     desk = SavepointDesk(take_place)
     refused, taken = SavepointRequest("taken", Stop.DRAIN), stopping()
     desk.ask(refused)
-    assert desk.stop is None and desk.take_stop() is None
+    assert desk.ready_stop() is None and desk.take_stop() is None
     assert "'taken' holds a savepoint; the query goes on" in str(refused.answer.exception(0))
     desk.ask(taken)
-    assert desk.stop is taken and desk.take_stop() is taken
+    assert desk.ready_stop() is taken and desk.take_stop() is taken
     assert asked == [refused, taken]
