@@ -27,6 +27,7 @@ from ..row_writer import RowBuffer
 from ..rows import RowReader
 from ..spec import MIN_WATERMARK, ShardContext
 from .keyed_rows import Keyed, KeyedRows, KeySlices
+from .shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
     from .processor import ProcessorOperator
@@ -260,4 +261,4 @@ class ProcessorRun:
         mode = self._operator.time_mode
         if mode == "none":
             return -1, -1
-        return self._epoch.processing_time_ms, watermark_ms if mode == "eventTime" else -1
+        return self._epoch.processing_time_ms, shown_watermark_ms(watermark_ms) if mode == "eventTime" else -1

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError
 from mixedmode.runtime.operators.processor import ProcessorOperator
 from mixedmode.runtime.operators.processor_run import ProcessorRun
+from mixedmode.runtime.operators.shown_times import END_OF_TIME_MS
 from mixedmode.runtime.rows import arrow_schema
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange
@@ -292,14 +293,14 @@ def test_same_time_registered_in_its_own_callback_is_lost(tmp_path: Path) -> Non
 # -- what the processor sees -------------------------------------------------------------------------------------------
 
 
-def test_watermark_is_min_for_rows_and_final_for_timers(tmp_path: Path) -> None:
-    """In a backlog the current watermark is MIN while rows are handled and the final one while timers fire (X14)."""
+def test_watermark_is_none_for_rows_and_final_for_timers(tmp_path: Path) -> None:
+    """A backlog shows a processor 0, none yet, while rows are handled and the final watermark while timers fire (X14)."""
     stage = Stage(tmp_path, processor=Scripted({"w": []}))  # type: ignore[dict-item]
-    for final_ms in (5, MAX_WATERMARK):
+    for final_ms, shown_ms in ((5, 5), (MAX_WATERMARK, END_OF_TIME_MS)):
         assert stage.backlog([("a", 0, "watermark +4")], final_ms) == [
-            ("watermark", "a", MIN_WATERMARK),
+            ("watermark", "a", 0),
             ("fired", "a", 4),
-            ("watermark", "a", final_ms),
+            ("watermark", "a", shown_ms),
         ]
 
 
