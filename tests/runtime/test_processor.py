@@ -294,7 +294,7 @@ def test_same_time_registered_in_its_own_callback_is_lost(tmp_path: Path) -> Non
 
 
 def test_watermark_is_none_for_rows_and_final_for_timers(tmp_path: Path) -> None:
-    """A backlog shows a processor 0, none yet, while rows are handled and the final watermark while timers fire (X14)."""
+    """In a backlog a processor sees 0, none yet, for rows and the final watermark for timers (X14)."""
     stage = Stage(tmp_path, processor=Scripted({"w": []}))  # type: ignore[dict-item]
     for final_ms, shown_ms in ((5, 5), (MAX_WATERMARK, END_OF_TIME_MS)):
         assert stage.backlog([("a", 0, "watermark +4")], final_ms) == [
