@@ -17,6 +17,7 @@ from ..runtime.late_rows import LateRows
 from ..runtime.sinks import FORMATS, Sink, make_sink, table_format
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
 from .analysis import duration_ms, session_settings, spark_plan
+from .final_watermark import resolve_final_watermark
 from .keyed import KeyedStage
 from .modes import JobFacts, plan_phases, runs_sorted
 from .option_layers import Layer, resolve_options, session_layer
@@ -53,10 +54,12 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     """Check everything, decide, and describe the result twice: for people and for the runtime."""
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
-    settings, sink_options = resolved.settings, dict(resolved.sink_options)
+    sink_options = dict(resolved.sink_options)
     _check_trigger(spark, request.trigger)
     format = _format(spark, request)
     output_mode = _output_mode(stage, request, format)
+    final = resolve_final_watermark(resolved, is_aggregate=stage.is_aggregate, output_mode=output_mode)
+    settings = final.settings
     given = _take(sink_options, "checkpointLocation")
     location = _checkpoint_location(spark, request, format, given, sink_options)
     path = _take(sink_options, "path")
@@ -88,6 +91,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         uses_event_time=operator.uses_event_time,
         uses_processing_time=operator.uses_processing_time,
         has_watermark=stage.watermark is not None,
+        why_final_watermark=final.reason,
         bytes_per_shard=_bytes_per_shard(stage, operator, settings, parallelism),
     )
     plan = ExecutionPlan(

@@ -124,6 +124,7 @@ class MixedGroupedData:
                 output_schema=operator.output_schema,
                 output_mode=None,
                 build=build,
+                is_aggregate=True,
             )
         )
 

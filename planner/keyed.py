@@ -38,6 +38,8 @@ class KeyedStage:
     #: The output mode that the stage itself was given; None: it takes the writer's.
     output_mode: str | None
     build: Callable[[str, Settings], KeyedOperator]
+    #: Groups are aggregated; False: a processor handles their rows.
+    is_aggregate: bool = False
     #: Exchanges events with the stage's shards; None: nobody does.
     coordinator: OperatorCoordinator | None = None
 

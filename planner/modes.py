@@ -44,6 +44,8 @@ class JobFacts:
     uses_processing_time: bool = False
     #: True if ``withWatermark`` was called.
     has_watermark: bool = False
+    #: Why ``Settings.final_watermark`` is what it is.
+    why_final_watermark: str = "the default"
     #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
     bytes_per_shard: int | None = None
 
@@ -154,6 +156,10 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         **_sort_details(settings, job),
         **_processing_timers(job, "in real time, after the switch"),
     }
+    if job.has_live:
+        details["final watermark"] = (
+            f"{settings.final_watermark} (execution.backlog.final-watermark): {job.why_final_watermark}"
+        )
     if job.uses_event_time and job.has_live and settings.final_watermark == "max":
         details["warning"] = (
             "windows and event-time timers that straddle the switch fire at the switch with the backlog's part, and a"

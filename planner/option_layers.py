@@ -47,21 +47,23 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Given:
+    """A value as written, and where it came from."""
+
+    name: str
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True)
 class ResolvedOptions:
     """What all layers together say."""
 
     settings: Settings
     #: Options that are not ours, for the sink; keys as written, each once whatever its case.
     sink_options: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Given:
-    """A value and where it came from."""
-
-    name: str
-    text: str
-    origin: str
+    #: What was set, by field of Settings; all others have their defaults.
+    given: Mapping[str, Given]
 
 
 def session_layer(conf: Mapping[str, str]) -> Layer:
@@ -76,7 +78,7 @@ def resolve_options(*layers: Layer) -> ResolvedOptions:
     Raises:
         OptionError: a name is unknown, a value is not allowed, or two values contradict each other.
     """
-    given: dict[str, _Given] = {}
+    given: dict[str, Given] = {}
     sink_options: dict[str, tuple[str, str]] = {}
     for layer in layers:
         for field, found in _known(layer, sink_options).items():
@@ -84,12 +86,12 @@ def resolve_options(*layers: Layer) -> ResolvedOptions:
     values = {field: _parse(_BY_FIELD[field], found) for field, found in given.items()}
     settings = Settings(**values)
     _cross_check(settings, given)
-    return ResolvedOptions(settings, dict(sink_options.values()))
+    return ResolvedOptions(settings, dict(sink_options.values()), given)
 
 
-def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, _Given]:
+def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, Given]:
     """The layer's values by field of Settings; what is not ours goes to ``sink_options``."""
-    found: dict[str, _Given] = {}
+    found: dict[str, Given] = {}
     for written, text in layer.values.items():
         name = written.lower()
         option = _BY_NAME.get(name)
@@ -103,7 +105,7 @@ def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, 
                 f"{other.name} = {other.text!r} and {written} = {text!r} (both from {layer.origin}) are one option;"
                 " set it once"
             )
-        found[option.field] = _Given(written, text, layer.origin)
+        found[option.field] = Given(written, text, layer.origin)
     return found
 
 
@@ -127,7 +129,7 @@ def _nearest(name: str, known: Mapping[str, str], likeness: float) -> str | None
     return known[found[0]] if found else None
 
 
-def _parse(option: Option, given: _Given) -> Any:
+def _parse(option: Option, given: Given) -> Any:
     try:
         return option.parse(given.text)
     except ValueError as error:
@@ -136,7 +138,7 @@ def _parse(option: Option, given: _Given) -> Any:
         ) from error
 
 
-def _cross_check(settings: Settings, given: Mapping[str, _Given]) -> None:
+def _cross_check(settings: Settings, given: Mapping[str, Given]) -> None:
     """Rules that tie two options together."""
     if 0 < settings.interval_during_backlog_ms < settings.checkpoint_interval_ms:
         _contradiction(
@@ -159,7 +161,7 @@ def _cross_check(settings: Settings, given: Mapping[str, _Given]) -> None:
 
 
 def _contradiction(
-    settings: Settings, given: Mapping[str, _Given], field: str, bound_field: str, why: str, allowed: str
+    settings: Settings, given: Mapping[str, Given], field: str, bound_field: str, why: str, allowed: str
 ) -> NoReturn:
     value, bound = _BY_FIELD[field], _BY_FIELD[bound_field]
     found, limit = given[field], given.get(bound_field)

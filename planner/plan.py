@@ -62,6 +62,11 @@ class ExecutionPlan(BaseModel):
     #: Class of the keyed stage's coordinator; None: it has none.
     coordinator: str | None = None
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may give results that the author does not expect; ``start()`` logs it."""
+        return tuple(phase.details["warning"] for phase in self.phases if "warning" in phase.details)
+
     def explain(self, extended: bool = False) -> str:
         """The plan as text; extended adds all settings and Spark's plans of the inputs."""
         from .explain import render

@@ -7,6 +7,7 @@ folders, too, and refuses those that it cannot use.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -23,6 +24,8 @@ from .keyed import KeyedStage
 from .option_layers import Layer
 from .plan import ExecutionPlan
 from .processors import check_output_mode
+
+logger = logging.getLogger(__name__)
 
 #: Spark's own: as fast as possible.
 _DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
@@ -192,6 +195,8 @@ class MixedStreamWriter:
             self.option("path", path)
         plan, job = self._compile()
         stop_if_dry(plan)
+        for warning in plan.warnings:
+            logger.warning("query %s: %s", self._name or "without a name", warning)
         return start_query(job)
 
     # -- ours ----------------------------------------------------------------------------------------------------------

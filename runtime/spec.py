@@ -75,6 +75,7 @@ class Settings(BaseModel):
     tolerable_failed_checkpoints: int = 0
     #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
     sink_transactional: bool | None = None
+    #: In a plan: what applies to the job, whoever chose it (see ``planner.final_watermark``).
     final_watermark: Literal["max", "observed"] = "max"
     #: Savepoint that a new checkpoint location begins with; None: the job begins with nothing.
     savepoint_path: str | None = None
