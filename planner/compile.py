@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..errors import OptionError, PlanError
 from ..runtime.folders import resolve_option
 from ..runtime.late_rows import LateRows
-from ..runtime.sinks import FORMATS, Sink, make_sink, table_format
+from ..runtime.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
 from .analysis import duration_ms, session_settings, spark_plan
 from .final_watermark import resolve_final_watermark
@@ -58,7 +58,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     _check_trigger(spark, request.trigger)
     format = _format(spark, request)
     output_mode = _output_mode(stage, request, format)
-    final = resolve_final_watermark(resolved, is_aggregate=stage.is_aggregate, output_mode=output_mode)
+    final = resolve_final_watermark(resolved, is_aggregate=stage.output_key is not None, output_mode=output_mode)
     settings = final.settings
     given = _take(sink_options, "checkpointLocation")
     location = _checkpoint_location(spark, request, format, given, sink_options)
@@ -80,6 +80,9 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         table=request.table,
         partition_by=request.partition_by,
         transactional=settings.sink_transactional,
+        deliveries=Deliveries(
+            key=None if output_mode == "append" else stage.output_key, order_column=settings.sink_order_column
+        ),
     )
     sink.check(spark)
     operator = stage.build(output_mode, settings)
@@ -100,7 +103,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         event_time=None if stage.watermark is None else stage.watermark.event_time,
         watermark_delay_ms=0 if stage.watermark is None else stage.watermark.delay_ms,
         operator=_described(operator),
-        output_columns=columns_ddl(stage.output_schema.fields),
+        output_columns=columns_ddl(sink.schema.fields),
         output_mode=output_mode,
         sink=_sink_plan(sink),
         trigger=request.trigger,

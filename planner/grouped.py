@@ -124,7 +124,7 @@ class MixedGroupedData:
                 output_schema=operator.output_schema,
                 output_mode=None,
                 build=build,
-                is_aggregate=True,
+                output_key=tuple(operator.output_schema.names[place] for place in operator.key_outputs),
             )
         )
 

@@ -38,8 +38,8 @@ class KeyedStage:
     #: The output mode that the stage itself was given; None: it takes the writer's.
     output_mode: str | None
     build: Callable[[str, Settings], KeyedOperator]
-    #: Groups are aggregated; False: a processor handles their rows.
-    is_aggregate: bool = False
+    #: Output columns that are the key of the group that a row is of; None: a processor's rows are of no group.
+    output_key: tuple[str, ...] | None = None
     #: Exchanges events with the stage's shards; None: nobody does.
     coordinator: OperatorCoordinator | None = None
 

@@ -18,6 +18,7 @@ from .values import (
     one_of,
     parse_bool,
     parse_duration_ms,
+    parse_name,
     parse_path,
     parse_positive_duration_ms,
     parse_size_bytes,
@@ -101,6 +102,13 @@ OPTIONS: tuple[Option, ...] = (
         parse_bool,
         "true, false",
         "whether the output's format skips an append whose txnAppId and txnVersion it has; unset: if it is delta",
+    ),
+    Option(
+        "execution.sink.order-column",
+        "sink_order_column",
+        parse_name,
+        "a name that no output column has",
+        "column (bigint) added to each delivery, greater in a later row of a key; unset: there is none",
     ),
     Option(
         "execution.backlog.final-watermark",

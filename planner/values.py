@@ -105,6 +105,11 @@ def parse_path(text: str) -> str:
     return text
 
 
+def parse_name(text: str) -> str:
+    """A column's name, as it is; not empty."""
+    return parse_path(text)
+
+
 def format_duration_ms(duration_ms: int) -> str:
     """``10000`` as ``"10 s"``: the greatest unit that divides it; :func:`parse_duration_ms` reads it back."""
     if duration_ms == 0:

@@ -75,6 +75,8 @@ class Settings(BaseModel):
     tolerable_failed_checkpoints: int = 0
     #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
     sink_transactional: bool | None = None
+    #: Column added to what is delivered per checkpoint: the order of a key's rows; None: there is none.
+    sink_order_column: str | None = None
     #: In a plan: what applies to the job, whoever chose it (see ``planner.final_watermark``).
     final_watermark: Literal["max", "observed"] = "max"
     #: Savepoint that a new checkpoint location begins with; None: the job begins with nothing.

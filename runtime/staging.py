@@ -92,9 +92,13 @@ class _HashingFile:
             self._stream.close()
 
 
+#: The epoch in the name of a state or output file, as Python's and Java's patterns have it.
+EPOCH_IN_NAME = r"^e(\d{8})-"
+
+
 def epoch_of(file_name: str) -> int:
     """The epoch in which a state or output file was written; attempts put it first in their names."""
-    match = re.match(r"e(\d{8})-", file_name)
+    match = re.match(EPOCH_IN_NAME, file_name)
     return int(match[1]) if match else 0
 
 

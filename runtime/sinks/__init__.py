@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import OptionError
 from .base import Sink
+from .deliveries import Deliveries
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .immediate import ConsoleSink, MemorySink, NoopSink
@@ -20,7 +21,7 @@ from .table_checks import table_format
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["FORMATS", "Sink", "make_sink", "table_format"]
+__all__ = ["FORMATS", "Deliveries", "Sink", "make_sink", "table_format"]
 
 #: Formats that are ours; every other one is Spark's to write.
 FORMATS = ("parquet", "memory", "console", "noop")
@@ -40,6 +41,7 @@ def make_sink(
     table: str | None = None,
     partition_by: Sequence[str] = (),
     transactional: bool | None = None,
+    deliveries: Deliveries | None = None,
 ) -> Sink:
     """The sink for what the user asked of the writer.
 
@@ -54,10 +56,19 @@ def make_sink(
                 f"{name} does not support partitionBy; it works with the formats that Spark's DataFrameWriter writes"
                 " (csv, json, orc, delta, …) and with toTable, or write partitions yourself in foreachBatch"
             )
+    given = deliveries or Deliveries()
+    if table is None and foreach_batch is None and format in FORMATS and given.order_column is not None:
+        raise OptionError(
+            f"execution.sink.order-column = {given.order_column!r} does not go with format {name}, whose rows are not"
+            " handed over once per checkpoint; it works with foreachBatch, with toTable, and with the formats that"
+            " Spark's DataFrameWriter writes (csv, json, orc, delta, …)"
+        )
+    if given.order_column is not None:
+        _check_new(given.order_column, schema)
     if table is not None and (foreach_batch is not None or (format in FORMATS and format != "parquet")):
         raise OptionError(f"{name} has no tables; use toTable with a format that tables have (parquet, delta, …)")
     if foreach_batch is not None:
-        return ForeachBatchSink(schema, foreach_batch)
+        return ForeachBatchSink(schema, foreach_batch, given)
     if table is not None or format not in FORMATS:
         return TableSink(
             schema,
@@ -67,6 +78,7 @@ def make_sink(
             options=options,
             partition_by=partition_by,
             transactional=transactional,
+            deliveries=given,
         )
     if format == "parquet":
         if not path:
@@ -79,6 +91,15 @@ def make_sink(
     if format == "console":
         return _console(schema, options)
     return NoopSink(schema)
+
+
+def _check_new(order_column: str, schema: StructType) -> None:
+    names = schema.fieldNames()
+    if order_column.lower() in {name.lower() for name in names}:
+        raise OptionError(
+            f"execution.sink.order-column = {order_column!r} is a column of the output already; its columns are"
+            f" {', '.join(names)}; allowed: any other name"
+        )
 
 
 def _console(schema: StructType, options: Mapping[str, str]) -> ConsoleSink:

@@ -40,7 +40,10 @@ class Sink(ABC):
     shows_at_once: bool = False
 
     def __init__(self, schema: StructType) -> None:
+        #: The columns that go out.
         self.schema = schema
+        #: Those that tasks stage.
+        self.staged_schema = schema
         self._spark: SparkSession | None = None
 
     def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
@@ -133,9 +136,9 @@ class Sink(ABC):
         return removed
 
     def frame(self, files: Sequence[StagedFile]) -> DataFrame:
-        """Staged rows as a batch DataFrame of the output schema."""
+        """Staged rows as a batch DataFrame."""
         assert self._spark is not None, "open() comes first"
         paths = [f"{self._staging}/{file.name}" for file in files]
         if isinstance(self._filesystem, fs.LocalFileSystem):
             paths = [f"file://{path}" for path in paths]
-        return read_parquet(self._spark, self.schema, *paths)
+        return read_parquet(self._spark, self.staged_schema, *paths)

@@ -3,6 +3,7 @@
 Invariants:
 - A call gets the rows of a whole checkpoint under the checkpoint's id; the same id always comes with the same rows,
   since they are read from the staged files themselves, which are kept until the call has returned.
+- Which rows that are, of those that the epochs since the last checkpoint have staged, :mod:`.deliveries` says.
 - The marker is written between the call's return and the first removal.  A crash in between repeats the call, so a
   receiver that is idempotent by the id has every row exactly once, any other at least once.
 """
@@ -16,14 +17,33 @@ from ...errors import CheckpointError
 from ..checkpoints.metadata import SinkTransaction
 from ..failpoints import failpoint
 from ..filesystem import exists, write_atomically
+from ..staging import epoch_of
 from .base import Sink
+from .deliveries import Deliveries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 class DeliverySink(Sink):
-    """Calls :meth:`hand_over` when a checkpoint completes; not for a checkpoint without rows."""
+    """Calls :meth:`hand_over` when a checkpoint completes; not for a checkpoint without rows.
+
+    Args:
+        schema: the columns that are staged; ``schema`` of the sink has those that are delivered.
+        deliveries: which of the staged rows are handed over.
+    """
+
+    def __init__(self, schema: StructType, deliveries: Deliveries | None = None) -> None:
+        super().__init__(schema)
+        self.deliveries = deliveries or Deliveries()
+        self.schema = self.deliveries.schema(schema)
+
+    @property
+    def what_is_delivered(self) -> str:
+        """The end of :meth:`describe`."""
+        facts = self.deliveries.describe()
+        return f"; {facts}" if facts else ""
 
     @abstractmethod
     def hand_over(self, rows: DataFrame, number: int) -> None:
@@ -42,7 +62,8 @@ class DeliverySink(Sink):
                         f"transaction {transaction.id} names {file.name}, which is not in {self._staging} and was not "
                         "delivered: somebody removed it; restore it, or use a new checkpointLocation"
                     )
-            self.hand_over(self.frame(files), transaction.id)
+            epochs = {epoch_of(file.name) for file in files}
+            self.hand_over(self.deliveries.rows(self.frame(files), epochs), transaction.id)
             failpoint("sink-after-function")
             write_atomically(self._filesystem, delivered, b"")
             failpoint("sink-delivered")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .deliveries import Deliveries
 from .delivery import DeliverySink
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ class ForeachBatchSink(DeliverySink):
     name = "foreachBatch"
     guarantee = "exactly-once"
 
-    def __init__(self, schema: StructType, function: Callable[[DataFrame, int], None]) -> None:
-        super().__init__(schema)
+    def __init__(
+        self, schema: StructType, function: Callable[[DataFrame, int], None], deliveries: Deliveries | None = None
+    ) -> None:
+        super().__init__(schema, deliveries)
         self._function = function
 
     def hand_over(self, rows: DataFrame, number: int) -> None:
@@ -34,5 +37,5 @@ class ForeachBatchSink(DeliverySink):
     def describe(self) -> str:
         return (
             "foreachBatch: same id, same rows after a failure (exactly-once if the function is idempotent by the id), "
-            "called when a checkpoint completes"
+            f"called when a checkpoint completes{self.what_is_delivered}"
         )

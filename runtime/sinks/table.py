@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ...errors import OptionError
 from ..private_session import activate
 from .base import Guarantee
+from .deliveries import Deliveries
 from .delivery import DeliverySink
 from .file_formats import check_hadoop_folder, check_writable, column_fold, file_format, spark_says
 from .table_checks import check_table
@@ -44,6 +45,7 @@ class TableSink(DeliverySink):
         options: go to the writer as they are.
         partition_by: columns by which the format lays rows out.
         transactional: whether the format honours ``txnAppId`` and ``txnVersion``; None: if it is known to.
+        deliveries: which of the staged rows are appended.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class TableSink(DeliverySink):
         options: Mapping[str, str] | None = None,
         partition_by: Sequence[str] = (),
         transactional: bool | None = None,
+        deliveries: Deliveries | None = None,
     ) -> None:
-        super().__init__(schema)
+        super().__init__(schema, deliveries)
         self.name = format
         self.path = path
         self.table = table
@@ -80,7 +83,7 @@ class TableSink(DeliverySink):
             if self.is_transactional
             else "at-least-once (rows of a checkpoint may be appended again after a failure)"
         )
-        return f"{self.name}{where}: {how}, appended when a checkpoint completes"
+        return f"{self.name}{where}: {how}, appended when a checkpoint completes{self.what_is_delivered}"
 
     def check(self, spark: SparkSession) -> None:
         try:

@@ -1,0 +1,102 @@
+"""What a delivery shows of the rows of its epochs: all of them, or the last of each key; and the order they came in.
+
+Between two checkpoints a stage in ``update`` mode writes a key's row once per epoch that touched it, each in place of
+the one before.  Handed over together they would be several matches for one MERGE, and an upsert could keep any of them.
+
+Both facts are read from the staged files themselves, from their names and the places of their rows, so they are the
+same each time the files are delivered, and files staged by an older version have them too.  Invariants: an epoch is in
+the name of each file; within an epoch a key's rows are in one file, in the order in which they were written, and an
+aggregate in ``update`` mode writes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
+
+from ..column_names import quoted
+from ..staging import EPOCH_IN_NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Bits of the order column for the place of a row in its file; the others are the epoch's.
+_PLACE_BITS = 36
+
+
+@dataclass(frozen=True)
+class Deliveries:
+    """How staged rows become the rows of a delivery."""
+
+    #: Columns of the stage's key, if a row replaces the earlier ones of its key; None: every row stays.
+    key: tuple[str, ...] | None = None
+    #: A column that is added: it is greater in a later row of the same key; None: there is none.
+    order_column: str | None = None
+
+    def schema(self, staged: StructType) -> StructType:
+        """The columns of a delivery."""
+        if self.order_column is None:
+            return staged
+        return StructType([*staged.fields, StructField(self.order_column, LongType())])
+
+    def describe(self) -> str:
+        """For explain(): what is not as it was staged; empty if everything is."""
+        facts = []
+        if self.key is not None:
+            facts.append("each time one row per key, the last")
+        if self.order_column is not None:
+            facts.append(f"{self.order_column} is greater in a later row of a key")
+        return "; ".join(facts)
+
+    def rows(self, staged: DataFrame, epochs: Collection[int]) -> DataFrame:
+        """The rows of a delivery.
+
+        Args:
+            staged: the rows of staged files, as Spark's file source reads them.
+            epochs: those that the files are of.
+        """
+        names = staged.columns
+        chosen = [F.col(quoted(name)) for name in names]
+        key = self.key if len(epochs) > 1 else None  # one epoch has one row per key
+        if key is not None:
+            epoch = _other_than("epoch", names)
+            staged = _newest(staged.select(*chosen, _epoch(staged).alias(epoch), *self._order(staged)), key, epoch)
+        elif self.order_column is not None:
+            staged = staged.select(*chosen, *self._order(staged))
+        else:
+            return staged
+        return staged.select(*chosen, *[F.col(quoted(name)) for name in [self.order_column] if name is not None])
+
+    def _order(self, staged: DataFrame) -> list[Column]:
+        if self.order_column is None:
+            return []
+        place = staged.metadataColumn("_metadata")["row_index"]
+        return [(F.shiftleft(_epoch(staged), _PLACE_BITS) + place).alias(self.order_column)]
+
+
+def _epoch(staged: DataFrame) -> Column:
+    name = staged.metadataColumn("_metadata")["file_name"]
+    return F.regexp_extract(name, EPOCH_IN_NAME, 1).cast("bigint")
+
+
+def _newest(rows: DataFrame, key: tuple[str, ...], epoch: str) -> DataFrame:
+    """Of each key the row of its last epoch."""
+    newest_first = F.col(epoch).desc()
+    if not key:
+        return rows.orderBy(newest_first).limit(1)
+    rank = _other_than("rank", rows.columns)
+    of_key = Window.partitionBy(*[F.col(quoted(name)) for name in key]).orderBy(newest_first)
+    return rows.withColumn(rank, F.row_number().over(of_key)).where(F.col(rank) == 1)
+
+
+def _other_than(name: str, names: Collection[str]) -> str:
+    """A column name that is none of these."""
+    taken = {other.lower() for other in names}
+    while name in taken:
+        name += "_"
+    return name

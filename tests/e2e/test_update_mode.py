@@ -1,0 +1,70 @@
+"""An upsert by key of what an aggregate in update mode delivers ends with the totals of one batch over everything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from support import World
+
+pytestmark = pytest.mark.spark
+
+HISTORY: list[support.Event] = [(f"k{n % 3}", n * 20, n) for n in range(40)]  # ends within a window of ten minutes
+LIVE: list[list[support.Event]] = [
+    [(f"k{n % 3}", 800 + 130 * part + n, 1000 + n) for n in range(8)] for part in range(5)
+]
+FLUSH = (support.FLUSH_KEY, 1_000_000, 0)
+
+
+class Table:
+    """What an upsert by key makes of the deliveries."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Any, Any] = {}
+        self.epochs: list[set[int]] = []
+
+    def upsert(self, delivered: DataFrame, number: int) -> None:
+        rows = delivered.collect()
+        keyed = {(row.key, row.window.start): (row.total, row.n) for row in rows}
+        assert len(keyed) == len(rows), f"delivery {number} has a key twice"
+        self.rows.update(keyed)
+        self.epochs.append({row.nth >> 36 for row in rows})
+
+
+def totals(frame: Any) -> Any:
+    keyed = frame.groupBy("key", F.window("ts", "10 minutes"))
+    return keyed.agg(F.sum("value").alias("total"), F.count("*").alias("n"))
+
+
+def test_totals_of_windows_over_the_switch_are_right_and_come_once_per_delivery(world: World) -> None:
+    """With default options; several epochs make one delivery, and state behind the watermark goes (P9)."""
+    table = Table()
+    frame = mixedmode.read(history=world.history(HISTORY), live=world.live(maxFilesPerTrigger="1"))
+    writer = totals(frame.withWatermark("ts", "10 seconds")).writeStream.outputMode("update").foreachBatch(table.upsert)
+    writer.option("checkpointLocation", str(world.checkpoints)).option("pipeline.parallelism", 2)
+    writer.option("execution.checkpointing.interval", "1 hour").option("execution.sink.order-column", "nth")
+    query = writer.start()
+    world.queries.append(query)
+    assert query.wait_for("live", 300), query.exception()
+    at_the_switch = dict(table.rows)
+    world.land(*LIVE)
+    query.processAllAvailable()
+    world.land([FLUSH])
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+
+    def batch(*parts: list[support.Event]) -> dict[Any, Any]:
+        events = [(key, support.at(seconds), value) for part in parts for key, seconds, value in part]
+        rows = totals(world.spark.createDataFrame(events, support.ROW_SCHEMA)).collect()
+        return {(row.key, row.window.start): (row.total, row.n) for row in rows}
+
+    assert at_the_switch == batch(HISTORY)
+    assert table.rows == batch(HISTORY, *LIVE, [FLUSH])
+    assert max(len(epochs) for epochs in table.epochs) > 1, "some delivery is of several epochs"
+    state = mixedmode.state_reader(str(world.checkpoints), world.spark).state("aggregate")
+    assert state.count() == 1, "only the last window is still open"
