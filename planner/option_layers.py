@@ -149,6 +149,13 @@ def _cross_check(settings: Settings, given: Mapping[str, Given]) -> None:
             "checkpoints in the backlog must not be more frequent than afterwards",
             "0, or a duration of at least",
         )
+    if settings.lease_expiry_ms < 4 * settings.lease_heartbeat_ms:
+        field, bound = "lease_heartbeat_ms", "lease_expiry_ms"
+        allowed = "a duration of at most a quarter of"
+        if field not in given:
+            field, bound, allowed = bound, field, "a duration of at least four times"
+        why = "a driver must be able to miss a heartbeat or two without losing its location"
+        _contradiction(settings, given, field, bound, why, allowed)
     if settings.parallelism is not None and settings.parallelism > settings.max_parallelism:
         _contradiction(
             settings,

@@ -97,6 +97,20 @@ OPTIONS: tuple[Option, ...] = (
         "how many checkpoints in a row may fail before the query does",
     ),
     Option(
+        "execution.lease.expiry",
+        "lease_expiry_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, at least four times execution.lease.heartbeat-interval",
+        "how long a driver on another host must give no sign of life before a second one takes its location over",
+    ),
+    Option(
+        "execution.lease.heartbeat-interval",
+        "lease_heartbeat_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, at most a quarter of execution.lease.expiry",
+        "time between two signs of life of the driver that has the checkpointLocation",
+    ),
+    Option(
         "execution.sink.transactional",
         "sink_transactional",
         parse_bool,

@@ -19,7 +19,7 @@ from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
-from .driver_lease import DriverLease
+from .driver_lease import DriverLease, LocationLost
 from .epochs import EpochExecutor
 from .failpoints import failpoint
 from .job_events import JobEvents
@@ -123,7 +123,7 @@ class Checkpointer:
             CheckpointError: more consecutive checkpoints failed than
                 ``execution.checkpointing.tolerable-failed-checkpoints`` allows, or another driver has taken over.
         """
-        self.lease.check()
+        self.lease.check(look=True)
         number, lifecycle = self.next_id, self.tasks.lifecycle
         self._attempted_id = number
         started = time.monotonic()
@@ -132,6 +132,8 @@ class Checkpointer:
         try:
             self._begin(number)
             metadata = self._write(trigger, number, drained, savepoint)
+        except LocationLost:
+            raise  # what others have taken over is not this run's to tolerate
         except Exception as failure:
             error = explain_corruption(failure, self.store)
             self.events.abort(number)
@@ -153,6 +155,7 @@ class Checkpointer:
         failpoint("checkpoint-after-metadata")
         self.events.complete(number)
         failpoint("events-opened")
+        self.store.guard()
         PinnedBacklog(self.store, "").discard()  # the backlog is in the checkpoint now
         if lifecycle.checkpointing:
             lifecycle.completed(number)
@@ -162,6 +165,7 @@ class Checkpointer:
         laps.mark("commit")
         self.store.subsume(self.job.settings.retained_checkpoints)
         failpoint("checkpoint-before-gc")
+        self.store.guard()
         self.job.sink.sweep(self.state.epoch)
         if self.job.late_rows is not None:
             self.job.late_rows.sweep(self.state.epoch)

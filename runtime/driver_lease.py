@@ -1,90 +1,293 @@
-"""One driver per checkpoint location: ``<checkpointLocation>/mixedmode/driver.json`` says which run it is.
+"""One driver per checkpoint location: how a run gets it, keeps it and gives it free.
 
 A second driver would rewind Spark's log and sweep files under the feet of the first.  A run whose process is known to
-live keeps the location: the newcomer is refused.  Where that cannot be known (another host or container) the newcomer
-takes the location over, and the run that lost it must not complete another checkpoint.
+live, or whose counter moves, keeps the location: the newcomer is refused.  Where neither is so (another host or
+container) the newcomer waits for one expiry and takes the location over; the run that lost it does nothing any more
+that others can see.  The rules are in :mod:`.lease_protocol`, the files in :mod:`.claims`.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import os
+import random
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from pyarrow import fs
 
 from ..errors import CheckpointError
-from ..state.owner import is_alive, place, process_start_time
-from .filesystem import delete_quietly, exists, read_bytes, write_atomically
+from .claims import Claim, ClaimFolder, Holder, Seen, authority, name_of
+from .lease_protocol import Tenure, Verdict, Watch, next_generation
+
+__all__ = ["Clock", "DriverLease", "Holder", "LocationLost", "holder_of"]
+
+logger = logging.getLogger(__name__)
+
+EXPIRY_MS, HEARTBEAT_MS = 30_000, 5_000
+#: Longest nap of a newcomer between two looks at the counters.
+_NAP_MS = 1000
+#: Longest pause before two newcomers that met try again.
+_JITTER_MS = 200
+
+#: The branch that a run would go on from, and the checkpoints that are complete there.
+View = tuple[int, tuple[int, ...]]
+
+#: Runs of this process that have a location.
+_held_here: set[str] = set()
+
+
+def _now_ms() -> int:
+    """A clock that nobody sets, and that goes on while the machine sleeps, where there is such a one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return round(time.clock_gettime(clock) * 1000)
 
 
 @dataclass(frozen=True)
-class Holder:
-    """The run that has a location."""
+class Clock:
+    """The time, and how it is spent."""
 
-    run: str
-    #: Host and pid namespace in which the pid means something.
-    place: str
-    pid: int
-    started: int
-
-    @property
-    def lives(self) -> bool | None:
-        """Whether its process runs; None: it is elsewhere, so that cannot be known."""
-        return is_alive(self.pid, self.started) if self.place == place() else None
+    now_ms: Callable[[], int] = _now_ms
+    sleep_ms: Callable[[float], None] = lambda ms: time.sleep(ms / 1000)
 
 
-@dataclass(frozen=True)
+class LocationLost(CheckpointError):
+    """This run may not do any more what others can see."""
+
+
 class DriverLease:
-    """The claim of one run on a checkpoint location; ``root`` must exist when it is taken."""
+    """The claim of one run on a checkpoint location.
 
-    filesystem: fs.FileSystem
-    root: str
-    run_id: str
+    Args:
+        filesystem: of the location.
+        root: its folder ``mixedmode``, made if it does not exist.
+        run_id: this run.
+        expiry_ms: how long the counter must stand still before somebody elsewhere may take over.
+        heartbeat_ms: time between two counts.
+        clock: for tests.
+    """
 
-    @property
-    def _path(self) -> str:
-        return f"{self.root}/driver.json"
+    def __init__(
+        self,
+        filesystem: fs.FileSystem,
+        root: str,
+        run_id: str,
+        *,
+        expiry_ms: int = EXPIRY_MS,
+        heartbeat_ms: int = HEARTBEAT_MS,
+        clock: Clock | None = None,
+    ) -> None:
+        self.root = root
+        self.run_id = run_id
+        #: What this run has; None: nothing.
+        self.claim: Claim | None = None
+        #: Called once, on the thread of the heartbeat, when the location turns out to be lost.
+        self.on_lost: Callable[[], None] = lambda: None
+        self._folder = ClaimFolder(filesystem, root, expiry_ms)
+        self._heartbeat_ms = heartbeat_ms
+        self._clock = clock or Clock()
+        self._tenure = Tenure(expiry_ms)
+        self._count = 0
+        self._successor: Claim | None = None
+        self._lock = threading.RLock()
+        self._ending = threading.Event()
+        self._thread: threading.Thread | None = None
 
-    def take(self) -> None:
-        """Claim the location; raises as :meth:`check_free`."""
-        self.check_free()
-        pid = os.getpid()
-        body = {"run": self.run_id, "place": place(), "pid": pid, "started": process_start_time(pid) or 0}
-        write_atomically(self.filesystem, self._path, json.dumps(body).encode())
+    # -- getting it --------------------------------------------------------------------------------------------------
+
+    def take(self, view: Callable[[], View] | None = None, *, heartbeat: bool = True) -> Claim:
+        """Claim the location, after one expiry if that is how long it takes to see that nobody has it.
+
+        Args:
+            view: tells where a run that takes over from one that may still live goes on from, in a new branch; asked
+                when the location is about to be claimed.  None: this run changes no checkpoint, so it needs none.
+            heartbeat: whether a thread keeps the claim alive; False: the caller does, by :meth:`check`.
+
+        Raises:
+            CheckpointError: another driver has the location.
+        """
+        watch, announced = Watch(self._lives), False
+        while True:
+            seen, verdict = self._judge(watch)
+            if verdict.answer == "held":
+                raise self._refusal(verdict.claim)
+            if verdict.answer == "wait":
+                if not announced:
+                    announced = True
+                    logger.warning(
+                        "checkpointLocation %s is claimed by %s, of which it cannot be known from here whether it"
+                        " runs: waiting for %.0f s, to see whether it gives a sign of life",
+                        self.root,
+                        verdict.claim,
+                        verdict.remaining_ms / 1000,
+                    )
+                self._clock.sleep_ms(min(verdict.remaining_ms, _NAP_MS, self._tenure.expiry_ms / 5))
+                continue
+            if self._try(watch, seen, verdict.is_certain, view):
+                break
+            self._clock.sleep_ms(random.uniform(0, _JITTER_MS))
+        assert self.claim is not None
+        if heartbeat:
+            name = f"mixedmode-lease-{self.run_id}"
+            self._thread = threading.Thread(target=self._keep, name=name, daemon=True)
+            self._thread.start()
+        return self.claim
 
     def check_free(self) -> None:
-        """Raise CheckpointError if a run that lives on this host has the location."""
-        holder = self.holder()
-        if holder is not None and holder.lives:
-            where = "in this process" if holder.pid == os.getpid() else f"in process {holder.pid} on this host"
-            raise CheckpointError(
-                f"another driver (run {holder.run}, {where}) runs this job on the same checkpointLocation: "
-                f"{self.root}. Stop one of them"
-            )
+        """Raise CheckpointError if a run has the location that is known to live: what can be said without waiting."""
+        _, verdict = self._judge(Watch(self._lives))
+        if verdict.answer == "held":
+            raise self._refusal(verdict.claim)
 
-    def check(self) -> None:
-        """Raise CheckpointError if another run has taken the location over."""
-        holder = self.holder()
-        if holder is not None and holder.run != self.run_id:
-            raise CheckpointError(
-                f"another driver (run {holder.run}) has taken over this job's checkpointLocation: {self.root}. "
-                "This run ends; what it has processed since its last checkpoint is the other one's"
-            )
+    def _judge(self, watch: Watch) -> tuple[list[Seen], Verdict]:
+        began_ms = self._clock.now_ms()
+        seen = self._folder.look()
+        return seen, watch.judge(seen, began_ms, self._clock.now_ms())
+
+    def _refusal(self, claim: Claim | None) -> CheckpointError:
+        return CheckpointError(
+            f"another driver ({claim}) runs this job on the same checkpointLocation: {self.root}. Stop one of them"
+        )
+
+    def _lives(self, claim: Claim) -> bool | None:
+        """Whether the owner of a claim runs; None: that cannot be known."""
+        holder = claim.holder
+        if holder is None:
+            return None
+        lives = holder.lives
+        if lives and holder.pid == os.getpid() and holder.run not in _held_here:
+            return False  # it has ended here, and could not say so
+        return lives
+
+    def _try(self, watch: Watch, seen: list[Seen], is_certain: bool, view: Callable[[], View] | None) -> bool:
+        """Claim, and see whether somebody else did, too."""
+        before, generation = authority(seen), next_generation(seen)
+        branch, parent, seed = (0, 0, ()) if before is None else (before.branch, before.parent, before.seed)
+        is_alone = is_certain and (before is None or before.is_alone)
+        if not is_alone and view is not None:
+            is_alone, branch, (parent, seed) = True, generation, view()
+        me = Holder.here(self.run_id)
+        name = name_of(generation, branch, self.run_id)
+        claim = Claim(generation, branch, me, self._tenure.expiry_ms, parent, seed or (), is_alone, name)
+        self._folder.put(claim)
+        if not watch.is_unchanged(self._folder.look(), claim):
+            self._folder.remove(claim)
+            return False
+        self.claim = claim
+        if not self._renew():
+            self.claim = self._successor = None
+            self._folder.remove(claim)
+            return False
+        _held_here.add(self.run_id)
+        self._folder.tell_old_versions(me)
+        self._folder.remove_older(claim)
+        return True
+
+    # -- keeping it --------------------------------------------------------------------------------------------------
+
+    def check(self, *, look: bool = False) -> None:
+        """Raise unless this run may do what others can see: called right before each such step.
+
+        It costs nothing while the heartbeat goes well.  A run that was paused renews its claim first, if it still can.
+
+        Args:
+            look: look for other claims in any case.
+
+        Raises:
+            LocationLost: another run has taken the location over, or the claim cannot be renewed.
+        """
+        if not look and self._successor is None and self._tenure.may_act(self._clock.now_ms()):
+            return
+        try:
+            if self._renew():
+                return
+        except OSError as error:
+            if self._tenure.may_act(self._clock.now_ms()):
+                return
+            raise LocationLost(
+                f"this run could not renew its claim on {self.root} for {self._stale_s:.0f} s ({error}), and half of"
+                f" execution.lease.expiry ({self._tenure.expiry_ms} ms) is how long it may go on without. It ends; what"
+                " it has processed since its last checkpoint is processed again by the next start"
+            ) from error
+        other = f" ({self._successor})" if self._successor is not None else ""
+        raise LocationLost(
+            f"another driver{other} has taken over this job's checkpointLocation: {self.root}."
+            " This run ends; what it has processed since its last checkpoint is the other one's"
+        )
+
+    @property
+    def is_lost(self) -> bool:
+        """True if another run is known to have taken the location over."""
+        return self._successor is not None
+
+    @property
+    def _stale_s(self) -> float:
+        return self._tenure.stale_ms(self._clock.now_ms()) / 1000
+
+    def _renew(self) -> bool:
+        """Count once more; False: there is a newer claim."""
+        with self._lock:
+            claim = self.claim
+            if claim is None:
+                return True  # nothing was claimed, so nothing can be lost
+            if self._successor is not None:
+                return False
+            began_ms = self._clock.now_ms()
+            self._folder.beat(claim, self._count + 1)
+            self._count += 1
+            newer = {name for name in self._folder.names() if int(name[:8]) > claim.generation}
+            if newer:
+                claims = [one for one in self._folder.look() if one.claim.name in newer]
+                if any(one.is_established for one in claims):
+                    self._successor = authority(claims)
+                return False
+            self._tenure.renewed(began_ms)
+            return True
+
+    def _keep(self) -> None:
+        """Count until the run ends."""
+        while not self._ending.wait(self._heartbeat_ms / 1000):
+            try:
+                self._renew()
+            except Exception as error:  # whoever needs the claim asks for himself
+                logger.info("the claim on %s was not renewed: %s", self.root, error)
+            if self.is_lost:
+                self.on_lost()
+                return
+
+    # -- giving it free ----------------------------------------------------------------------------------------------
 
     def release(self) -> None:
         """Give the location free, if this run still has it."""
-        holder = self.holder()
-        if holder is not None and holder.run == self.run_id:
-            delete_quietly(self.filesystem, self._path)
+        self._ending.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            claim, self.claim = self.claim, None
+            _held_here.discard(self.run_id)
+            if claim is None or self._successor is not None:
+                return
+            try:
+                self._folder.beat(claim, self._count + 1, released=True)
+                if not any(int(name[:8]) > claim.generation for name in self._folder.names()):
+                    self._folder.tell_old_versions(None)
+            except OSError as error:
+                # Whoever comes next finds this run ended, or waits for one expiry.
+                logger.warning("the claim on %s could not be given free: %s", self.root, error)
 
     def holder(self) -> Holder | None:
         """The run that has the location; None: nobody, or a file that says nothing."""
-        if not exists(self.filesystem, self._path):
-            return None
-        try:
-            body: dict[str, Any] = json.loads(read_bytes(self.filesystem, self._path))
-            return Holder(body["run"], body["place"], body["pid"], body["started"])
-        except (ValueError, TypeError, KeyError, FileNotFoundError):
-            return None
+        return holder_of(self._folder)
+
+
+def holder_of(folder: ClaimFolder) -> Holder | None:
+    """The run that has a location; None: nobody, or nothing can be said."""
+    seen = folder.look()
+    newest = authority(seen)
+    for one in reversed(seen):
+        counts = not one.claim.name or (newest is not None and one.claim.name == newest.name)
+        if counts and not one.is_released:
+            return one.claim.holder
+    return None

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 
 def start_query(job: JobSpec) -> MixedQuery:
-    """Start a job; returns at once.
+    """Start a job; returns at once, unless a run elsewhere that may still live has to be waited for.
 
     Raises:
         OptionError: a folder that it was given cannot be used.
-        CheckpointError: its checkpoint location, or the savepoint that it begins with, is not for this job.
+        CheckpointError: its checkpoint location, or the savepoint that it begins with, is not for this job, or another
+            driver has the location.
     """
     check_places(job)
     query = MixedQuery(job)
@@ -63,6 +64,7 @@ class MixedQuery:
         self._thread = threading.Thread(target=self._run, name=f"mixedmode-{job.name or self.runId[:8]}", daemon=True)
 
     def _start(self) -> None:
+        self._runner.claim()
         self._thread.start()
         if self._requests is not None:
             self._requests.watch(self._ended)

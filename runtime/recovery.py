@@ -129,6 +129,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         commit_transaction(job, store, metadata)
         failpoint("recovery-after-commit")
         savepoint = complete_pending(store, metadata)
+        store.guard()
         if metadata.spark is None:
             log.clear()
         else:
@@ -152,6 +153,7 @@ def _check_coordinator(job: JobSpec, state: JobState, metadata: CheckpointMetada
 
 def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:
     """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else."""
+    store.guard()
     fingerprint = None
     if job.settings.reuse_finished_shards and any(phase.kind == "backlog" for phase in job.phases):
         fingerprint = backlog_fingerprint(job, len(state.shards), state.max_parallelism)
@@ -203,6 +205,7 @@ def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoin
 
 
 def _commit(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    store.guard()
     job.sink.commit(metadata.transaction)
     if job.late_rows is not None:
         job.late_rows.commit(metadata.late_rows)

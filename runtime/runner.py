@@ -68,7 +68,15 @@ class JobRunner:
         self.stepper: Stepper | None = None
         filesystem, path = resolve(location)
         self.store = CheckpointStore(filesystem, path)
-        self.lease = DriverLease(filesystem, self.store.root, run_id)
+        settings = job.settings
+        self.lease = DriverLease(
+            filesystem,
+            self.store.root,
+            run_id,
+            expiry_ms=settings.lease_expiry_ms,
+            heartbeat_ms=settings.lease_heartbeat_ms,
+        )
+        self.store.guard = self.lease.check
         self.backlog = BacklogProgress(filesystem, f"{self.store.root}/progress")
         self._wake = threading.Event()
         self._thread_id: int | None = None
@@ -81,13 +89,22 @@ class JobRunner:
             spark_checkpoint = uri(location, self.store.spark_location)
             self.live = LiveSource(job.live, spark_checkpoint, job.name, self.turn, self.stopping)
 
+    def claim(self) -> None:
+        """Claim the checkpoint location for this run, which may take one ``execution.lease.expiry``.
+
+        Raises:
+            CheckpointError: another driver has it.
+        """
+        if self.lease.claim is None:
+            self.lease.take()
+            self.lease.on_lost = self._wake.set
+
     def run(self) -> None:
         """Recover, then execute the phases; returns at the end of input or when stopped."""
-        identity = identify(self.job, self.store)
-        self.lease.take()
+        self.claim()
         self._thread_id = threading.get_ident()
         try:
-            self._run(identity)
+            self._run(identify(self.job, self.store))
         except Stopped:
             self._close_tasks()
             raise
@@ -300,6 +317,7 @@ class JobRunner:
                 self._wake.clear()
                 with self.turn, live.refusing_after_failure():
                     if not self.stopping.is_set() and not live.failed:
+                        self.lease.check()
                         step.events.check()
                         step.tick(phase)
                         if live.is_drained:

@@ -107,6 +107,7 @@ def complete_offline(location: str, path: str | None = None) -> Completed:
     store = CheckpointStore(filesystem, folder)
     lease = DriverLease(filesystem, store.root, uuid.uuid4().hex[:8])
     lease.take()
+    store.guard = lease.check
     try:
         newest = store.latest()
         if newest is None or newest.savepoint is None:

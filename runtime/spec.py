@@ -73,6 +73,10 @@ class Settings(BaseModel):
     checkpoint_min_pause_ms: int = 0
     checkpoint_timeout_ms: int = 600_000
     tolerable_failed_checkpoints: int = 0
+    #: How long the counter of a driver elsewhere must stand still before another one takes its location over.
+    lease_expiry_ms: int = 30_000
+    #: Time between two counts of the driver that has the location.
+    lease_heartbeat_ms: int = 5_000
     #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
     sink_transactional: bool | None = None
     #: Column added to what is delivered per checkpoint: the order of a key's rows; None: there is none.

@@ -309,6 +309,7 @@ class Stepper:
         """Hand rows to a sink that shows them at once; all others wait for the checkpoint."""
         if self.job.sink.shows_at_once:
             started = time.monotonic()
+            self.checkpointer.store.guard()
             self.job.sink.deliver(self.state.epoch, self.state.pending)
             self.recorder.delivered(time.monotonic() - started)
             self.state.pending = []

@@ -10,6 +10,8 @@ import os
 import shutil
 import socket
 
+#: Tests set it, to have a process on this machine count as one of another host.
+PLACE_VARIABLE = "MIXEDMODE_PLACE"
 _PREFIX = "replicas"
 
 
@@ -35,11 +37,23 @@ def remove_folders_of_dead_processes(local_root: str) -> list[str]:
 
 def place() -> str:
     """The host and pid namespace of this process: where its pid means something."""
+    elsewhere = os.environ.get(PLACE_VARIABLE)
+    if elsewhere:
+        return elsewhere
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         namespace = 0
     return f"{socket.gethostname().replace('-', '_')}.{namespace}"
+
+
+def boot_id() -> str:
+    """What the kernel calls the time since it was started; empty: it does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def process_start_time(pid: int) -> int | None:

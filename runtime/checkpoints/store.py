@@ -18,7 +18,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from pyarrow import fs
@@ -27,6 +27,7 @@ from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateErro
 from ...state.files import StateFile
 from ...state.lineage import ShardLineage
 from ...state.pool import StatePool
+from ..exclusive import put_if_absent
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from ..sealed import seal, unseal
@@ -48,6 +49,8 @@ class CheckpointStore:
         self.location = location
         self.root = f"{location}/mixedmode"
         self.spark_location = f"{location}/spark"
+        #: Called right before each step that others can see; raises if this driver may not do it (any more).
+        self.guard: Callable[[], None] = lambda: None
         #: Names of state files that somebody reads without a checkpoint that names them; by whatever identifies him.
         self._held: dict[object, frozenset[str]] = {}
 
@@ -120,7 +123,9 @@ class CheckpointStore:
             "name": identity.name,
         }
         body["sha256"] = _digest(body)
-        write_atomically(self.filesystem, f"{self.root}/job.json", json.dumps(body, indent=1).encode())
+        path = f"{self.root}/job.json"
+        if not put_if_absent(self.filesystem, path, json.dumps(body, indent=1).encode()):
+            raise CheckpointError(f"{path} exists already: another driver claims the same checkpointLocation")
 
     def ids(self) -> list[int]:
         """Ids of the complete checkpoints, oldest first."""
@@ -165,13 +170,13 @@ class CheckpointStore:
         """Make a checkpoint exist.  Everything that it names must already be in place."""
         folder = self.folder(metadata.checkpoint_id)
         path = f"{folder}/_metadata"
-        if exists(self.filesystem, path):
+        self.filesystem.create_dir(folder, recursive=True)
+        failpoint("checkpoint-before-metadata")
+        self.guard()
+        if not put_if_absent(self.filesystem, path, metadata.to_bytes()):
             raise CheckpointError(
                 f"{path} exists already: another driver runs this job on the same checkpointLocation. Stop one of them"
             )
-        self.filesystem.create_dir(folder, recursive=True)
-        failpoint("checkpoint-before-metadata")
-        write_atomically(self.filesystem, path, metadata.to_bytes())
 
     def is_committed(self, checkpoint_id: int) -> bool:
         """True if the checkpoint's transaction is known to be visible."""
@@ -179,6 +184,7 @@ class CheckpointStore:
 
     def mark_committed(self, checkpoint_id: int) -> None:
         """Remember that the checkpoint's transaction is visible."""
+        self.guard()
         write_atomically(self.filesystem, f"{self.folder(checkpoint_id)}/_committed", b"")
         write_atomically(self.filesystem, self._newest, seal(json.dumps({"checkpoint_id": checkpoint_id}).encode()))
 
@@ -282,6 +288,7 @@ class CheckpointStore:
 
     def subsume(self, retained: int) -> None:
         """Keep the newest ``retained`` checkpoints; remove older ones."""
+        self.guard()
         for old in self.ids()[:-retained]:
             folder = self.folder(old)
             # The metadata goes first: what is left of a half-removed folder is not a checkpoint.
@@ -321,6 +328,7 @@ class CheckpointStore:
             for operator in operators:
                 if operator.uid == uid:
                     named |= {file.name for shard in operator.shards for file in shard.load().files}
+        self.guard()
         removed = 0
         for info in list_files(self.filesystem, self.pool(uid)):
             too_new = up_to_epoch is not None and epoch_of(info.base_name) > up_to_epoch

@@ -107,6 +107,15 @@ def test_an_interval_in_the_backlog_below_the_base_interval_is_refused_with_both
     assert "allowed for execution.interval-during-backlog: 0, or a duration of at least 30 s" in message
 
 
+def test_a_heartbeat_is_well_within_the_expiry() -> None:
+    """A heartbeat interval that does not fit into the expiry four times is refused, whichever of both was given."""
+    message = error_of(**{"execution.lease.heartbeat-interval": "8 s"})
+    assert "allowed for execution.lease.heartbeat-interval: a duration of at most a quarter of 30 s" in message
+    message = error_of(**{"execution.lease.expiry": "10 s"})
+    assert "allowed for execution.lease.expiry: a duration of at least four times 5 s" in message
+
+
+
 def test_the_base_interval_in_that_error_may_be_the_default() -> None:
     """A value that contradicts a default is refused, and the error says that it is the default."""
     message = error_of(**{"execution.checkpointing.interval-during-backlog": "9999 ms"})

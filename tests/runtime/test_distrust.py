@@ -16,7 +16,7 @@ from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptSt
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.driver_lease import DriverLease
+from mixedmode.runtime.driver_lease import Clock, DriverLease
 from mixedmode.runtime.pinned_backlog import PinnedBacklog
 from mixedmode.runtime.requests import Answer, Request, RequestFolder
 from mixedmode.runtime.sealed import seal, unseal
@@ -133,15 +133,30 @@ def test_an_identity_without_checksum_is_read(store: CheckpointStore) -> None:
 
 
 def test_a_harmed_lease_never_breaks_a_driver(tmp_path: Path) -> None:
-    """A driver that finds a damaged lease takes the location, or is told who has it; the holder goes on or is told."""
-    first, second = (DriverLease(LOCAL, str(tmp_path), run) for run in ("run-one", "run-two"))
-    first.take()
-    path = tmp_path / "driver.json"
-    for harmed in harms(path.read_bytes()):
-        for act in (second.take, first.check, first.release):
+    """A driver that finds a damaged claim, or counter, takes the location after its expiry, or is told who has it; the
+    holder goes on or is told."""
+    now_ms, number = 0, 0
+
+    def sleep(ms: float) -> None:
+        nonlocal now_ms
+        now_ms += round(ms) + 1
+
+    clock = Clock(lambda: now_ms, sleep)
+    for suffix in (".claim", ".beat"):
+        sample = DriverLease(LOCAL, str(tmp_path / suffix), "run", clock=clock)
+        sample.take(heartbeat=False)
+        (content,) = [path.read_bytes() for path in (tmp_path / suffix / "lease").glob(f"*{suffix}")]
+        for harmed in harms(content, 9):
+            number += 1
+            folder = tmp_path / str(number)
+            first, second = (DriverLease(LOCAL, str(folder), run, clock=clock) for run in ("run-one", "run-two"))
+            first.take(heartbeat=False)
+            (path,) = (folder / "lease").glob(f"*{suffix}")
             path.write_bytes(harmed)
-            _, refusal = answer(act, CheckpointError)
-            assert refusal is None or "another driver" in refusal
+            for act in (lambda lease=second: lease.take(heartbeat=False), first.check, first.release):
+                _, refusal = answer(act, CheckpointError)
+                assert refusal is None or "another driver" in refusal
+            second.release()
 
 
 @example(b"", 64, 0)

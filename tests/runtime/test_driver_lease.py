@@ -1,66 +1,315 @@
-"""Who drives a checkpoint location."""
+"""Who drives a checkpoint location: by pids where they mean something, by counters elsewhere; time is the tests'."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mixedmode.errors import CheckpointError
-from mixedmode.runtime.driver_lease import DriverLease
-from mixedmode.state.owner import process_start_time
+from mixedmode.errors import CheckpointError, CheckpointMismatchError
+from mixedmode.runtime import driver_lease
+from mixedmode.runtime.claims import ClaimFolder
+from mixedmode.runtime.driver_lease import Clock, DriverLease
+from mixedmode.runtime.sealed import seal, unseal
+from mixedmode.state.owner import PLACE_VARIABLE, place, process_start_time
 from pyarrow import fs
 
+LOCAL = fs.LocalFileSystem()
+EXPIRY_MS = 1000
 
-def lease(folder: Path, run: str) -> DriverLease:
-    return DriverLease(fs.LocalFileSystem(), str(folder), run)
+
+class Time:
+    """A clock that goes on when somebody sleeps; ``during`` is called in each sleep."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.during: Callable[[], object] = lambda: None
+
+    def sleep(self, ms: float) -> None:
+        self.now_ms += round(ms)
+        self.during()
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now_ms, self.sleep)
 
 
-def held_by(folder: Path, **changes: object) -> None:
-    """The location is held by run ``first``, as ``changes`` say."""
-    lease(folder, "first").take()
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Has this process count as one of another host from now on."""
+
+    def go(host: str) -> None:
+        monkeypatch.setenv(PLACE_VARIABLE, host)
+
+    return go
+
+
+def lease(folder: Path, run: str, time: Time) -> DriverLease:
+    return DriverLease(LOCAL, str(folder), run, expiry_ms=EXPIRY_MS, clock=time.clock)
+
+
+def take(folder: Path, run: str, time: Time, view: Callable[[], driver_lease.View] | None = None) -> DriverLease:
+    """A lease that is kept alive by hand."""
+    made = lease(folder, run, time)
+    made.take(view, heartbeat=False)
+    return made
+
+
+def forget(run: str) -> None:
+    """The run is not one of this process any more, as if it were another one's."""
+    driver_lease._held_here.discard(run)
+
+
+def old_file(folder: Path, **changes: object) -> Path:
+    """``driver.json`` as the first version wrote it."""
     path = folder / "driver.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    path.write_text(json.dumps({"run": "first", "place": place(), "pid": 1, "started": 1, **changes}))
+    return path
 
 
-def test_a_living_driver_keeps_the_location(tmp_path: Path) -> None:
-    """A second run is refused while the first one lives, and admitted once it has released the location."""
-    first, second = lease(tmp_path, "first"), lease(tmp_path, "second")
-    first.take()
+def test_a_living_driver_keeps_the_location(tmp_path: Path, time: Time) -> None:
+    """A second run is refused at once while the first one lives, and admitted once it has released the location."""
+    first, second = take(tmp_path, "first", time), lease(tmp_path, "second", time)
     with pytest.raises(CheckpointError, match=r"another driver \(run first, in this process\)"):
         second.take()
-    first.check()
+    with pytest.raises(CheckpointError, match="another driver"):
+        second.check_free()
     second.release()
-    first.check()
+    first.check(look=True)
     first.release()
-    second.take()
-    second.check()
+    second.check_free()
+    assert second.take(heartbeat=False).generation == 2
+    second.check(look=True)
+    assert time.now_ms == 0, "pids of one host decide at once"
 
 
-def test_another_process_is_named(tmp_path: Path) -> None:
-    """The refusal says which process has the location; a dead process has nothing."""
+def test_another_process_is_named(tmp_path: Path, time: Time) -> None:
+    """The refusal says which process has the location; a dead process has nothing, and is not waited for."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        held_by(tmp_path, pid=other.pid, started=process_start_time(other.pid) or 0)
+        path = next_claim_of(tmp_path, time, pid=other.pid, started=process_start_time(other.pid) or 0)
         with pytest.raises(CheckpointError, match=f"process {other.pid} on this host"):
-            lease(tmp_path, "second").take()
+            take(tmp_path, "second", time)
         other.kill()
         other.wait()
-        lease(tmp_path, "second").take()
+        assert take(tmp_path, "second", time).claim is not None
+    assert time.now_ms == 0 and not path.exists()
+
+
+def next_claim_of(folder: Path, time: Time, **holder: object) -> Path:
+    """A claim of run ``first`` by another process."""
+    made = take(folder, "first", time)
+    assert made.claim is not None
+    path = folder / "lease" / f"{made.claim.name}.claim"
+    body = json.loads(unseal(path.read_bytes()))
+    path.write_bytes(seal(json.dumps({**body, "holder": {**body["holder"], **holder}}).encode()))
+    return path
+
+
+def test_a_run_that_could_not_say_that_it_ended(tmp_path: Path, time: Time) -> None:
+    """A run of this process that has ended, and whose location was read-only then, does not keep it."""
+    first = take(tmp_path, "first", time)
+    first._folder = ClaimFolder(fs.SubTreeFileSystem("/proc/nowhere", LOCAL), "x")
+    first.release()
+    assert take(tmp_path, "second", time).claim is not None
+    assert time.now_ms == 0
+
+
+def test_a_silent_driver_elsewhere_is_waited_out(tmp_path: Path, time: Time, elsewhere: Callable[[str], None]) -> None:
+    """Of a run on another host only its counter is seen: one that stands still for an expiry has lost the location.
+
+    The newcomer begins a branch of its own from what it sees then, and the old run does nothing any more.
+    """
+    first = take(tmp_path, "first", time)
+    elsewhere("there")
+    second = take(tmp_path, "second", time, lambda: (0, (3, 4)))
+    assert time.now_ms >= EXPIRY_MS
+    assert second.claim is not None and second.claim.generation == 2
+    assert (second.claim.branch, second.claim.parent, second.claim.seed) == (2, 0, (3, 4))
+    with pytest.raises(CheckpointError, match=r"run second.*has taken over"):
+        first.check()
+    assert first.is_lost
+    first.release()
+    second.check(look=True)
+
+
+def test_a_driver_elsewhere_that_counts_keeps_the_location(
+    tmp_path: Path, time: Time, elsewhere: Callable[[str], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """While a newcomer waits, which it says, with how long, it sees the holder count and is refused."""
+    first = take(tmp_path, "first", time)
+    elsewhere("there")
+
+    def count() -> None:
+        if time.now_ms > EXPIRY_MS * 0.9:
+            first._renew()
+
+    time.during = count
+    with pytest.raises(CheckpointError, match=r"another driver \(run first, in process \d+ on"):
+        take(tmp_path, "second", time)
+    assert EXPIRY_MS * 0.9 < time.now_ms <= EXPIRY_MS * 1.3
+    assert [record.message for record in caplog.records if "waiting for 1 s" in record.message]
+    first.check(look=True)
+
+
+def test_the_holders_own_expiry_counts(tmp_path: Path, time: Time, elsewhere: Callable[[str], None]) -> None:
+    """A newcomer waits as long as the holder was told that it would, whatever its own option says."""
+    DriverLease(LOCAL, str(tmp_path), "first", expiry_ms=9000, clock=time.clock).take(heartbeat=False)
+    elsewhere("there")
+    take(tmp_path, "second", time)
+    assert time.now_ms >= 9000
+
+
+def test_a_pause_without_a_newcomer_is_harmless(tmp_path: Path, time: Time) -> None:
+    """A holder that has slept for long renews its claim before it goes on."""
+    first = take(tmp_path, "first", time)
+    time.now_ms += 100 * EXPIRY_MS
+    first.check()
+    first.release()
+
+
+def test_a_claim_that_cannot_be_renewed(tmp_path: Path, time: Time) -> None:
+    """Once half the expiry has passed without renewal, the holder may do nothing that others see."""
+    first = take(tmp_path, "first", time)
+    folder, first._folder = first._folder, ClaimFolder(fs.SubTreeFileSystem("/proc/nowhere", LOCAL), "x")
+    time.now_ms += EXPIRY_MS // 2 - 1
+    first.check()
+    first.check(look=True)
+    time.now_ms += 1
+    with pytest.raises(CheckpointError, match=r"could not renew its claim .* execution\.lease\.expiry \(1000 ms\)"):
+        first.check()
+    first._folder = folder
+    first.check()
+
+
+def test_the_holder_wakes_while_it_is_taken_over(tmp_path: Path, time: Time, elsewhere: Callable[[str], None]) -> None:
+    """A holder that counts between the newcomer's judgement and its claim keeps the location: never both have it."""
+    first = take(tmp_path, "first", time)
+    elsewhere("there")
+
+    def view() -> driver_lease.View:
+        first._renew()
+        return 0, ()
+
+    with pytest.raises(CheckpointError, match="another driver"):
+        take(tmp_path, "second", time, view)
+    first.check(look=True)
+
+
+def test_two_newcomers(tmp_path: Path, time: Time, elsewhere: Callable[[str], None]) -> None:
+    """Of two newcomers that meet one gives way; generations only grow."""
+    take(tmp_path, "first", time)
+    elsewhere("there")
+    late: list[CheckpointError] = []
+
+    def meet() -> driver_lease.View:
+        time.during = lambda: None
+        if not late:
+            second = lease(tmp_path, "second", time)
+            assert second.take(lambda: (0, ()), heartbeat=False).generation == 2
+            late.append(CheckpointError())
+        return 0, ()
+
+    with pytest.raises(CheckpointError, match=r"another driver \(run second"):
+        take(tmp_path, "third", time, meet)
+    assert [name[:8] for name in ClaimFolder(LOCAL, str(tmp_path)).names()] == ["00000002"]
+
+
+def test_a_claim_that_was_never_established_changes_nothing(
+    tmp_path: Path, time: Time, elsewhere: Callable[[str], None]
+) -> None:
+    """A newcomer that dies between its claim and its first count leaves the branch that counts as it is."""
+    first = take(tmp_path, "first", time)
+    first.release()
+    second = take(tmp_path, "second", time)
+    assert second.claim is not None
+    (tmp_path / "lease" / f"{second.claim.name}.beat").unlink()
+    forget("second")
+    third = take(tmp_path, "third", time, lambda: (7, ()))
+    assert third.claim is not None
+    assert (third.claim.generation, third.claim.branch) == (3, 0)
+
+
+def test_a_visit_without_checkpoints_leaves_the_doubt(
+    tmp_path: Path, time: Time, elsewhere: Callable[[str], None]
+) -> None:
+    """One that takes over and changes no checkpoint needs no branch; whoever comes after it still does."""
+    take(tmp_path, "first", time)
+    elsewhere("there")
+    visitor = take(tmp_path, "visitor", time)
+    assert visitor.claim is not None and visitor.claim.branch == 0
+    visitor.release()
+    third = take(tmp_path, "third", time, lambda: (0, (1,)))
+    assert third.claim is not None and (third.claim.branch, third.claim.seed) == (3, (1,))
+    third.release()
+    fourth = take(tmp_path, "fourth", time, lambda: (9, (9,)))
+    assert fourth.claim is not None and (fourth.claim.branch, fourth.claim.seed) == (3, (1,))
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"run": "first"'])
-def test_a_damaged_file_holds_nobody_off(tmp_path: Path, body: bytes) -> None:
-    """A file that was cut off in a crash is no claim."""
+def test_a_damaged_file_of_the_first_version_holds_nobody_off(tmp_path: Path, time: Time, body: bytes) -> None:
+    """A ``driver.json`` that was cut off in a crash is no claim."""
     (tmp_path / "driver.json").write_bytes(body)
-    lease(tmp_path, "second").take()
-    lease(tmp_path, "second").check()
+    take(tmp_path, "second", time).check(look=True)
 
 
-def test_a_driver_elsewhere_loses_the_location(tmp_path: Path) -> None:
-    """A run on another host cannot be asked whether it lives: the newcomer takes over, and the old run is told."""
-    held_by(tmp_path, place="elsewhere.1")
-    lease(tmp_path, "second").take()
-    with pytest.raises(CheckpointError, match=r"run second\) has taken over"):
-        lease(tmp_path, "first").check()
+def test_the_first_versions_file(tmp_path: Path, time: Time) -> None:
+    """What the first version wrote is read: a living process keeps the location, a dead one does not, one elsewhere is
+    waited for; what this version writes for it is what it reads."""
+    old_file(tmp_path, pid=subprocess.os.getppid(), started=process_start_time(subprocess.os.getppid()))  # type: ignore[attr-defined]
+    with pytest.raises(CheckpointError, match=r"another driver \(run first, in process"):
+        take(tmp_path, "second", time)
+    old_file(tmp_path)
+    second = take(tmp_path, "second", time)
+    assert time.now_ms == 0
+    told = json.loads((tmp_path / "driver.json").read_text())
+    assert (told["run"], told["place"], told["started"]) == ("second", place(), process_start_time(told["pid"]))
+    second.release()
+    assert not (tmp_path / "driver.json").exists()
+    old_file(tmp_path, place="elsewhere.1")
+    third = take(tmp_path, "third", time, lambda: (0, (5,)))
+    assert time.now_ms >= EXPIRY_MS
+    assert third.claim is not None and third.claim.seed == (5,)
+
+
+def test_a_claim_of_a_newer_version_is_refused(tmp_path: Path, time: Time) -> None:
+    """It is refused with both versions."""
+    first = take(tmp_path, "first", time)
+    assert first.claim is not None
+    path = tmp_path / "lease" / f"{first.claim.name}.claim"
+    body = json.loads(unseal(path.read_bytes()))
+    path.write_bytes(seal(json.dumps({**body, "version": 99}).encode()))
+    with pytest.raises(CheckpointMismatchError, match="format version 99"):
+        take(tmp_path, "second", time)
+
+
+def test_the_heartbeat(tmp_path: Path) -> None:
+    """A thread counts, as a daemon, until the location is given free; it tells when it has lost it."""
+    first = DriverLease(LOCAL, str(tmp_path), "first", expiry_ms=60_000, heartbeat_ms=1)
+    told = threading.Event()
+    first.on_lost = told.set
+    claim = first.take()
+    thread = first._thread
+    assert thread is not None and thread.daemon
+    folder = ClaimFolder(LOCAL, str(tmp_path))
+    beats = {one.beat for one in folder.look()}
+    while len(beats) < 3:
+        beats |= {one.beat for one in folder.look()}
+    forget("first")
+    second = DriverLease(LOCAL, str(tmp_path), "second")
+    second.take(heartbeat=False)
+    assert told.wait(60)
+    thread.join(60)
+    first.release()
+    assert not thread.is_alive()
+    assert claim.name not in folder.names()
+    second.check(look=True)
+    second.release()

@@ -14,6 +14,7 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSav
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import DriverLease
 from mixedmode.runtime.requests import Answer, Request, RequestFolder, Requests
+from mixedmode.runtime.sealed import seal, unseal
 from mixedmode.state.files import StateFile
 from pyarrow import fs
 
@@ -193,8 +194,8 @@ def test_no_driver(location: Path) -> None:
 
 def test_dead_driver(location: Path, lease: DriverLease) -> None:
     """A driver whose process is gone is not waited for."""
-    path = location / "mixedmode" / "driver.json"
-    path.write_text(path.read_text().replace('"started": ', '"started": 1'))
+    (path,) = (location / "mixedmode" / "lease").glob("*.claim")
+    path.write_bytes(seal(unseal(path.read_bytes()).replace(b'"started": ', b'"started": 1')))
     with pytest.raises(CheckpointError, match=r"its driver \(process \d+\) died"):
         ask(str(location), "savepoint", str(location.parent / "sp"))
 
