@@ -115,7 +115,6 @@ def test_a_heartbeat_is_well_within_the_expiry() -> None:
     assert "allowed for execution.lease.expiry: a duration of at least four times 5 s" in message
 
 
-
 def test_the_base_interval_in_that_error_may_be_the_default() -> None:
     """A value that contradicts a default is refused, and the error says that it is the default."""
     message = error_of(**{"execution.checkpointing.interval-during-backlog": "9999 ms"})
