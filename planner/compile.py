@@ -6,13 +6,12 @@ import difflib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import OptionError, PlanError
-from ..runtime.folders import resolve_option
+from ..runtime.folders import Place, place_of
 from ..runtime.late_rows import LateRows
 from ..runtime.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
@@ -154,28 +153,27 @@ def _check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
         path_is_sparks: Spark writes to the folder ``path``, which may be on a filesystem that only Spark knows.
         folders: by the names of their options; None: not set.
     """
-    taken: dict[PurePosixPath, str] = {}
+    taken: dict[str, tuple[Place, str]] = {}
     for name, folder in folders.items():
         if folder is None:
             continue
         try:
-            place = PurePosixPath(resolve_option(name, folder)[1])
+            place = place_of(name, folder)
         except OptionError:
             if name == "path" and path_is_sparks:
                 continue  # nothing of ours is there
             raise
-        if place in taken:
+        for other, (known, as_written) in taken.items():
+            if place == known:
+                same = repr(folder) if folder == as_written else f"{as_written!r} and {folder!r}: {str(place.path)!r}"
+                raise OptionError(f"{other} and {name} are the same folder, {same}; give each a folder of its own")
+        taken[name] = place, folder
+    checkpoints = taken.pop("checkpointLocation", None)
+    for name, (place, folder) in taken.items():
+        if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in ("mixedmode", "spark")):
+            led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
             raise OptionError(
-                f"{taken[place]} and {name} are the same folder, {folder!r}; give each a folder of its own"
-            )
-        taken[place] = name
-    checkpoints = next((place for place, name in taken.items() if name == "checkpointLocation"), None)
-    for place, name in taken.items():
-        if checkpoints is None or place == checkpoints:
-            continue
-        if any(place.is_relative_to(checkpoints / inner) for inner in ("mixedmode", "spark")):
-            raise OptionError(
-                f"{name} = {str(place)!r} is among the files of checkpointLocation {str(checkpoints)!r}, which are"
+                f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
                 " removed when they are not needed; give it a folder of its own"
             )
 

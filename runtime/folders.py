@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pyarrow import ArrowException, fs
@@ -33,6 +34,33 @@ def resolve_option(option: str, location: str) -> tuple[fs.FileSystem, str]:
         ) from error
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a folder really is, whatever links or names lead there: two options with equal places mean one folder."""
+
+    filesystem: str
+    path: PurePosixPath
+
+    def is_within(self, other: Place, part: str) -> bool:
+        """True if it is ``part`` of the other folder, or below that."""
+        within = other.path / part
+        if self.filesystem != "local":
+            return self.filesystem == other.filesystem and self.path.is_relative_to(within)
+        # What is there already may itself be a link to elsewhere.
+        return other.filesystem == "local" and self.path.is_relative_to(os.path.realpath(within))
+
+
+def place_of(option: str, location: str) -> Place:
+    """The place of a folder, which need not exist.
+
+    Raises:
+        OptionError: as :func:`resolve_option`.
+    """
+    filesystem, path = resolve_option(option, location)
+    local = isinstance(filesystem, fs.LocalFileSystem)
+    return Place(filesystem.type_name, PurePosixPath(os.path.realpath(path) if local else path))
+
+
 def check_folder(option: str, location: str) -> None:
     """Raise unless the location is a folder that can be written to, or can become one.
 
@@ -44,12 +72,18 @@ def check_folder(option: str, location: str) -> None:
     """
     filesystem, folder = resolve_option(option, location)
     path = PurePosixPath(folder)
-    candidates = [path, *path.parents] if isinstance(filesystem, fs.LocalFileSystem) else [path]
+    local = isinstance(filesystem, fs.LocalFileSystem)
+    candidates = [path, *path.parents] if local else [path]
     try:
         for candidate in candidates:
             kind = filesystem.get_file_info(str(candidate)).type
+            if kind == fs.FileType.NotFound and local and os.path.islink(candidate):
+                raise OptionError(
+                    f"{option} = {location!r} is, or lies below, a symbolic link to nothing: {str(candidate)!r};"
+                    f" {_ALLOWED}"
+                )
             if kind == fs.FileType.Directory:
-                if isinstance(filesystem, fs.LocalFileSystem):
+                if local:
                     os.rmdir(tempfile.mkdtemp(prefix=".mixedmode-", dir=candidate))
                 return
             if kind != fs.FileType.NotFound:

@@ -108,6 +108,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
             evolution = job.operator.registry.changes_since(stored)
             job.operator.registry = job.operator.registry.evolve(stored)
         state = JobState.restored(metadata, job.operator.uid, job.settings.parallelism, watermark)
+        check_finished_tasks(job, state, metadata, store.location)
         for name in sources:
             if name not in state.sources:
                 raise CheckpointMismatchError(
@@ -123,7 +124,6 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
             )
         if metadata.spark is not None:
             log.check()
-        check_finished_tasks(job, state, metadata, store.location)
         _check_coordinator(job, state, metadata, store)
         _check_staged_output(job, store, metadata)
         commit_transaction(job, store, metadata)

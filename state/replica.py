@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 import threading
@@ -33,6 +34,8 @@ from .owner import own_folder, remove_folders_of_dead_processes
 from .pool import StatePool
 from .restore import Restorer
 from .rocksdb import open_database, scan, wrap
+
+logger = logging.getLogger(__name__)
 
 
 class ShardReplica:
@@ -84,11 +87,23 @@ class ShardReplica:
         return ReplicaCursor(self.database, self._failed)
 
     def close(self) -> None:
-        """Release the database and delete its folder.  Cursors and scans that are still alive keep the files open."""
+        """Release the database and delete its folder.  Cursors and scans that are still alive keep the files open.
+
+        It is given up whatever happens here, and nobody who gives one up can do anything about its disk: a folder that
+        is gone, or cannot be written to any more, is no error.
+        """
         database, self._database = self._database, None
         if database is not None:
-            database.close()
+            try:
+                database.close()
+            except Exception as error:
+                logger.warning("the replica at %s was given up, but not closed: %s", self.folder, error)
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def is_lost(self) -> bool:
+        """True if its files are gone: what is open may still be read, but nothing can be brought in."""
+        return not os.path.isfile(f"{self.folder}/db/CURRENT")
 
     def _failed(self, error: Exception, doing: str) -> Exception:
         if isinstance(error, CheckpointError):
@@ -170,7 +185,8 @@ class ReplicaCache:
             return held.replica
 
     def _brought_on(self, held: _Held, lineage: ShardLineage) -> _Held | None:
-        missing = None if held.replica.damaged else missing_files(held.lineage, lineage)
+        unusable = held.replica.damaged or held.replica.is_lost
+        missing = None if unusable else missing_files(held.lineage, lineage)
         if missing is None:
             held.replica.close()
             return None
@@ -212,9 +228,9 @@ class ReplicaCache:
 
     def _root(self, local_root: str) -> str:
         folder = own_folder(local_root)
+        os.makedirs(folder, mode=0o700, exist_ok=True)  # each time: it may have been taken from under us
         if folder not in self._roots:
             self._roots.add(folder)
-            os.makedirs(folder, exist_ok=True)
             remove_folders_of_dead_processes(local_root)
         return folder
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .actions import Fail, OperatorStatus, Saw, Step
+from .actions import Fail, OperatorStatus, Saw, Step, TaskStatus
 from .events import MaxWatermark, Stop
 from .task import Task
 
@@ -14,7 +14,9 @@ class SourceTask(Task):
     is_exhausted = False
 
     def no_more_records(self) -> list[Step]:
-        """The source has reached its end."""
+        """The source has reached its end; nobody is left to be told of it once the task has closed."""
+        if self.status is TaskStatus.CLOSED:
+            return self._taken()
         if self.end_of_data is None:
             self._do(Saw("no more records"))
             self.is_exhausted = True

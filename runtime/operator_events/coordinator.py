@@ -69,7 +69,12 @@ class OperatorCoordinator:
         )
 
     def checkpoint(self) -> bytes:
-        """The state that :meth:`restore` needs; it tells of everything that was received and sent so far."""
+        """The state that :meth:`restore` needs; it tells of everything that was received and sent so far.
+
+        The checkpoint is cut when this returns: an event that is sent inside belongs to it, wherever in here that
+        happens.  After a restore it comes from the checkpoint and is not to be sent again, so the state that is
+        returned must tell of it, too: send first and serialise then, or serialise what will have been sent.
+        """
         return b""
 
     def close(self) -> None:

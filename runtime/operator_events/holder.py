@@ -7,7 +7,8 @@ with FLINK-28606 and FLINK-28639; two were sharpened for checkpoints that overla
 - An event that a subtask's gateway keeps when it is closed once more goes out only after the newest close is undone.
 
 Invariants:
-- Checkpoints begin in ascending order of their ids.
+- Checkpoints begin in ascending order of their ids, each after the coordinator's snapshot for the one before, so that
+  at most one has the gateways marked.
 - A subtask that does not run counts as having sent its marker.
 - What comes for a checkpoint that is not pending (aborted, completed, of an earlier life) changes nothing.
 """
@@ -145,12 +146,19 @@ class CoordinatorHolder(Generic[T]):
         """Step 1: announce a checkpoint.
 
         Raises:
-            CheckpointError: it is not newer than all before.
+            CheckpointError: it is not newer than all before, or the coordinator has not taken its snapshot for one
+                before: marked anew, the gateways would not close for that one, which could never be complete.
         """
         if checkpoint_id <= self._latest:
             raise CheckpointError(
                 f"checkpoint {checkpoint_id} cannot begin: checkpoint {self._latest} has begun before, and ids ascend"
             )
+        for number, pending in self._pending.items():
+            if pending.data is None:
+                raise CheckpointError(
+                    f"checkpoint {checkpoint_id} cannot begin: the coordinator has not taken its snapshot for "
+                    f"checkpoint {number} yet; complete or abort that one first"
+                )
         self._latest = checkpoint_id
         self._pending[checkpoint_id] = _Pending(set(self._running))
         if not self._running:

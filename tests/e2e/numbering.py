@@ -57,10 +57,18 @@ class Numbering(mixedmode.OperatorCoordinator):
         every_s: time between two of them; None: all are sent when the first event has come.
         per_checkpoint: how many the thread sends between two checkpoints, so that a slow machine has checkpoints as
             often as a fast one; None: any number.
+        serialises_first: in checkpoint(), make the state before sending, as it will be.
     """
 
-    def __init__(self, total: int, every_s: float | None = None, per_checkpoint: int | None = None) -> None:
+    def __init__(
+        self,
+        total: int,
+        every_s: float | None = None,
+        per_checkpoint: int | None = None,
+        serialises_first: bool = False,
+    ) -> None:
         self.total = total
+        self._serialises_first = serialises_first
         self._per_checkpoint = per_checkpoint
         self._every_s = every_s
         self._restored = False
@@ -109,9 +117,14 @@ class Numbering(mixedmode.OperatorCoordinator):
 
     def checkpoint(self) -> bytes:
         self._since_checkpoint = 0
-        if self._every_s is not None:
+        sends = self._every_s is not None and self.sent < self.total
+        state = self._state(self.sent + sends) if self._serialises_first else None
+        if sends:
             self.send_one()
-        return json.dumps({"sent": self.sent, "received": self.received}).encode()
+        return state or self._state(self.sent)
+
+    def _state(self, sent: int) -> bytes:
+        return json.dumps({"sent": sent, "received": self.received}).encode()
 
     def close(self) -> None:
         self._ended.set()

@@ -267,11 +267,13 @@ def test_max_parallelism_is_fixed(world: World) -> None:
 
 
 def test_source_that_is_added_later(world: World) -> None:
-    """A live source cannot be added to a job that has run without one."""
+    """A live source cannot be added to a job that has run without one, and least of all to one that has ended: its
+    shards had finished (V1)."""
     finished_job(world)
     cause = restarted(world)
     assert isinstance(cause, CheckpointMismatchError)
-    assert "'live'" in str(cause)
+    assert "'stage keyed-0' is finished in checkpoint 1 in " in str(cause)
+    assert "'source live', which feeds it, is running (it is not in the checkpoint)" in str(cause)
 
 
 def test_output_and_checkpoints_need_folders_of_their_own(world: World) -> None:

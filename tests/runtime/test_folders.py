@@ -35,6 +35,17 @@ def test_a_file_above_it(tmp_path: Path) -> None:
         check_folder("path", str(tmp_path / "taken" / "a" / "b"))
 
 
+def test_a_link_to_nothing_in_its_place(tmp_path: Path) -> None:
+    """A folder cannot be made where a symbolic link stands; one that leads to a folder is as good as that."""
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(
+        OptionError, match=r"^path = '.*/link/a' is, or lies below, a symbolic link to nothing: '.*/link';"
+    ):
+        check_folder("path", str(tmp_path / "link" / "a"))
+    (tmp_path / "gone").mkdir()
+    check_folder("path", str(tmp_path / "link" / "a"))
+
+
 def test_a_place_where_nothing_can_be_made() -> None:
     """A filesystem that takes no folders is found by trying; where it was tried is named."""
     with pytest.raises(OptionError, match=r"^path = '/proc/nothing' cannot be written to: .* in '/proc'; allowed"):

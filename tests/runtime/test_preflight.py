@@ -93,13 +93,31 @@ def test_a_format_that_does_not_take_the_output(writer: MixedStreamWriter, tmp_p
         ),
         ("ck/spark", "ck", r"path = '.*/ck/spark' is among the files of checkpointLocation"),
         ("same", "same", "path and checkpointLocation are the same folder"),
+        ("same/", "other/../same", "path and checkpointLocation are the same folder"),
+        ("link", "real", r"path and checkpointLocation are the same folder, '.*/link' and '.*/real': '.*/real'"),
+        ("real", "link", "path and checkpointLocation are the same folder"),
+        ("link/../real", "nowhere", "path and checkpointLocation are the same folder"),
+        ("link/deep/er", "real/deep/er", "path and checkpointLocation are the same folder"),
+        (
+            "real/mixedmode/x",
+            "link",
+            r"path = '.*/real/mixedmode/x' is among the files of checkpointLocation '.*/link'",
+        ),
+        ("link/spark/", "real", r"path = '.*/link/spark/', which is '.*/real/spark', is among the files of"),
+        ("inner", "real", r"path = '.*/inner', which is '.*/real/mixedmode/y', is among the files of"),
+        ("moved/x", "split", r"path = '.*/moved/x' is among the files of checkpointLocation"),
     ],
 )
 def test_folders_that_would_be_taken_for_each_other(
     writer: MixedStreamWriter, tmp_path: Path, path: str, location: str, problem: str
 ) -> None:
-    """One is refused inside of the other where clean-ups would remove its files."""
-    writer.option("path", str(tmp_path / path)).option("checkpointLocation", str(tmp_path / location))
+    """One is refused inside of the other where clean-ups would remove its files, by whatever links it is reached."""
+    for folder in ("real", "moved", "split"):
+        (tmp_path / folder).mkdir()
+    for link, target in {"link": "real", "nowhere": "real", "inner": "real/mixedmode/y"}.items():
+        (tmp_path / link).symlink_to(tmp_path / target)
+    (tmp_path / "split" / "mixedmode").symlink_to(tmp_path / "moved")
+    writer.option("path", f"{tmp_path}/{path}").option("checkpointLocation", f"{tmp_path}/{location}")
     with pytest.raises(OptionError, match=problem):
         writer.plan()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from itertools import count
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.state.files import StateFile
@@ -89,6 +91,44 @@ def test_files_go_only_where_they_have_keys() -> None:
     low, high = redeal([lineage], [KeyGroupRange(0, 63), KeyGroupRange(64, 127)])
     assert [file.clip for file in low.files] == [None, None, KeyGroupRange(0, 63)]
     assert [file.name for file in high.files] == [lineage.files[2].name]
+
+
+@pytest.mark.parametrize("as_table", [True, False])
+@pytest.mark.parametrize("parallelisms", [(2, 1, 2, 1, 2), (1, 2, 1, 2)])
+def test_overwritten_keys_stay_overwritten_over_two_redealings(
+    tmp_path: Path, parallelisms: tuple[int, ...], as_table: bool
+) -> None:
+    """A file that was clipped to one shard stays clipped when the shards are one again, and two again: what it holds of
+    the other shard's keys was overwritten, or deleted, there."""
+    space = Workspace(tmp_path)
+    lineages = [ShardLineage(part) for part in shard_ranges(parallelisms[0], 128)]
+    keys = [stored(group, b"k") for group in (3, 60, 64, 120)]
+    model: dict[bytes, bytes] = {}
+    for epoch, parallelism in enumerate(parallelisms):
+        lineages = redeal(lineages, shard_ranges(parallelism, 128))
+        # The keys are put anew in every epoch up to the last but two, where one goes; then they are left alone.
+        before_end = len(parallelisms) - 3 - epoch
+        touched = keys if before_end >= 0 else [stored(10, str(epoch).encode())]
+        changes: dict[bytes, bytes | None] = dict.fromkeys(touched, f"v{epoch}".encode())
+        if before_end == 0:
+            changes[keys[3]] = None
+        for number, lineage in enumerate(lineages):
+            mine = [(key, value) for key, value in changes.items() if key_group(key) in lineage.key_groups]
+            if mine:
+                writer = space.sst(epoch) if as_table else space.log(epoch)
+                lineages[number] = lineage.append(space.written(writer, mine))
+        model = {key: value for key, value in {**model, **changes}.items() if value is not None}
+        found: dict[bytes, bytes] = {}
+        for number, lineage in enumerate(lineages):
+            held = contents(space.replica(lineage, number))
+            assert all(key_group(key) in lineage.key_groups for key in held)
+            found.update(held)
+        assert found == model, f"after {parallelisms[: epoch + 1]} shards"
+    space.cache.close()
+
+
+def key_group(key: bytes) -> int:
+    return int.from_bytes(key[:2], "big")
 
 
 def test_redealing_again_and_again_loses_nothing_and_revives_nothing(tmp_path_factory) -> None:  # type: ignore[no-untyped-def]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 from bisect import bisect_left
@@ -117,6 +118,51 @@ def test_least_recently_used_replicas_are_closed(workspace: Workspace) -> None:
     with pytest.raises(CheckpointError, match="is closed"):
         oldest.get(b"x")
     assert workspace.replica(first, shard=0).get(stored(0, 1)) == b"old"
+
+
+def test_evicting_a_replica_whose_folder_is_gone(workspace: Workspace) -> None:
+    """Whoever evicts another job's replica is not concerned by what has become of its folder, even if that is a file
+    or another folder now; the job itself gets a new replica."""
+    first, lineage = two_epochs(workspace)
+    workspace.cache._max_open = 1
+    for number, becomes in enumerate(("nothing", "file", "folder", "folder without permission")):
+        other = workspace.replica(lineage, job=f"other {number}")  # its log is in memory only
+        shutil.rmtree(other.folder)
+        if becomes == "file":
+            Path(other.folder).touch()
+        elif becomes.startswith("folder"):
+            Path(other.folder, "db").mkdir(parents=True, mode=0o700 if becomes == "folder" else 0o500)
+        assert len(contents(workspace.replica(first, job="mine"))) == 1000
+        assert workspace.cache.evictions == 3 * number + 1
+        assert len(contents(workspace.replica(lineage, job=f"other {number}"))) == 1000
+
+
+def test_a_replica_whose_folder_is_gone_is_built_anew(workspace: Workspace) -> None:
+    """It may be the disk of all replicas that is gone: what can be read is not enough to go on."""
+    first, lineage = two_epochs(workspace)
+    held = workspace.replica(first)
+    shutil.rmtree(workspace.local)
+    workspace.root.joinpath("local").mkdir()
+    again = workspace.replica(lineage)
+    assert (again.get(stored(0, 1)), len(contents(again))) == (b"new", 1000)
+    assert workspace.cache.rebuilds == 2
+    with pytest.raises(CheckpointError, match="is closed"):
+        held.get(b"x")
+
+
+def test_a_replica_that_cannot_be_closed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that refuses to close is given up all the same, and its folder with it."""
+    first, _ = two_epochs(workspace)
+    held = workspace.replica(first)
+
+    class Refusing:
+        def close(self) -> None:
+            raise RuntimeError("IO error: No such file or directory")
+
+    held._database.close()  # type: ignore[union-attr]
+    held._database = Refusing()  # type: ignore[assignment]
+    held.close()
+    assert not os.path.exists(held.folder)
 
 
 def test_the_pool_is_never_written_to(workspace: Workspace) -> None:

@@ -286,6 +286,8 @@ class SourceMachine(RuleBasedStateMachine):
             assert kinds.index(EndOfData) < kinds.index(Barrier) or kinds.count(Barrier) > 1
             after = kinds[kinds.index(EndOfPartition) + 1 :]
             assert set(after) <= {CancelBarrier}
+            closed = [isinstance(step.action, Close) for step in self.steps].index(True)
+            assert not any(isinstance(step.action, Fail) for step in self.steps[closed:])
 
 
 TestTask = TaskMachine.TestCase

@@ -314,6 +314,16 @@ def test_data_that_ends_during_a_savepoint_without_drain_is_an_error() -> None:
     assert failure == "fail: the source ran out of data while stop-with-savepoint 43 without drain was under way"
 
 
+def test_a_closed_source_ignores_the_end_of_its_data() -> None:
+    """A source that was suspended and has closed is not told that its data ends: it is the next run's."""
+    task = SourceTask(1)
+    task.trigger(43, Stop.SUSPEND)
+    task.acknowledged()
+    assert actions(task.completed(43))[-2:] == ["close", "emit EndOfPartition"]
+    assert task.no_more_records() == []
+    assert not task.is_exhausted, "it had not given all that it has"
+
+
 @pytest.mark.parametrize("stop", list(Stop))
 def test_second_savepoint_is_declined(stop: Stop) -> None:
     """A stop-with-savepoint that is under way is not replaced by another one."""

@@ -109,6 +109,43 @@ def test_g10_checkpoint() -> None:
     assert epoch(one) == {0: ["after"]}
 
 
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_coordinator_that_serialises_first_and_sends_afterwards(tells: bool) -> None:
+    """An event that is sent inside checkpoint() is in the checkpoint even if the state was made before it was sent; a
+    state that does not tell of it makes the coordinator send it again after a restore."""
+
+    class Counter(Told):
+        def open(self, context: CoordinatorContext) -> None:
+            super().open(context)
+            self.next = getattr(self, "restored", 0)
+
+        def restore(self, state: bytes) -> None:
+            self.restored = int(state)
+
+        def checkpoint(self) -> bytes:
+            state = str(self.next + tells).encode()
+            self.send()
+            return state
+
+        def send(self) -> None:
+            assert self.context is not None
+            self.context.gateway(0).send(self.next)
+            self.next += 1
+
+    first = Counter()
+    one = channel(first)
+    first.send()
+    assert epoch(one) == {0: [0]}
+    stored = one.begin(1)
+    first.send()  # after the cut: the one that is restored has not heard of it
+    again = Counter()
+    other = channel(again, stored, latest=1)
+    again.send()
+    assert epoch(other) == {0: [1, 2] if tells else [1, 1]}
+    one.complete(1)
+    assert epoch(one) == {0: [1, 2]}
+
+
 def test_aborted_checkpoint_releases() -> None:
     """An aborted checkpoint gives back what was buffered for it, and the next one can be taken."""
     one = channel(Told())

@@ -193,6 +193,30 @@ def test_g10_sent_inside_the_snapshot_call(held: Held) -> None:
     assert held.sent == [(0, 0)]
 
 
+def test_begin_before_the_snapshot_of_the_one_before(held: Held) -> None:
+    """A checkpoint that begins before the snapshot for the one before is refused, and that one goes on."""
+    holder = held.holder
+    holder.begin(1)
+    with pytest.raises(CheckpointError, match="has not taken its snapshot for checkpoint 1"):
+        holder.begin(2)
+    assert [holder.marker(Closed(shard, 1)) for shard in (0, 1)] == [[], [TakeSnapshot(1)]]
+    with pytest.raises(CheckpointError, match="has not taken its snapshot for checkpoint 1"):
+        holder.begin(2)
+    assert holder.snapshot_taken(1, b"one") == [SendBarriers(1)]
+    holder.send(0, 0)
+    assert held.sent == [], "the gateways have closed for the first one"
+    assert held.close(2) == [], "what was sent before the second one is kept by the first"
+    assert holder.completed(1)[-1] == SendBarriers(2)
+    assert held.sent == [(0, 0)]
+
+
+def test_a_given_up_snapshot_holds_nobody_back(held: Held) -> None:
+    """A checkpoint that was aborted before the coordinator's snapshot lets the next one begin."""
+    held.markers(1)
+    held.holder.aborted(1)
+    assert held.close(2) == [SendBarriers(2)]
+
+
 def test_failed_snapshot_and_reset(held: Held) -> None:
     """A snapshot that fails aborts its checkpoint; a reset forgets everything that was pending or kept."""
     holder = held.holder

@@ -6,9 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from mixedmode.errors import CheckpointError
 from mixedmode.runtime.operator_events.coordinator_gateway import Closed
 from mixedmode.runtime.operator_events.holder import (
     CloseGateway,
@@ -155,8 +157,13 @@ class ExactlyOnce(RuleBasedStateMachine):
     @precondition(lambda self: len(self.holder._pending) < 3)
     @rule()
     def checkpoint_begins(self) -> None:
-        self.do(self.holder.begin(self.next_id))
-        self.next_id += 1
+        """One that begins before the coordinator's snapshot for the one before is refused, and changes nothing."""
+        number, self.next_id = self.next_id, self.next_id + 1
+        if any(pending.data is None for pending in self.holder._pending.values()):
+            with pytest.raises(CheckpointError, match="has not taken its snapshot"):
+                self.holder.begin(number)
+        else:
+            self.do(self.holder.begin(number))
 
     @rule(shard=st.integers(0, SHARDS - 1))
     def subtask_hears(self, shard: int) -> None:
