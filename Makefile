@@ -1,5 +1,6 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
 #   make test [ARGS="tests/state -x"]   make lint   make format   make demo   make clean
+#   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)
 
 PYTHON ?= python3
@@ -9,8 +10,11 @@ ARGS   ?=
 # Tests wait for Spark more than they compute, so two processes are worth it on two cores; each has a Spark of its own.
 # In the order of the folders the files that take minutes (tests/e2e) come first, so neither process ends up alone.
 JOBS   ?= 2
+# Of a chaos run.
+SECONDS ?= 300
+SEED    ?= 1
 
-.PHONY: demo test lint format bench bench-full bench-growth clean java
+.PHONY: demo test chaos lint format bench bench-full bench-growth clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -18,6 +22,9 @@ demo: java $(VENV)/.installed-demo
 
 test: java $(VENV)/.installed-test
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+chaos: java $(VENV)/.installed-test
+	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)
 
 # A benchmark takes as long as it takes: the time limit is for tests.
 PYTEST_BENCH := $(BIN)/python -m pytest -o timeout=0

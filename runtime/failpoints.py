@@ -3,7 +3,8 @@
 ``MIXEDMODE_FAILPOINTS="name=kill;other=raise:3;third=kill-once:/tmp/flag"``: the process SIGKILLs itself when it
 reaches ``name`` for the first time, raises when it reaches ``other`` for the third time, and dies at ``third`` if it
 is the first process that manages to create the flag file (a retried task runs in a new process and must get through).
-``kill-executor-once:/tmp/flag`` takes the whole executor along: the JVM that started the Python worker's daemon.
+``kill-daemon-once:/tmp/flag`` takes the daemon along that the Python worker was forked from, and
+``kill-executor-once:/tmp/flag`` the whole executor: the JVM that started the daemon.
 Unset (always, outside tests) a point costs one dictionary look-up.
 """
 
@@ -14,6 +15,9 @@ import signal
 from collections import Counter
 
 VARIABLE = "MIXEDMODE_FAILPOINTS"
+
+#: Which processes die with a worker: how many generations above it.
+_ONCE = {"kill-once": 0, "kill-daemon-once": 1, "kill-executor-once": 2}
 
 _hits: Counter[str] = Counter()
 
@@ -33,21 +37,23 @@ def failpoint(name: str) -> None:
         if point != name:
             continue
         verb, _, argument = action.partition(":")
-        if verb in ("kill-once", "kill-executor-once"):
-            _kill_once(argument, executor=verb == "kill-executor-once")
+        if verb in _ONCE:
+            _kill_once(argument, _ONCE[verb])
         elif _hits[name] == int(argument or 1):
             if verb == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise InjectedFailure(f"failpoint {name!r}, hit {_hits[name]}")
 
 
-def _kill_once(flag: str, *, executor: bool) -> None:
+def _kill_once(flag: str, generations: int) -> None:
     try:
         os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
-    if executor:
-        os.kill(_parent(os.getppid()), signal.SIGKILL)
+    victim = os.getpid()
+    for _ in range(generations):
+        victim = _parent(victim)
+    os.kill(victim, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

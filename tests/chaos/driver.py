@@ -1,0 +1,125 @@
+"""A driver that runs jobs as it is told, in a process of its own, to be killed.
+
+``python driver.py <folder> <reply descriptor> <master>`` reads commands from its input, one JSON object a line, and
+answers each with one.  ``<folder>`` takes its flags and kills; see :mod:`disturber`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "e2e"))
+
+import jobs  # noqa: E402
+import processes  # noqa: E402
+import support  # noqa: E402
+from disturber import Disturber, prepare_workers  # noqa: E402
+from mixedmode import MixedQuery, state_reader  # noqa: E402
+from mixedmode.state import lineage  # noqa: E402
+from plans import Plan, plan_of  # noqa: E402
+from points import Disturbance  # noqa: E402
+from pyspark import cloudpickle  # noqa: E402
+from pyspark.sql import SparkSession  # noqa: E402
+
+_COMPACTION = (lineage._FULL_MIN_BYTES, lineage._LOGS_MAX)
+_SETTINGS = {
+    "spark.shuffle.reduceLocality.enabled": "false",
+    # How many attempts of a stage a lost daemon or executor costs depends on when it is lost.
+    "spark.task.maxFailures": "20",
+    "spark.stage.maxConsecutiveAttempts": "20",
+}
+
+
+class Driver:
+    """What a driver can be told; each method is a command."""
+
+    def __init__(self, spark: SparkSession, disturber: Disturber) -> None:
+        self._spark = spark
+        self._disturber = disturber
+        self._query: MixedQuery | None = None
+
+    @property
+    def query(self) -> MixedQuery:
+        assert self._query is not None
+        return self._query
+
+    def arm(self, number: int, disturbance: dict[str, Any]) -> None:
+        self._disturber.arm(number, Disturbance(**disturbance))
+
+    def disarm(self) -> None:
+        self._disturber.disarm()
+
+    def start(self, plan: list[Any], folder: str, history: bool, out: str, checkpoints: str, **options: str) -> None:
+        """Start the job of a plan and come to its live phase."""
+        made, root = plan_of(*plan[:2], cluster=plan[2]), Path(folder)
+        lineage._FULL_MIN_BYTES, lineage._LOGS_MAX = (0, 2) if made.compacts_eagerly else _COMPACTION
+        writer = self._job(made, root, history).writeStream.option("path", str(root / out))
+        for name, value in {"checkpointLocation": str(root / checkpoints), **made.options, **options}.items():
+            writer = writer.option(name, value)
+        self._query = writer.start()
+        if not self.query.wait_for("live", 300):
+            self.query.awaitTermination(1)
+            raise TimeoutError("the live phase was not reached")
+
+    def _job(self, plan: Plan, root: Path, history: bool) -> Any:
+        reader = self._spark.read.schema(support.ROW_SCHEMA)
+        past = reader.parquet(str(root / "history.parquet")) if history and plan.history else None
+        stream = self._spark.readStream.schema(support.ROW_SCHEMA)
+        return jobs.job_of(
+            plan, past, [stream.parquet(str(root / f"live-{n}" / "landing")) for n in range(plan.inputs)]
+        )
+
+    def process(self) -> None:
+        self.query.processAllAvailable()
+
+    def stop(self) -> None:
+        self.query.stop()
+        self.query.awaitTermination(1)
+
+    def savepoint(self, path: str, drain: bool) -> None:
+        self.query.stopWithSavepoint(path, drain=drain)
+
+    def state(self, location: str, name: str | None) -> list[Any]:
+        """Key and value of everything in a state variable, timers that are pending as values of the key None."""
+        reader = state_reader(location, self._spark)
+        found = []
+        for row in reader.state(name).collect():
+            key, value = row["key"], row["value"]
+            found.append([key if isinstance(key, str) else key[0], list(value)])
+        return found
+
+
+def main(folder: Path, replies: int, master: str) -> None:
+    prepare_workers(folder)
+    disturber = Disturber(folder / "kills")
+    spark = support.driver_session(master, _SETTINGS)
+    cloudpickle.register_pickle_by_value(jobs)
+    import mixedmode.runtime.query  # noqa: F401  (and with it whatever has failpoints)
+
+    disturber.install()
+    driver = Driver(spark, disturber)
+    with open(replies, "w", encoding="utf-8", buffering=1) as out:
+        out.write(json.dumps({"ok": "started"}) + "\n")
+        for line in sys.stdin:
+            command = json.loads(line)
+            print(f"== {time.strftime('%X')} {line.strip()}", flush=True)
+            answer: dict[str, Any] = {}
+            try:
+                answer["ok"] = getattr(driver, command.pop("do"))(**command)
+            except Exception as error:
+                print(traceback.format_exc(), flush=True)
+                jvms = processes.find(os.getpid(), "jvm")
+                answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}", "jvm": bool(jvms)}
+            out.write(json.dumps(answer) + "\n")
+    os._exit(0)  # no need to wait for the JVM to say good-bye
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

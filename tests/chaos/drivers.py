@@ -1,0 +1,162 @@
+"""Driver processes as the supervisor has them: started when needed, told what to do, replaced when they die."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import processes
+import pyspark
+
+HERE = Path(__file__).parent
+CLUSTER = "local-cluster[2,1,1024]"
+LOCAL = "local[2,20]"
+
+
+class Lost(Exception):
+    """The driver has died, or its JVM has."""
+
+
+class Wrong(Exception):
+    """Something that no kill may cause; its text says what."""
+
+
+class DriverProcess:
+    """One driver.
+
+    Args:
+        folder: of its own; takes its log, flags and kills.
+        cluster: whether it has a cluster of two executors.
+        deadline_s: the most that a command may take.
+    """
+
+    def __init__(self, folder: Path, cluster: bool, deadline_s: float) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self._deadline_s = deadline_s
+        folder.mkdir()
+        replies, far_end = os.pipe()
+        environment = {
+            **os.environ,
+            "TZ": "UTC",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            # A driver of few jobs is gone before optimised code would pay.
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        if cluster:
+            environment["SPARK_HOME"] = str(_spark_home(folder))
+        with open(self.log, "w", encoding="utf-8") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(HERE / "driver.py"), str(folder), str(far_end), CLUSTER if cluster else LOCAL],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                pass_fds=[far_end],
+                start_new_session=True,
+                text=True,
+                bufsize=1,
+            )
+        os.close(far_end)
+        self._replies = replies
+        self._buffer = b""
+        self._answer("to start")
+
+    def ask(self, **command: Any) -> Any:
+        """Have it do something; returns what that gives.
+
+        Raises:
+            Lost: it died, or its JVM did.
+            Wrong: it failed although both live, or took too long.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(command) + "\n")
+        except BrokenPipeError:
+            raise Lost from None
+        return self._answer(command["do"])
+
+    def _answer(self, what: str) -> Any:
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self._replies], [], [], self._deadline_s)
+            if not ready:
+                self.end()
+                raise Wrong(f"it took more than {self._deadline_s:g} s {what}; see {self.log}")
+            received = os.read(self._replies, 1 << 16)
+            if not received:
+                self._process.wait()
+                raise Lost
+            self._buffer += received
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        answer = json.loads(line)
+        if "error" not in answer:
+            return answer["ok"]
+        if not answer["jvm"]:
+            processes.kill([self._process.pid])
+            self._process.wait()
+            raise Lost
+        raise Wrong(f"{what}: {answer['error']}; see {self.log}")
+
+    def end(self) -> None:
+        """Kill it and all that it has started."""
+        processes.kill(processes.of_session(self._process.pid))
+        self._process.wait()
+
+    def close(self) -> None:
+        """Forget it; what is left of it goes."""
+        self.end()
+        os.close(self._replies)
+
+
+def _spark_home(folder: Path) -> Path:
+    """Links to the installed Spark, so that the cluster's work folder does not land in it."""
+    home = folder / "spark-home"
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    return home
+
+
+class Drivers:
+    """The driver at hand, for one run after the other.
+
+    Args:
+        folder: takes a folder for each.
+        deadline_s: see :class:`DriverProcess`.
+    """
+
+    def __init__(self, folder: Path, deadline_s: float) -> None:
+        self._folder = folder
+        self._deadline_s = deadline_s
+        self._all: list[DriverProcess] = []
+        self._current: DriverProcess | None = None
+        self._cluster = False
+
+    def current(self, cluster: bool) -> DriverProcess:
+        """A driver that lives."""
+        if self._current is not None and self._cluster != cluster:
+            self.drop()
+        if self._current is None:
+            self._cluster = cluster
+            self._current = DriverProcess(self._folder / f"driver-{len(self._all)}", cluster, self._deadline_s)
+            self._all.append(self._current)
+        return self._current
+
+    def drop(self, orphans: bool = False) -> None:
+        """The driver at hand is no more.
+
+        Args:
+            orphans: leave what it has started to its own end.
+        """
+        if self._current is not None and not orphans:
+            self._current.end()
+        self._current = None
+
+    def close(self) -> None:
+        for driver in self._all:
+            driver.close()

@@ -1,0 +1,223 @@
+"""What one chaos run is: a job, its rows and how they are cut, the steps of its life, and when what is killed.
+
+All of it follows from a seed and the number of the run, so the supervisor, the driver and whoever reproduces a
+difference make the same plan.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+from points import CHECKPOINT, LIVE, RESTART, SAVEPOINT, START, TASK_LIVE, TASK_START, Disturbance
+
+Event = tuple[str, int, int]
+
+#: Jobs whose result does not depend on how rows within the delay are spread over files.
+AGGREGATES = ("sliding", "means", "session-windows")
+KINDS = ("sessions", "reorder", "ticks", *AGGREGATES)
+FLUSH_KEY = "flush"
+MAX_DELAY_S = 600
+#: How many kills of a run may cost the life of its driver.
+MAX_FATAL = 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that is done with the job, and what is killed while it is done.
+
+    ``start`` (again, after a stop), ``restore`` (elsewhere, from a savepoint), ``land`` (files, then everything is
+    processed).
+    """
+
+    do: str
+    #: For ``start`` and ``restore``.
+    parallelism: int = 0
+    #: For ``restore``: whether the history is still given, and whether the output goes to the same folder.
+    keeps_history: bool = True
+    same_output: bool = True
+    #: For ``land``: numbers of files.
+    files: tuple[int, ...] = ()
+    disturbances: tuple[Disturbance, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run."""
+
+    seed: int
+    number: int
+    kind: str
+    #: ``max`` or ``observed``.
+    final_watermark: str
+    delay_s: int
+    #: How many live inputs there are; rows are dealt to them in turn.
+    inputs: int
+    history: list[Event]
+    #: What waits at each live input when the job starts.
+    waiting: list[list[Event]]
+    #: Files that land later: (live input, rows).
+    files: list[tuple[int, list[Event]]]
+    options: dict[str, str]
+    compacts_eagerly: bool
+    cluster: bool
+    #: Ends with a drain instead of a row that pushes the watermark past everything.
+    drains: bool
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def backlog(self) -> list[Event]:
+        """What is there when the job starts."""
+        return [*self.history, *(event for rows in self.waiting for event in rows)]
+
+    @property
+    def live(self) -> list[Event]:
+        return [event for _, rows in self.files for event in rows]
+
+    @property
+    def kills(self) -> int:
+        """How many kills it intends."""
+        return sum(len(step.disturbances) for step in self.steps)
+
+    def __str__(self) -> str:
+        inputs = "" if self.inputs == 1 else f", {self.inputs} inputs"
+        steps = " ".join(f"{step.do}:{step.parallelism}" if step.parallelism else step.do for step in self.steps)
+        return f"{self.kind}, {self.final_watermark}{inputs}{', cluster' if self.cluster else ''} ({steps})"
+
+
+def plan_of(seed: int, number: int, *, cluster: bool = False) -> Plan:
+    """The run of a seed and a number.
+
+    Args:
+        seed: of all runs.
+        number: which one.
+        cluster: on a cluster of two executors.
+    """
+    chance = random.Random(f"{seed}/{number}")
+    # Every kind in turn, so that a few runs are not all of one.
+    kind = KINDS[(number + random.Random(seed).randrange(len(KINDS))) % len(KINDS)]
+    delay_s = chance.choice([0, 120, MAX_DELAY_S])
+    inputs = 2 if kind in (*AGGREGATES, "reorder") and chance.random() < 0.4 else 1
+    events = _arriving(chance, delay_s if kind in (*AGGREGATES, "reorder", "ticks") else 0)
+    first, then = _cut(chance, len(events))
+    final_watermark = chance.choice(["max", "observed"])
+    if kind == "reorder":
+        final_watermark = "observed"
+    options = _options(chance, final_watermark)
+    plan = Plan(
+        seed,
+        number,
+        kind,
+        final_watermark,
+        delay_s,
+        inputs,
+        events[:first],
+        [events[first:then][number::inputs] for number in range(inputs)],
+        _files(chance, events[then:], inputs),
+        options,
+        compacts_eagerly=chance.random() < 0.6,
+        cluster=cluster,
+        drains=kind not in ("ticks", "reorder") and chance.random() < 0.25,
+    )
+    _fill_in(chance, plan)
+    return plan
+
+
+def _arriving(chance: random.Random, disorder_s: int) -> list[Event]:
+    """Events in the order in which they arrive: no event time comes twice, and none comes behind one that is greater
+    by the disorder, so no row is late however they are cut."""
+    keys, step_s = chance.randint(2, 14), chance.choice([25, 90, 200])
+    now_s, events = 0, []
+    for _ in range(chance.randint(60, 300)):
+        now_s += chance.randint(1, step_s)
+        events.append((f"k{chance.randrange(keys)}", now_s, chance.randrange(1000)))
+    if disorder_s > 1:
+        arrives_s = {event: event[1] + chance.uniform(0, disorder_s - 1) for event in events}
+        events.sort(key=lambda event: arrives_s[event])
+    return events
+
+
+def _cut(chance: random.Random, rows: int) -> tuple[int, int]:
+    """How many rows are history, and how many there are when the job starts."""
+    first = round(rows * chance.choice([0, 0.3, 0.6]))
+    return first, first + round((rows - first) * chance.choice([0, 0.2, 0.5]))
+
+
+def _files(chance: random.Random, events: list[Event], inputs: int) -> list[tuple[int, list[Event]]]:
+    cuts = sorted(chance.sample(range(1, len(events)), chance.randint(1, 4)))
+    files = []
+    for begin, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
+        for number in range(inputs):
+            rows = events[begin:end][number::inputs]
+            chance.shuffle(rows)
+            if rows:
+                files.append((number, rows))
+    return files
+
+
+def _options(chance: random.Random, final_watermark: str) -> dict[str, str]:
+    options = {
+        "execution.backlog.final-watermark": final_watermark,
+        "execution.checkpointing.interval": chance.choice(["1 ms", "200 ms", "1 hour"]),
+        "execution.backlog.reuse-finished-shards": chance.choice(["true", "true", "false"]),
+        "state.checkpoints.num-retained": chance.choice(["1", "2", "3"]),
+        "sorter.engine": chance.choice(["arrow", "spark"]),
+    }
+    if final_watermark == "observed" and chance.random() < 0.25:  # the history as a stream
+        options["execution.checkpointing.interval"] = "1 ms"
+        options["execution.history.rows-per-epoch"] = "50"
+        way = chance.choice([("execution.runtime-mode", "streaming"), ("execution.interval-during-backlog", "1 ms")])
+        options[way[0]] = way[1]
+    return options
+
+
+def _fill_in(chance: random.Random, plan: Plan) -> None:
+    """The steps of its life."""
+    steps = plan.steps
+    steps.append(Step("start", chance.choice([1, 2, 3]), disturbances=_some(chance, plan, START, TASK_START)))
+    left = list(range(len(plan.files)))
+    while left:
+        some = chance.choice([1, 1, 2])
+        taken, left = left[:some], left[some:]
+        steps.append(Step("land", files=tuple(taken), disturbances=_some(chance, plan, LIVE, TASK_LIVE)))
+        what = chance.random()
+        if left and what < 0.15:
+            points = (*CHECKPOINT, *RESTART)
+            steps.append(Step("start", chance.choice([1, 2, 3, 5]), disturbances=_some(chance, plan, points, ())))
+        elif left and what < 0.35:
+            steps.append(
+                Step(
+                    "restore",
+                    chance.choice([1, 2, 3, 5]),
+                    keeps_history=chance.random() < 0.5,
+                    same_output=chance.random() < 0.5,
+                    disturbances=_some(chance, plan, SAVEPOINT, ()),
+                )
+            )
+    steps.append(Step("drain" if plan.drains else "flush", disturbances=_some(chance, plan, LIVE, TASK_LIVE)))
+
+
+def _some(
+    chance: random.Random, plan: Plan, points: tuple[str, ...], tasks: tuple[str, ...]
+) -> tuple[Disturbance, ...]:
+    """None, one or two disturbances; few in a run cost the life of a driver, since each new one takes long to start."""
+    found: list[Disturbance] = []
+    fatal = sum(one.is_fatal for step in plan.steps for one in step.disturbances)
+    for _ in range(chance.choice([0, 1, 1, 2])):
+        one = _disturbance(chance, plan.cluster, points, tasks)
+        fatal += one.is_fatal
+        found.append(replace(one, victim="worker") if one.is_fatal and fatal > MAX_FATAL else one)
+    return tuple(found)
+
+
+def _disturbance(chance: random.Random, cluster: bool, points: tuple[str, ...], tasks: tuple[str, ...]) -> Disturbance:
+    if tasks and chance.random() < 0.5:
+        # In local mode the executor is the driver's JVM.
+        victim = chance.choices(["worker", "daemon", "executor"], [5, 3, 4 if cluster else 1])[0]
+        return Disturbance(
+            chance.choice(tasks), "jvm" if victim == "executor" and not cluster else victim, in_task=True
+        )
+    victim = chance.choices(["driver", "jvm", "executor" if cluster else "daemon", "worker"], [3, 1.5, 2, 2])[0]
+    point = chance.choice(points) if chance.random() < 0.7 else "*"
+    nth = chance.randint(1, 25) if point == "*" else chance.randint(1, 2)
+    return Disturbance(point, victim, nth=nth, after_ms=chance.choice([0, 0, chance.randint(1, 300)]))
