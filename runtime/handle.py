@@ -20,7 +20,7 @@ from ..state.keyed import KeyedState
 from ..state.registry import StateRegistry
 from .operator_events.plain import encode
 from .operator_events.task_events import TaskEvents
-from .rows import arrow_schema
+from .rows import arrow_schema, row_class
 
 Schema = StructType | str
 _NO_KEY = "there is no current key; use state in handlers"
@@ -99,6 +99,7 @@ class TaskHandle(StatefulProcessorHandle):
 
     def __init__(self, state: KeyedState, time_mode: str, coordinator: TaskCoordinator) -> None:
         self._state = state
+        self._state.struct_class = row_class
         self._time_mode = time_mode
         #: Where events to the job's coordinator are sent.
         self.coordinator = coordinator

@@ -4,17 +4,20 @@ A value is one version byte (which schema of the variable wrote it) and the row 
 strings, bytes and bools is packed as it is after a look at its types, which a set lookup does for the whole row; other
 types (decimals, dates, times, lists, maps, structs) are converted by functions that are chosen once per schema.
 
-Strict: a wrong number of fields, a wrong Python type and an int out of range are StateSchemaErrors at the moment of
-the write, not surprises at the next read.  Numpy scalars are taken; an int is taken for a float if it is exact;
-decimals are rounded half up to the declared scale, as Spark does.
+What Spark's own encoder takes is taken, with the same result (see :mod:`.conversions`): rows and structs go by place,
+whatever names a ``Row`` has, a dict or an object for a struct goes by name.  What it would lose without a word (a wrong
+Python type, an int out of range) is a StateSchemaError at the moment of the write, not a null at the next read.
+An int is taken for a float if it is exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from ..errors import CorruptStateError, StateSchemaError
@@ -29,6 +32,8 @@ from .conversions import (
     float32_of,
     float_of,
     int_of,
+    is_missing,
+    is_nan,
     local_micros,
     micros_delta,
     micros_local,
@@ -39,6 +44,7 @@ from .conversions import (
     unscaled_of,
     wall_micros,
 )
+from .structs import StructClass, plain_tuple, struct_values
 
 #: The version is one byte; 0xFF is kept for a longer form.
 MAX_VERSIONS = 255
@@ -67,18 +73,22 @@ class RowCodec:
 
     ``history`` holds the older schemas of the variable, oldest first; values that they wrote are decoded and then
     adapted by field name: fields that are gone are dropped, new ones are None (also those that take up an old name).
+    ``struct_class`` makes what structs inside values come back as; the value itself is always a tuple.
     """
 
-    def __init__(self, schema: pa.Schema, history: Sequence[pa.Schema] = ()) -> None:
+    def __init__(
+        self, schema: pa.Schema, history: Sequence[pa.Schema] = (), struct_class: StructClass = plain_tuple
+    ) -> None:
         self.schema = schema
         self.history = tuple(history)
+        self._struct_class = struct_class
         if len(self.history) >= MAX_VERSIONS:
             raise StateSchemaError(f"a state variable can change its schema {MAX_VERSIONS - 1} times, not more")
         self._version = bytes([len(self.history)])
         self._names = tuple(schema.names)
         self._width = len(self._names)
         self._nullable = [field.nullable for field in schema]
-        self._wires = [_wire(field.type, field.name) for field in schema]
+        self._wires = [_wire(field.type, field.name, struct_class) for field in schema]
         self._from_wire = [
             (i, _optional(wire.from_wire)) for i, wire in enumerate(self._wires) if wire.from_wire is not None
         ]
@@ -95,14 +105,14 @@ class RowCodec:
         #: that MessagePack marks as unsigned.
         self._has_narrow_ints = any(bits < 64 for bits in ints)
         self._has_longs = 64 in ints
-        #: Bytes of a tuple, list or Row with one value per field.
+        #: Bytes of a tuple, list, Row or other sequence with one value per field.
         self.encode = self._encoder()
         self._older: dict[int, _Older] = {}
         # A field that was removed and came back is a new one: what older values hold under its name is not its.
         kept = set(self._names)
         for version in reversed(range(len(self.history))):
             kept &= set(self.history[version].names)
-            self._older[version] = _Older(RowCodec(self.history[version]), self._names, kept)
+            self._older[version] = _Older(RowCodec(self.history[version], struct_class=struct_class), self._names, kept)
 
     def _encoder(self) -> Callable[[Any], bytes]:
         """:attr:`encode`, with all that it needs at hand: a processor calls it for every key."""
@@ -126,20 +136,14 @@ class RowCodec:
         return encode
 
     def _encode_slowly(self, values: Any) -> bytes:
-        if not isinstance(values, (tuple, list)) or len(values) != self._width:
-            got = f"{len(values)} values: {values!r}" if isinstance(values, (tuple, list)) else repr(values)
-            raise StateSchemaError(
-                f"a state value needs a tuple of {self._width} values ({', '.join(self._names)}), got {got}"
-            )
+        values = self._values_of(values)
         row: list[Any] = []
         for wire, nullable, name, value in zip(self._wires, self._nullable, self._names, values, strict=True):
-            if value is None:
-                if not nullable:
-                    raise StateSchemaError(f"state field {name!r} got None; it is declared as not nullable")
-                row.append(None)
-                continue
             try:
-                row.append(wire.to_wire(value))
+                packed = None if is_missing(value) else wire.to_wire(value)
+                if packed is None and not nullable:
+                    raise StateSchemaError(f"state field {name!r} got {value!r}; it is declared as not nullable")
+                row.append(packed)
             except MisfitError as misfit:
                 field = self.schema.field(self._names.index(name))
                 raise StateSchemaError(
@@ -149,6 +153,21 @@ class RowCodec:
         if all(value is None or wire.plain is type(value) for wire, value in zip(self._wires, values, strict=True)):
             self._plain_types.add(tuple(map(type, values)))
         return _encoder.encode(tuple(row))
+
+    def _values_of(self, row: Any) -> Sequence[Any]:
+        """One value per field, of any sequence or iterator."""
+        values: Sequence[Any] | None = None
+        if isinstance(row, (tuple, list)):
+            values = row
+        elif isinstance(row, Iterable) and not isinstance(row, (str, bytes, Mapping, Set)):
+            values = list(row)
+        if values is not None and len(values) == self._width:
+            return values
+        got = repr(row) if values is None else f"{len(values)} values: {row!r}"
+        hint = "; a dict has no order that says which value is which" if isinstance(row, Mapping) else ""
+        raise StateSchemaError(
+            f"a state value needs a tuple of {self._width} values ({', '.join(self._names)}), got {got}{hint}"
+        )
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         """Inverse of :meth:`encode`; bytes that no version of the schema wrote are a CorruptStateError."""
@@ -178,7 +197,7 @@ class RowCodec:
         return older.decode(data)
 
     def __reduce__(self) -> tuple[type[RowCodec], tuple[Any, ...]]:
-        return RowCodec, (self.schema, self.history)
+        return RowCodec, (self.schema, self.history, self._struct_class)
 
 
 def _types_of_any(values: Any) -> tuple[type, ...]:
@@ -221,7 +240,7 @@ def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 
 
-def _wire(data_type: pa.DataType, name: str) -> _Wire:
+def _wire(data_type: pa.DataType, name: str, struct_class: StructClass) -> _Wire:
     """The wire form of one Arrow type."""
     types = pa.types
     if types.is_null(data_type):
@@ -251,11 +270,11 @@ def _wire(data_type: pa.DataType, name: str) -> _Wire:
     if types.is_time64(data_type):
         return _Wire(int, time_nanos, nanos_time)
     if types.is_list(data_type) or types.is_large_list(data_type):
-        return _list_wire(data_type, name)
+        return _list_wire(data_type, name, struct_class)
     if types.is_map(data_type):
-        return _map_wire(data_type, name)
+        return _map_wire(data_type, name, struct_class)
     if types.is_struct(data_type):
-        return _struct_wire(data_type, name)
+        return _struct_wire(data_type, name, struct_class)
     raise StateSchemaError(f"state field {name!r} has type {data_type}, which state cannot hold")
 
 
@@ -266,25 +285,25 @@ def _only_none(value: Any) -> Any:
 def _int_wire(bits: int) -> _Wire:
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     allowed = Annotated[int, msgspec.Meta(ge=low, le=high)]
-    return _Wire(allowed, lambda value: int_of(value, low, high), plain=int)
+    return _Wire(allowed, lambda value: None if is_nan(value) else int_of(value, low, high), plain=int)
 
 
 def _decimal_wire(precision: int, scale: int) -> _Wire:
     # Digits as text: MessagePack numbers end at 64 bits.
-    return _Wire(
-        str, lambda value: str(unscaled_of(value, precision, scale)), lambda text: decimal_of(int(text), scale)
-    )
+    def pack(value: Any) -> str | None:
+        return None if is_nan(value) else str(unscaled_of(value, precision, scale))
+
+    return _Wire(str, pack, lambda text: decimal_of(int(text), scale))
 
 
 def _nested(wire: _Wire, nullable: bool) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Both conversions of an element, with None allowed or not."""
 
     def to_wire(value: Any) -> Any:
-        if value is None:
-            if not nullable:
-                raise MisfitError("no None inside")
-            return None
-        return wire.to_wire(value)
+        packed = None if is_missing(value) else wire.to_wire(value)
+        if packed is None and not nullable:
+            raise MisfitError("no None inside")
+        return packed
 
     return to_wire, _optional(wire.from_wire) if wire.from_wire is not None else _same
 
@@ -293,12 +312,12 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _list_wire(data_type: pa.DataType, name: str) -> _Wire:
+def _list_wire(data_type: pa.DataType, name: str, struct_class: StructClass) -> _Wire:
     element = data_type.value_field
-    to_wire, from_wire = _nested(_wire(element.type, f"{name}[]"), element.nullable)
+    to_wire, from_wire = _nested(_wire(element.type, f"{name}[]", struct_class), element.nullable)
 
     def pack(value: Any) -> list[Any]:
-        if hasattr(value, "tolist"):  # numpy arrays and array.array
+        if isinstance(value, (np.ndarray, array)):
             value = value.tolist()
         if not isinstance(value, (list, tuple)):
             raise MisfitError(f"a list of {element.type}")
@@ -307,10 +326,10 @@ def _list_wire(data_type: pa.DataType, name: str) -> _Wire:
     return _Wire(list, pack, lambda parts: [from_wire(part) for part in parts])
 
 
-def _map_wire(data_type: pa.DataType, name: str) -> _Wire:
-    key_to, key_from = _nested(_wire(data_type.key_type, f"{name} key"), False)
+def _map_wire(data_type: pa.DataType, name: str, struct_class: StructClass) -> _Wire:
+    key_to, key_from = _nested(_wire(data_type.key_type, f"{name} key", struct_class), False)
     item = data_type.item_field
-    item_to, item_from = _nested(_wire(item.type, f"{name} value"), item.nullable)
+    item_to, item_from = _nested(_wire(item.type, f"{name} value", struct_class), item.nullable)
 
     def pack(value: Any) -> list[Any]:
         if not isinstance(value, dict):
@@ -321,18 +340,18 @@ def _map_wire(data_type: pa.DataType, name: str) -> _Wire:
     return _Wire(list, pack, lambda pairs: {key_from(key): item_from(part) for key, part in pairs})
 
 
-def _struct_wire(data_type: pa.DataType, name: str) -> _Wire:
+def _struct_wire(data_type: pa.DataType, name: str, struct_class: StructClass) -> _Wire:
     fields = [data_type.field(i) for i in range(data_type.num_fields)]
     names = [field.name for field in fields]
-    converters = [_nested(_wire(field.type, f"{name}.{field.name}"), field.nullable) for field in fields]
+    converters = [_nested(_wire(field.type, f"{name}.{field.name}", struct_class), field.nullable) for field in fields]
 
     def pack(value: Any) -> list[Any]:
-        parts = [value.get(part) for part in names] if isinstance(value, dict) else value
-        if not isinstance(parts, (tuple, list)) or len(parts) != len(names):
-            raise MisfitError(f"a tuple of {len(names)} values ({', '.join(names)})")
+        parts = struct_values(value, names)
         return [to_wire(part) for (to_wire, _), part in zip(converters, parts, strict=True)]
 
+    made = struct_class(names)
+
     def unpack(parts: list[Any]) -> tuple[Any, ...]:
-        return tuple([from_wire(part) for (_, from_wire), part in zip(converters, parts, strict=True)])
+        return tuple.__new__(made, [from_wire(part) for (_, from_wire), part in zip(converters, parts, strict=True)])
 
     return _Wire(list, pack, unpack)

@@ -1,7 +1,9 @@
 """Python values of Spark's types to plain numbers, strings and bytes, and back; shared by keys and state values.
 
-Conversions are strict (a value that does not fit is a :class:`MisfitError` saying what is allowed) and follow PySpark:
-a naive datetime is local time in a timestamp column, a decimal rounds half up to its scale.
+They take what Spark's own encoder keeps, and store what it would: a naive datetime is local time in a timestamp column,
+a decimal rounds half up to its scale, a number is text in a string column, numpy's and pandas' scalars are the Python
+values that they stand for.  What that encoder would store as something else without a word (an int that wraps around,
+a type that becomes null, the Java name of an object) is a :class:`MisfitError` saying what is allowed.
 """
 
 from __future__ import annotations
@@ -24,6 +26,29 @@ _DECIMAL = Context(prec=80, rounding=ROUND_HALF_UP)
 
 class MisfitError(Exception):
     """A value does not fit a field; the codec turns it into an error that names the field."""
+
+
+def python_value(value: Any) -> Any:
+    """The Python value that a scalar of numpy or pandas stands for; anything else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, datetime) and hasattr(value, "to_pydatetime") and value == value:
+        return value.to_pydatetime(warn=False)
+    if isinstance(value, timedelta) and hasattr(value, "to_pytimedelta"):
+        return value.to_pytimedelta()
+    return value
+
+
+def is_missing(value: Any) -> bool:
+    """True for None and for pandas' ``NA``, which stands for it."""
+    return value is None or type(value).__name__ == "NAType"
+
+
+def is_nan(value: Any) -> bool:
+    """True for a number that is none: null in a column whose type has no NaN."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 def int_of(value: Any, low: int, high: int) -> int:
@@ -70,9 +95,9 @@ def float32_of(value: Any) -> float:
 
 
 def str_of(value: Any) -> str:
-    """A str that UTF-8 can encode."""
+    """A str that UTF-8 can encode; a number or bool as Spark writes it."""
     if not isinstance(value, str):
-        raise MisfitError("a str")
+        value = _text_of(python_value(value))
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -80,17 +105,44 @@ def str_of(value: Any) -> str:
     return str(value)
 
 
+def _text_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, Decimal)):
+        return str(value)
+    if isinstance(value, float):
+        return _float_text(value)
+    raise MisfitError("a str, or a number or bool that is written as one")
+
+
+def _float_text(value: float) -> str:
+    """A double as Java writes it."""
+    if not math.isfinite(value):
+        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = f"{Decimal(repr(value)):f}"
+        return text if "." in text else f"{text}.0"
+    sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
+    exponent = Decimal(repr(value)).adjusted()
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{exponent}"
+
+
 def bytes_of(value: Any) -> bytes:
-    """bytes, bytearray or memoryview."""
+    """bytes, bytearray or memoryview; of a str its UTF-8."""
+    if isinstance(value, str):
+        return str_of(value).encode()
     if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise MisfitError("bytes")
+        raise MisfitError("bytes, or a str")
     return bytes(value)
 
 
 def date_days(value: Any) -> int:
     """Days since 1970-01-01; a datetime counts as its day, as in PySpark."""
-    if not isinstance(value, date):
-        raise MisfitError("a datetime.date")
+    if type(value) is not date:
+        value = python_value(value)
+        if not isinstance(value, date) or value != value:  # pandas' NaT is a date, and no day
+            raise MisfitError("a datetime.date")
     return value.toordinal() - _EPOCH_ORDINAL
 
 
@@ -101,8 +153,7 @@ def days_date(days: int) -> date:
 
 def local_micros(value: Any) -> int:
     """Microseconds since the epoch; a naive datetime is local time, as in PySpark's ``TimestampType``."""
-    if not isinstance(value, datetime):
-        raise MisfitError("a datetime.datetime")
+    value = _datetime_of(value)
     if value.tzinfo is not None:
         seconds = calendar.timegm(value.utctimetuple())
     else:
@@ -116,10 +167,8 @@ def micros_local(micros: int) -> datetime:
 
 
 def wall_micros(value: Any) -> int:
-    """Microseconds of a naive datetime without a zone (``TimestampNTZType``)."""
-    if not isinstance(value, datetime) or value.tzinfo is not None:
-        raise MisfitError("a naive datetime.datetime")
-    return (value - _EPOCH) // timedelta(microseconds=1)
+    """Microseconds of what a clock on the wall shows (``TimestampNTZType``); a zone is dropped, as in PySpark."""
+    return (_datetime_of(value).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
 
 
 def micros_wall(micros: int) -> datetime:
@@ -127,10 +176,20 @@ def micros_wall(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def _datetime_of(value: Any) -> datetime:
+    if type(value) is not datetime:
+        value = python_value(value)
+        if not isinstance(value, datetime) or value != value:  # pandas' NaT is a datetime, and no moment
+            raise MisfitError("a datetime.datetime")
+    return value
+
+
 def delta_micros(value: Any) -> int:
     """Microseconds of a timedelta."""
-    if not isinstance(value, timedelta):
-        raise MisfitError("a datetime.timedelta")
+    if type(value) is not timedelta:
+        value = python_value(value)
+        if not isinstance(value, timedelta):
+            raise MisfitError("a datetime.timedelta")
     return value // timedelta(microseconds=1)
 
 

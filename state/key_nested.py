@@ -11,15 +11,17 @@ import pyarrow.compute as pc
 
 from .conversions import MisfitError
 from .key_fields import FixedField, KeyField, valid_mask
+from .structs import StructClass, struct_values
 
 
 class StructField(KeyField):
     """Fields one after the other."""
 
-    def __init__(self, data_type: pa.DataType, children: Sequence[KeyField]) -> None:
+    def __init__(self, data_type: pa.DataType, children: Sequence[KeyField], struct_class: StructClass) -> None:
         super().__init__(data_type)
         self._children = list(children)
         self._names = [data_type.field(i).name for i in range(data_type.num_fields)]
+        self._made = struct_class(self._names)
         self.width = None
 
     def encode(self, value: Any) -> bytes:
@@ -30,10 +32,7 @@ class StructField(KeyField):
         )
 
     def _parts(self, value: Any) -> Sequence[Any]:
-        parts: Any = [value.get(name) for name in self._names] if isinstance(value, dict) else value
-        if not isinstance(parts, (tuple, list)) or len(parts) != len(self._children):
-            raise MisfitError(f"a tuple of {len(self._children)} values ({', '.join(self._names)})")
-        return parts
+        return struct_values(value, self._names)
 
     def read(self, data: bytes, position: int, raw: bool) -> tuple[Any, int]:
         if data[position] == 0:
@@ -43,7 +42,7 @@ class StructField(KeyField):
         for child in self._children:
             part, position = child.read(data, position, raw)
             parts.append(part)
-        return tuple(parts), position
+        return tuple.__new__(self._made, parts), position
 
     def encode_array(self, array: pa.Array) -> pa.Array:
         parts = [child.encode_array(part) for child, part in zip(self._children, array.flatten(), strict=True)]
@@ -64,8 +63,8 @@ class StructField(KeyField):
 class FixedStructField(FixedField, StructField):
     """A struct of fixed-width fields, such as a window; a null is padded."""
 
-    def __init__(self, data_type: pa.DataType, children: Sequence[FixedField]) -> None:
-        StructField.__init__(self, data_type, children)
+    def __init__(self, data_type: pa.DataType, children: Sequence[FixedField], struct_class: StructClass) -> None:
+        StructField.__init__(self, data_type, children, struct_class)
         self._fixed = list(children)
         self.width = 1 + sum(child.width for child in children)
 

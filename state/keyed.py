@@ -15,6 +15,7 @@ from ..errors import PlanError, StateSchemaError
 from .conversions import MisfitError, int_of
 from .layout import TIMER_SLOTS, TimerKind, decode_ts, encode_ts
 from .registry import StateDescriptor, StateRegistry
+from .structs import StructClass, plain_tuple
 from .variables import ListState, MapState, ValueState
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ class KeyedState(ABC):
         #: While True, registering a timer does nothing (the end of input has been reached); calls are counted.
         self.ignore_new_timers = False
         self.ignored_timers = 0
+        #: What structs inside values come back as; to be set before the first variable is asked for.
+        self.struct_class: StructClass = plain_tuple
         self._variables: dict[str, Any] = {}
 
     # -- the current key -------------------------------------------------------------------------------------------
@@ -77,7 +80,8 @@ class KeyedState(ABC):
     def _variable(self, name: str, kind: str) -> Any:
         found = self._variables.get(name)
         if found is None:
-            found = _CLASSES[self.registry.get(name).kind](self, self.registry.get(name), self.now_ms)
+            item = self.registry.get(name)
+            found = _CLASSES[item.kind](self, item, self.now_ms, self.struct_class)
             self._variables[name] = found
         descriptor: StateDescriptor = found.descriptor
         if descriptor.kind != kind:

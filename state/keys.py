@@ -40,15 +40,17 @@ from .key_fields import (
     binary_from_matrix,
 )
 from .key_nested import FixedStructField, ListField, StructField
+from .structs import StructClass, plain_tuple
 
 
 class KeyCodec:
-    """Codec of key tuples with the given Arrow schema."""
+    """Codec of key tuples with the given Arrow schema; ``struct_class`` makes what structs in them come back as."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, struct_class: StructClass = plain_tuple) -> None:
         self.schema = schema
+        self._struct_class = struct_class
         self._names = list(schema.names)
-        self._fields = [_field(column.type, column.name) for column in schema]
+        self._fields = [_field(column.type, column.name, struct_class) for column in schema]
         self._widths = [field.width for field in self._fields]
         #: Bytes of every key; None: it varies.
         self.width: int | None = None if None in self._widths else sum(width or 0 for width in self._widths)
@@ -150,8 +152,8 @@ class KeyCodec:
                 column.append(value)
         return [field.build(column) for field, column in zip(self._fields, columns, strict=True)]
 
-    def __reduce__(self) -> tuple[type[KeyCodec], tuple[pa.Schema]]:
-        return KeyCodec, (self.schema,)
+    def __reduce__(self) -> tuple[type[KeyCodec], tuple[pa.Schema, StructClass]]:
+        return KeyCodec, (self.schema, self._struct_class)
 
 
 def _matrix(keys: Sequence[bytes], width: int) -> np.ndarray:
@@ -172,7 +174,7 @@ def _encode_run(run: list[tuple[FixedField, pa.Array]]) -> pa.Array:
     return binary_from_matrix(matrix)
 
 
-def _field(data_type: pa.DataType, name: str) -> KeyField:
+def _field(data_type: pa.DataType, name: str, struct_class: StructClass) -> KeyField:
     """The codec of one type, by its Arrow type."""
     types = pa.types
     if types.is_null(data_type):
@@ -202,11 +204,13 @@ def _field(data_type: pa.DataType, name: str) -> KeyField:
     if types.is_time64(data_type) and data_type.unit == "ns":
         return NumberField(data_type, 8, time_nanos, nanos_time)
     if types.is_struct(data_type):
-        children = [_field(part.type, f"{name}.{part.name}") for part in data_type]
+        children = [_field(part.type, f"{name}.{part.name}", struct_class) for part in data_type]
         fixed = [child for child in children if isinstance(child, FixedField)]
-        return FixedStructField(data_type, fixed) if len(fixed) == len(children) else StructField(data_type, children)
+        if len(fixed) == len(children):
+            return FixedStructField(data_type, fixed, struct_class)
+        return StructField(data_type, children, struct_class)
     if types.is_list(data_type) or types.is_large_list(data_type):
-        return ListField(data_type, _field(data_type.value_type, f"{name}[]"))
+        return ListField(data_type, _field(data_type.value_type, f"{name}[]", struct_class))
     if types.is_map(data_type):
         raise StateSchemaError(
             f"key column {name!r} is a map ({data_type}); maps have no order and cannot be part of a key, "

@@ -18,6 +18,7 @@ from ..errors import CheckpointError, StateSchemaError
 from .codec import MAX_VERSIONS, RowCodec
 from .keys import KeyCodec
 from .layout import MAX_VARIABLE_SLOT
+from .structs import StructClass, plain_tuple
 
 StateKind = Literal["value", "list", "map"]
 _KINDS = ("value", "list", "map")
@@ -37,13 +38,13 @@ class StateDescriptor:
     #: Older schemas of the values, oldest first; the place is the version that stored values carry.
     history: tuple[pa.Schema, ...] = ()
 
-    def row_codec(self) -> RowCodec:
+    def row_codec(self, struct_class: StructClass = plain_tuple) -> RowCodec:
         """A codec for the variable's values."""
-        return RowCodec(self.schema, self.history)
+        return RowCodec(self.schema, self.history, struct_class)
 
-    def user_key_codec(self) -> KeyCodec | None:
+    def user_key_codec(self, struct_class: StructClass = plain_tuple) -> KeyCodec | None:
         """A codec for the keys of a map variable."""
-        return None if self.user_key_schema is None else KeyCodec(self.user_key_schema)
+        return None if self.user_key_schema is None else KeyCodec(self.user_key_schema, struct_class)
 
 
 class StateRegistry:

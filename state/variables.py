@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from ..errors import StateSchemaError
 from .layout import decode_ts, encode_ts
 from .registry import StateDescriptor
+from .structs import StructClass, plain_tuple
 
 Row = tuple[Any, ...]
 
@@ -38,11 +39,13 @@ class Cells(Protocol):
 class _Variable:
     """What the three kinds share: codec and expiry."""
 
-    def __init__(self, cells: Cells, descriptor: StateDescriptor, now_ms: int) -> None:
+    def __init__(
+        self, cells: Cells, descriptor: StateDescriptor, now_ms: int, struct_class: StructClass = plain_tuple
+    ) -> None:
         self._cells = cells
         self.descriptor = descriptor
         self._suffix = bytes([descriptor.slot])
-        codec = descriptor.row_codec()
+        codec = descriptor.row_codec(struct_class)
         self._encode, self._decode = codec.encode, codec.decode
         self._ttl = descriptor.ttl_ms is not None
         self._now_ms = now_ms
@@ -154,20 +157,23 @@ class ListState(_Variable):
 class MapState(_Variable):
     """Values by user key, iterated in key order; with a TTL each entry has its own time."""
 
-    def __init__(self, cells: Cells, descriptor: StateDescriptor, now_ms: int) -> None:
-        super().__init__(cells, descriptor, now_ms)
-        key_codec = descriptor.user_key_codec()
+    def __init__(
+        self, cells: Cells, descriptor: StateDescriptor, now_ms: int, struct_class: StructClass = plain_tuple
+    ) -> None:
+        super().__init__(cells, descriptor, now_ms, struct_class)
+        key_codec = descriptor.user_key_codec(struct_class)
         assert key_codec is not None
         self._key_codec = key_codec
+        self._made = struct_class(descriptor.schema.names)
 
     def exists(self) -> bool:
         """True if the map has an entry."""
         return next(self._entries(), None) is not None
 
     def getValue(self, key: Row) -> Row | None:
-        """The value of a user key; None if there is none."""
+        """The value of a user key, with names where structs have them, as in PySpark; None if there is none."""
         live = self._live(self._cells.read_cell(self._entry(key)))
-        return None if live is None else self._decode(live)
+        return None if live is None else tuple.__new__(self._made, self._decode(live))
 
     def containsKey(self, key: Row) -> bool:
         """True if there is a value for the user key."""

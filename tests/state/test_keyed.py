@@ -136,7 +136,7 @@ def test_map_entries_come_in_key_order(make: Make, workspace: Workspace, registr
     assert list(entries.keys()) == [("b",), ("c",), ("f",)]
     assert list(entries.values()) == [(2,), (1,), (0,)]
     with pytest.raises(StateSchemaError, match="'k'"):
-        entries.updateValue((5,), (1,))
+        entries.updateValue(([5],), (1,))
 
 
 def test_iterators_are_points_in_time(make: Make, workspace: Workspace, registry: StateRegistry) -> None:

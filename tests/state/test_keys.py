@@ -199,7 +199,7 @@ def test_a_map_cannot_be_a_key() -> None:
         (pa.int32(), "1", "an int"),
         (pa.string(), b"a", "a str"),
         (pa.string(), "\ud800", "surrogates"),
-        (pa.binary(), "a", "bytes"),
+        (pa.binary(), 5, "bytes"),
         (pa.decimal128(4, 2), Decimal("100"), "at most 4 digits"),
         (pa.date32(), "2020-01-01", "a datetime.date"),
         (pa.float64(), 2**60 + 1, "a float"),
