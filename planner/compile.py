@@ -23,6 +23,7 @@ from .option_layers import Layer, resolve_options, session_layer
 from .plan import ExecutionPlan, SinkPlan, SourcePlan
 from .schemas import columns_ddl
 from .sorting import size_bytes
+from .timer_order import resolve_timers
 
 #: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
 _PASSING_FORMATS = ("memory", "console", "noop")
@@ -58,7 +59,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     format = _format(spark, request)
     output_mode = _output_mode(stage, request, format)
     final = resolve_final_watermark(resolved, is_aggregate=stage.output_key is not None, output_mode=output_mode)
-    settings = final.settings
+    settings, why_timers = resolve_timers(final.settings, resolved)
     given = _take(sink_options, "checkpointLocation")
     location = _checkpoint_location(spark, request, format, given, sink_options)
     path = _take(sink_options, "path")
@@ -94,6 +95,8 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         uses_processing_time=operator.uses_processing_time,
         has_watermark=stage.watermark is not None,
         why_final_watermark=final.reason,
+        has_timers=operator.has_timers,
+        why_timers=why_timers,
         bytes_per_shard=_bytes_per_shard(stage, operator, settings, parallelism),
     )
     plan = ExecutionPlan(

@@ -29,6 +29,7 @@ _LATE_AFTER_SWITCH = "rows behind the watermark are dropped and counted"
 _LATE_KEPT = "rows behind the watermark are counted and kept apart (pipeline.late-data.path)"
 _BACK_TO_CHECKPOINT = "back to the last complete checkpoint"
 _ROCKSDB = "RocksDB"
+_NO_WATERMARK = "none while rows of a key are processed"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class JobFacts:
     has_watermark: bool = False
     #: Why ``Settings.final_watermark`` is what it is.
     why_final_watermark: str = "the default"
+    #: True for a processor with event-time timers, to which ``Settings.timers`` applies, and why that is what it is.
+    has_timers: bool = False
+    why_timers: str = "the default"
     #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
     bytes_per_shard: int | None = None
 
@@ -87,11 +91,12 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
         sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details={
             "scheduling": "all at once in one pass, sorted by key; stage by stage, as a Spark batch",
-            "watermark": "none while rows of a key are processed; MAX_WATERMARK at the end of each key",
+            "watermark": f"{_row_watermark(settings, job, _NO_WATERMARK)}; MAX_WATERMARK at the end of each key",
             "checkpoints": "none",
             "failure": "the failed task runs again from the start of its input",
             "keyed state": "one key at a time in memory, forgotten at its end",
             **_sort_details(settings, job),
+            **_timers(settings, job, sorted_pass=True),
             **_processing_timers(job, "at the end of their key, after the event-time timers"),
         },
     )
@@ -154,6 +159,7 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         "failure": _backlog_failure(settings, job),
         "keyed state": f"one key at a time in memory; written to {_ROCKSDB} files when the next key comes",
         **_sort_details(settings, job),
+        **_timers(settings, job, sorted_pass=True),
         **_processing_timers(job, "in real time, after the switch"),
     }
     if job.has_live:
@@ -178,18 +184,24 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
     )
 
 
+def _row_watermark(settings: Settings, job: JobFacts, otherwise: str) -> str:
+    """What a sorted pass shows while rows are handled."""
+    in_order = job.has_timers and settings.timers == "in-order"
+    return "t - delay for rows of event time t" if in_order else otherwise
+
+
 def _backlog_watermark(settings: Settings, job: JobFacts) -> str:
     if not job.has_live:
-        return "none while rows of a key are processed; MAX_WATERMARK for each key after its records" + _despite(
-            settings
-        )
+        shown = _row_watermark(settings, job, _NO_WATERMARK)
+        return f"{shown}; MAX_WATERMARK for each key after its records{_despite(settings)}"
+    shown = _row_watermark(settings, job, "none while isBacklog")
     if settings.final_watermark == "max":
         return (
-            "none while isBacklog; MAX_WATERMARK, the end of event time, for one key at a time after its records,"
-            " which fires all of its windows and event-time timers (execution.backlog.final-watermark = max)"
+            f"{shown}; MAX_WATERMARK, the end of event time, for one key at a time after its"
+            " records, which fires all of its windows and event-time timers (execution.backlog.final-watermark = max)"
         )
     return (
-        "none while isBacklog; the greatest watermark of the backlog for one key at a time after its records, which"
+        f"{shown}; the greatest watermark of the backlog for one key at a time after its records, which"
         " fires what it has passed; the rest is carried into the stream (execution.backlog.final-watermark = observed)"
     )
 
@@ -229,6 +241,7 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
         "checkpoints": f"every {format_duration_ms(interval_ms)} ({interval_option}), independent of micro-batches",
         "failure": _BACK_TO_CHECKPOINT,
         "keyed state": _ROCKSDB,
+        **_timers(settings, job, sorted_pass=False),
         **_processing_timers(job, "in real time"),
     }
     phases: list[Phase] = []
@@ -286,6 +299,7 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
         " micro-batches",
         "failure": _BACK_TO_CHECKPOINT,
         "keyed state": _ROCKSDB,
+        **_timers(settings, job, sorted_pass=False),
         **_processing_timers(job, "in real time, also when no data comes"),
     }
     threshold_ms = settings.watermark_lag_threshold_ms
@@ -340,6 +354,24 @@ def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:
 def _sort_details(settings: Settings, job: JobFacts) -> dict[str, str]:
     choice = choose_sorter(settings, job.bytes_per_shard)
     return {"sort": f"by key, then event time; engine {choice.engine} ({choice.reason})"}
+
+
+def _timers(settings: Settings, job: JobFacts, *, sorted_pass: bool) -> dict[str, str]:
+    """How rows and event-time timers of a key are ordered, and why."""
+    if not job.has_timers:
+        return {}
+    if settings.timers == "in-order":
+        order = (
+            "in-order: a key's rows come in the order of event time, and what is due by then (event time - delay) fires"
+            " before them"
+        )
+        if sorted_pass and job.has_live:
+            order += "; if the live source limits its batches, all of it fires at the end of the last one"
+    else:
+        order = "after-rows: a key's event-time timers fire after all of its rows" + (
+            "" if sorted_pass else " in the epoch, as Spark's"
+        )
+    return {"timers": f"{order} (pipeline.timers: {job.why_timers})"}
 
 
 def _processing_timers(job: JobFacts, when: str) -> dict[str, str]:

@@ -188,6 +188,14 @@ OPTIONS: tuple[Option, ...] = (
         "the live source is in backlog while its watermark lags by more than this; unset: lag has no effect",
     ),
     Option(
+        "pipeline.timers",
+        "timers",
+        one_of("in-order", "after-rows"),
+        "in-order, after-rows",
+        "when a key's event-time timers fire: between its rows, where event time passes them, or after all of its rows;"
+        " unset: in-order under final watermark observed, after-rows under max",
+    ),
+    Option(
         "pipeline.auto-watermark-interval",
         "watermark_interval_ms",
         parse_duration_ms,

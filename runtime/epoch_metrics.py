@@ -21,6 +21,7 @@ def totals(reports: Sequence[ShardReport]) -> Counter[str]:
             lateRows=report.counters.rows_late,
             keys=report.counters.keys,
             timers=report.counters.timers_fired,
+            timersIgnored=report.counters.timers_ignored,
             outputRows=report.dropped_rows + sum(file.rows for file in report.output),
             outputBytes=sum(file.size_bytes for file in report.output),
             outputFiles=len(report.output),
@@ -64,6 +65,7 @@ def state_operator(
         "numStateStoreInstances": len(reports),
         "customMetrics": {
             "numExpiredTimers": sums["timers"],
+            "numIgnoredTimers": sums["timersIgnored"],
             "replicaCacheHits": sums["replicaHits"],
             "replicaCacheMisses": sums["replicaMisses"],
             "stateFilesRead": sums["stateFilesRead"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec
+from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, InOrder
 
 if TYPE_CHECKING:
     from .live_inputs import Reach
@@ -15,7 +15,16 @@ OBSERVED = MIN_WATERMARK
 
 
 def sorted_pass_of(
-    state: JobState, time_ms: int, final_ms: int | None, reach: Reach | None, *, drop_late: bool, keep_state: bool
+    state: JobState,
+    time_ms: int,
+    final_ms: int | None,
+    reach: Reach | None,
+    *,
+    drop_late: bool,
+    keep_state: bool,
+    in_order: bool,
+    at_end: bool,
+    has_rows: bool,
 ) -> EpochSpec:
     """A pass over batch keyed state.
 
@@ -24,41 +33,56 @@ def sorted_pass_of(
         time_ms: processing time.
         final_ms: final watermark of the keys; None: more of the backlog follows; ``OBSERVED``: what ``reach`` says.
         reach: how far the event times of the pass go, where that is asked for.
-        drop_late: rows behind the current watermark are late.
+        drop_late: rows behind what has fired are late.
         keep_state: False in batch mode, where each key ends with the pass.
+        in_order: event-time timers fire between the rows of their key.  Not if more of the backlog follows, which may
+            be earlier.
+        at_end: all input ends with this pass.
+        has_rows: whether there are rows in it.
     """
-    if final_ms is None:
-        firing_ms = MIN_WATERMARK
-    elif final_ms == OBSERVED:
-        firing_ms = state.watermark.would_reach({} if reach is None else reach.seen)
-    else:
-        firing_ms = final_ms
+    watermark = state.watermark
+    reached_ms = watermark.would_reach({} if reach is None else reach.seen)
+    more_follows = final_ms is None
+    firing_ms = MIN_WATERMARK if final_ms is None else reached_ms if final_ms == OBSERVED else final_ms
+    in_order = in_order and not more_follows
     return EpochSpec(
         epoch=state.epoch + 1,
         style="sorted",
-        watermark_ms=MIN_WATERMARK,
+        watermark_ms=watermark.current_ms if in_order else MIN_WATERMARK,
         firing_watermark_ms=firing_ms,
-        late_watermark_ms=state.watermark.current_ms if drop_late else MIN_WATERMARK,
+        late_watermark_ms=watermark.fired_ms if drop_late else MIN_WATERMARK,
         processing_time_ms=time_ms,
         processing_timers_upto_ms=MIN_WATERMARK if keep_state else MAX_WATERMARK,
         keep_state=keep_state,
-        ignore_new_timers=firing_ms == MAX_WATERMARK,
+        timers_at_max="ignore" if at_end else "carry",
+        # FLIP-327 to the letter has nothing fire between the rows of a key and MAX_WATERMARK.
+        reached_watermark_ms=reached_ms if in_order or not has_rows else MIN_WATERMARK,
+        in_order=InOrder(watermark.fired_ms, watermark.greatest_delay_ms, reached_ms) if in_order else None,
         first=state.epoch == 0,
         is_backlog=state.is_backlog,
     )
 
 
-def streaming_epoch_of(state: JobState, time_ms: int) -> EpochSpec:
-    """An epoch over RocksDB state: its rows first, then what is due by the watermark so far and by ``time_ms``."""
-    watermark_ms = state.watermark.current_ms
+def streaming_epoch_of(state: JobState, time_ms: int, reach: Reach | None, *, in_order: bool) -> EpochSpec:
+    """An epoch over RocksDB state: its rows, and what is due by the watermark so far and by ``time_ms``.
+
+    Args:
+        state: where the job stands.
+        time_ms: processing time.
+        reach: how far the event times of the epoch go; None: the job's one input takes the watermark there.
+        in_order: event-time timers fire between the rows of their key.
+    """
+    watermark = state.watermark
+    upto_ms = MAX_WATERMARK if reach is None else watermark.would_reach(reach.seen)
     return EpochSpec(
         epoch=state.epoch + 1,
         style="random",
-        watermark_ms=watermark_ms,
-        firing_watermark_ms=watermark_ms,
-        late_watermark_ms=watermark_ms,
+        watermark_ms=watermark.current_ms,
+        firing_watermark_ms=watermark.current_ms,
+        late_watermark_ms=watermark.fired_ms,
         processing_time_ms=time_ms,
         processing_timers_upto_ms=time_ms,
+        in_order=InOrder(watermark.fired_ms, watermark.greatest_delay_ms, upto_ms) if in_order else None,
         first=state.epoch == 0,
         is_backlog=state.is_backlog,
     )
@@ -72,7 +96,7 @@ def last_epoch_of(state: JobState, time_ms: int, *, keep_state: bool) -> EpochSp
         style="random" if keep_state else "sorted",
         watermark_ms=watermark_ms,
         firing_watermark_ms=MIN_WATERMARK,
-        late_watermark_ms=watermark_ms,
+        late_watermark_ms=state.watermark.fired_ms,
         processing_time_ms=time_ms,
         processing_timers_upto_ms=MIN_WATERMARK,
         keep_state=keep_state,

@@ -67,7 +67,7 @@ class PinnedBacklog:
         body = self._body()
         if body is None or body["live_position"] != live_position:
             return None
-        return EpochSpec(**body["epoch"])
+        return EpochSpec.from_json(body["epoch"])
 
     @property
     def live_position(self) -> str | None:
@@ -85,7 +85,8 @@ class PinnedBacklog:
             return None
         try:
             body: dict[str, Any] = json.loads(unseal(read_bytes(self.store.filesystem, self._pin)))
-        except ValueError:
+            EpochSpec.from_json(body["epoch"])
+        except (ValueError, TypeError):  # damaged, or of a version that knew other kinds of epochs
             return None
         return body if body["fingerprint"] == self.fingerprint and "id" in body else None
 

@@ -43,10 +43,11 @@ class QueryProgress(dict[str, Any]):
         one entry: ``operatorName numRowsTotal`` (entries), ``numRowsUpdated`` (keys touched), ``numRowsRemoved``,
         ``allUpdatesTimeMs commitTimeMs`` (process and publish of all shards together), ``numRowsDroppedByWatermark``,
         ``numShufflePartitions`` (shards), ``numStateStoreInstances`` (shards that the epoch visited), and in
-        ``customMetrics``: ``numExpiredTimers`` (timers fired); ``replicaCacheHits`` and ``replicaCacheMisses``, the
-        shards with state that found it in place and those that had to build it from files, with
-        ``stateFilesRead stateBytesRead`` for what either brought in; ``stateEntriesWritten stateFilesWritten
-        stateBytesWritten``; ``inputBytes`` that the tasks took in, ``spilledBytes`` that their sorters wrote to disk.
+        ``customMetrics``: ``numExpiredTimers`` (timers fired), ``numIgnoredTimers`` (registered by timers when all
+        input had ended, so they never fire); ``replicaCacheHits`` and ``replicaCacheMisses``, the shards with state
+        that found it in place and those that had to build it from files, with ``stateFilesRead stateBytesRead`` for
+        what either brought in; ``stateEntriesWritten stateFilesWritten stateBytesWritten``; ``inputBytes`` that the
+        tasks took in, ``spilledBytes`` that their sorters wrote to disk.
     ``sources``
         ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.
     ``sink``

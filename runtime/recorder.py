@@ -78,6 +78,8 @@ class Recorder:
     ) -> None:
         """An epoch has been applied."""
         sums, elapsed_ms = totals(reports), round(elapsed_s * 1000)
+        if sums["timersIgnored"]:
+            self._tell_ignored_timers(sums["timersIgnored"])
         now = time.monotonic()
         since_last_s = now - elapsed_s - self._epoch_started if self._epoch_started is not None else 0.0
         self._epoch_started = now - elapsed_s
@@ -118,6 +120,14 @@ class Recorder:
         )
         with self._lock:
             self._recent.append(progress)
+
+    def _tell_ignored_timers(self, count: int) -> None:
+        logger.warning(
+            "query %s: %s timers that timers have registered at the end of input are ignored: MAX_WATERMARK, the end of"
+            " event time, has come, and a timer that registers the next one would go on for ever",
+            self._name or self._run_id,
+            count,
+        )
 
     def delivered(self, elapsed_s: float) -> None:
         """The last epoch's rows have been shown by a sink that shows them at once."""

@@ -222,9 +222,9 @@ class JobRunner:
         self.desk.refuse_those_that_do_not_wait(_IN_BACKLOG)
         state = step.state
         history = self._unread_history(step)
-        final_ms = self._final_watermark
+        final_ms, at_end = self._final_watermark, self._has_phase("finish")
         if self.live is None or self.job.live is None:
-            step.sorted_pass(phase, history, final_ms, pin=self._pin)
+            step.sorted_pass(phase, history, final_ms, at_end=at_end, pin=self._pin)
             return
         passes = 0
         # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
@@ -240,7 +240,7 @@ class JobRunner:
                 position = self.store.spark_log.position(batch_id).offset_entry
                 # A second batch holds what arrived while the job was down after a kill in the first.
                 pin = None if passes else self._pin
-                step.sorted_pass(phase, frame, final_ms, pin=pin, live_position=position)
+                step.sorted_pass(phase, frame, final_ms, at_end=at_end, pin=pin, live_position=position)
             else:
                 step.sorted_pass(phase, frame, None)
             state.batch_id = batch_id
@@ -249,9 +249,10 @@ class JobRunner:
 
         self.live.drain(on_batch, at_once=at_once)
         if passes == 0 and (history is not None or state.epoch == 0):
-            step.sorted_pass(phase, self._empty() if history is None else history, final_ms, pin=self._pin)
+            rows = self._empty() if history is None else history
+            step.sorted_pass(phase, rows, final_ms, at_end=at_end, pin=self._pin)
         elif passes and not one_batch:
-            step.sorted_pass(phase, None, final_ms)
+            step.sorted_pass(phase, None, final_ms, at_end=at_end)
 
     def _run_history(self, phase: Phase, step: Stepper) -> None:
         """Streaming mode: the history in slices, each an epoch of its own."""

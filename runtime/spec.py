@@ -83,6 +83,8 @@ class Settings(BaseModel):
     sink_order_column: str | None = None
     #: In a plan: what applies to the job, whoever chose it (see ``planner.final_watermark``).
     final_watermark: Literal["max", "observed"] = "max"
+    #: How rows and event-time timers of a key are ordered; None: as the final watermark says.
+    timers: Literal["in-order", "after-rows"] | None = None
     #: Savepoint that a new checkpoint location begins with; None: the job begins with nothing.
     savepoint_path: str | None = None
     #: State of the savepoint that the job does not have is dropped; False: it is an error.
@@ -111,6 +113,18 @@ class Settings(BaseModel):
 
 
 @dataclass(frozen=True)
+class InOrder:
+    """How the orderly stream's watermark follows the rows of one key: from event time to event time."""
+
+    #: What earlier epochs have fired up to: no timer sees an earlier watermark.
+    fired_ms: int
+    #: How far the watermark stays behind event time.
+    delay_ms: int
+    #: The watermark of this epoch's rows goes no further, whatever their event times; MAX: it follows them.
+    upto_ms: int = MAX_WATERMARK
+
+
+@dataclass(frozen=True)
 class EpochSpec:
     """Everything a shard task must know about the epoch it executes.  Invariant: equal on all shards."""
 
@@ -118,12 +132,13 @@ class EpochSpec:
     #: "sorted": keys arrive in encoded-key order, each exactly once; state goes straight to sorted files.
     #: "random": keys may be visited again by timers; writes are held back until the end of the epoch.
     style: Literal["sorted", "random"]
-    #: What the operator sees as current watermark while rows are processed (MIN in the backlog).
+    #: What the operator sees as current watermark while rows are processed (MIN in a backlog without ``in_order``).
     watermark_ms: int
     #: Event-time timers and windows that end at or before this fire; MIN: none.  In "sorted" style they fire
     #: at the end of each key, in "random" style after all rows, in time order.
     firing_watermark_ms: int
-    #: Rows with event time strictly below are late and dropped; MIN: nothing is late.
+    #: Rows with event time strictly below are late and dropped; MIN: nothing is late.  It is what earlier epochs have
+    #: fired up to.
     late_watermark_ms: int
     #: The processing time of the whole epoch, pinned by the driver.
     processing_time_ms: int
@@ -133,12 +148,24 @@ class EpochSpec:
     keep_state: bool = True
     #: True for the very first epoch of a job, the one in which initial state is handed over.
     first: bool = False
-    #: True while firing at MAX in batch mode or under ``max``: timers registered by callbacks are ignored.
-    ignore_new_timers: bool = False
+    #: What becomes of event-time timers that timers register while MAX_WATERMARK fires: at a switch they are carried
+    #: into the stream, at the end of input they are ignored.
+    timers_at_max: Literal["carry", "ignore"] = "carry"
+    #: What event times bring the watermark to in this epoch.  Where MAX_WATERMARK fires, the timers up to here fire
+    #: before it, as in a stream that comes to its end; MIN: none do.
+    reached_watermark_ms: int = MIN_WATERMARK
+    #: How rows and event-time timers of a key are ordered; None: all rows, then the timers ("after-rows").
+    in_order: InOrder | None = None
     #: True for the epoch without rows and timers in which the operator's endInput() and finish() are called.
     ending: bool = False
     #: True while any source is in backlog.
     is_backlog: bool = False
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> EpochSpec:
+        """What ``asdict`` made, by way of JSON; raises TypeError for what another version made."""
+        in_order = body.get("in_order")
+        return cls(**{**body, "in_order": None if in_order is None else InOrder(**in_order)})
 
 
 class OutputWriter(Protocol):
@@ -155,6 +182,8 @@ class ShardCounters:
     rows_late: int = 0
     keys: int = 0
     timers_fired: int = 0
+    #: Timers that were registered when all input had ended, and so never fire.
+    timers_ignored: int = 0
     #: Greatest event time among the rows that were not late, in ms; None: no row carried one.
     max_event_time_ms: int | None = None
     #: Earliest pending timers of the shard after this epoch, in ms; None: no timer is pending.
@@ -203,6 +232,8 @@ class KeyedOperator(ABC):
     #: True if windows or event-time timers can be pending: asks for a firing pass and for the observed watermark.
     uses_event_time: bool
     uses_processing_time: bool = False
+    #: True if it registers timers of its own, which may fire between the rows of a key.
+    has_timers: bool = False
     #: True if the operator has something to do when its input ends, after all timers: an epoch with ``ending`` set.
     has_end_hooks: bool = False
     #: True if it can handle events from a coordinator.

@@ -105,6 +105,9 @@ class JobState:
             if events is not None:
                 events = events.redealt(before, [shard.lineage.key_groups for shard in shards])
         watermark.current_ms = metadata.watermark_ms
+        # A version that did not record it took the watermark itself for the bound of late rows.
+        fired_ms = metadata.fired_watermark_ms
+        watermark.fired_ms = metadata.watermark_ms if fired_ms is None else fired_ms
         several = len(watermark.inputs) > 1
         for name, one in watermark.inputs.items():
             known = metadata.sources.get(name) if several else metadata
@@ -207,6 +210,7 @@ class JobState:
             timestamp_ms=round(time.time() * 1000),
             epoch=self.epoch,
             watermark_ms=self.watermark.current_ms,
+            fired_watermark_ms=self.watermark.fired_ms,
             max_event_time_ms=self.watermark.max_event_time_ms,
             sources={
                 name: source.model_copy(update={"max_event_time_ms": inputs[name].max_event_time_ms})

@@ -93,6 +93,7 @@ class Stepper:
         final_ms: int | None,
         *,
         drop_late: bool = False,
+        at_end: bool = False,
         pin: PinnedBacklog | None = None,
         live_position: str | None = None,
     ) -> None:
@@ -103,7 +104,8 @@ class Stepper:
             frame: its rows; None for a pass that only fires timers.
             final_ms: final watermark of the keys; None: more of the backlog follows, nothing fires yet;
                 ``OBSERVED``: the greatest watermark that the backlog itself reaches.
-            drop_late: rows behind the current watermark are late (a stream that fell back into backlog).
+            drop_late: rows behind what has fired are late (a stream that fell back into backlog).
+            at_end: all input ends with it.
             pin: keeps finished shards for a restarted driver; None: this pass is not the whole backlog.
             live_position: Spark's offsets entry of the live batch in ``frame``.
         """
@@ -112,10 +114,20 @@ class Stepper:
             spec, reach = (None if pin is None else pin.load(live_position)), None
             finished: dict[int, ShardReport] = {}
             if spec is None:
-                if final_ms == OBSERVED and self.job.operator.uses_event_time:
+                asks = final_ms == OBSERVED or (final_ms is not None and self._in_order)
+                if asks and self.job.operator.uses_event_time:
                     reach = self._look_ahead(frame)
-                keep = self.job.keeps_state
-                spec = sorted_pass_of(self.state, now_ms(), final_ms, reach, drop_late=drop_late, keep_state=keep)
+                spec = sorted_pass_of(
+                    self.state,
+                    now_ms(),
+                    final_ms,
+                    reach,
+                    drop_late=drop_late,
+                    keep_state=self.job.keeps_state,
+                    in_order=self._in_order,
+                    at_end=at_end,
+                    has_rows=frame is not None,
+                )
                 if pin is not None:
                     pin.save(spec, live_position)
             elif pin is not None:
@@ -135,15 +147,16 @@ class Stepper:
             self.check_stopped()
             time_ms = now_ms()
             self.state.watermark.advance(time_ms)
-            spec = streaming_epoch_of(self.state, time_ms)
-            self._execute(phase, frame, spec, shards)
+            reach = self._look_ahead(frame) if self._tells_inputs_apart else None
+            spec = streaming_epoch_of(self.state, time_ms, reach, in_order=self._in_order)
+            self._execute(phase, frame, spec, shards, reach)
             self.deliver()
             failpoint("epoch-applied")
 
     def fire_all(self, phase: Phase) -> None:
         """MAX_WATERMARK: fire every event-time timer and every open window."""
         if self.job.keeps_state and self.state.shards_due(MAX_WATERMARK, MIN_WATERMARK):
-            self.sorted_pass(phase, None, MAX_WATERMARK)
+            self.sorted_pass(phase, None, MAX_WATERMARK, at_end=True)
 
     def finish_operators(self, phase: Phase) -> None:
         """Call endInput() and finish() of the operator on every shard, if it has them; their rows are output.
@@ -191,6 +204,7 @@ class Stepper:
         if reach is None and self._tells_inputs_apart:
             reach = self._look_ahead(frame)
         visited = list(range(len(self.state.shards))) if frame is not None or shards is None else shards
+        fires_all = set(visited).issuperset(self.state.shards_due(spec.firing_watermark_ms, MIN_WATERMARK))
         # Nothing of a backlog is for anybody before the switch, and nobody interferes with it.
         in_backlog = phase.kind == "backlog"
         inboxes = self.events.command(spec, visited, self.state, with_events=not in_backlog)
@@ -208,6 +222,8 @@ class Stepper:
         self.state.apply(spec.epoch, reports)
         self.state.pending_late += late
         self._move_watermark(spec, reports, reach, time.monotonic() - started)
+        if fires_all:
+            self.state.watermark.fired(spec.firing_watermark_ms)
         if not in_backlog:
             failpoint("events-before-hand-over")
             self.events.hand_over()
@@ -225,6 +241,13 @@ class Stepper:
         finally:
             context.removeJobTag(self.tag)
             context.setJobDescription(None)  # type: ignore[arg-type]
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether event-time timers fire between the rows of their key."""
+        return (
+            self.job.settings.timers == "in-order" and self.job.operator.has_timers and self.job.event_time is not None
+        )
 
     # -- event time --------------------------------------------------------------------------------------------------
 

@@ -66,8 +66,13 @@ class WatermarkTracker:
     idle_timeout_ms: int | None = None
     #: The watermark that epochs are given.  Invariant: it never goes backwards.
     current_ms: int = MIN_WATERMARK
+    #: What epochs have fired up to: a row behind it is late.  Invariants: it never goes backwards, and is never ahead
+    #: of what event times have reached, so MAX_WATERMARK at a switch makes no row late.
+    fired_ms: int = MIN_WATERMARK
     inputs: dict[str, InputWatermark] = field(init=False)
     _moved_at_ms: int | None = None
+    #: Where it was when the input ended; None: it has not.
+    _before_end_ms: int | None = None
 
     def __post_init__(self) -> None:
         delays_ms = self.delays_ms or {ONLY: self.delay_ms}
@@ -78,6 +83,11 @@ class WatermarkTracker:
         """The greatest event time of all inputs."""
         seen = [one.max_event_time_ms for one in self.inputs.values() if one.max_event_time_ms is not None]
         return max(seen, default=None)
+
+    @property
+    def greatest_delay_ms(self) -> int:
+        """How far the watermark stays behind when all inputs have come to the same event time."""
+        return max(one.delay_ms for one in self.inputs.values())
 
     # -- what is seen ------------------------------------------------------------------------------------------------
 
@@ -107,7 +117,12 @@ class WatermarkTracker:
 
     def end_of_input(self) -> None:
         """No record will come any more."""
+        self._before_end_ms = self.current_ms
         self.current_ms = MAX_WATERMARK
+
+    def fired(self, upto_ms: int) -> None:
+        """An epoch has fired what was due by this watermark."""
+        self.fired_ms = max(self.fired_ms, min(upto_ms, self.would_reach(None)))
 
     # -- where it is -------------------------------------------------------------------------------------------------
 
@@ -137,8 +152,12 @@ class WatermarkTracker:
         return min(steps, default=None)
 
     def would_reach(self, seen: Mapping[str, int | None] | int | None) -> int:
-        """The watermark after also seeing these event times, without moving."""
-        return max(self.current_ms, self._reached_ms(self._by_input(seen), None))
+        """The watermark after also seeing these event times, without moving.
+
+        By event times alone: MAX_WATERMARK, with which all input ends, does not count.
+        """
+        before_ms = self.current_ms if self._before_end_ms is None else self._before_end_ms
+        return max(before_ms, self._reached_ms(self._by_input(seen), None))
 
     def is_idle(self, name: str, now_ms: int) -> bool:
         """True if the input gave nothing for the idle timeout."""

@@ -10,13 +10,12 @@ its timer-index entries; memory is bounded by one key's state plus the timers re
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from typing import Any
 
 from .files import StateWriter
 from .keyed import KeyedState, NoKey
-from .layout import TIMER_KINDS, TIMER_SLOTS, TimerKind, encode_ts, state_prefix
+from .layout import TIMER_KINDS, TimerKind, state_prefix
 from .registry import StateRegistry
 from .replica import ShardReplica
 from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_timers
@@ -58,7 +57,6 @@ class BatchKeyedState(KeyedState):
         #: The key's cells in base; None: not read yet.
         self._stored: dict[bytes, bytes] | None = None
         self._index: IndexChanges | None = None
-        self._due: dict[TimerKind, tuple[list[int], int]] = {}
         #: True if a timer was registered since the current key began.
         self.has_new_timers = False
         self._next: dict[TimerKind, int | None] = dict.fromkeys(TIMER_KINDS)
@@ -101,8 +99,6 @@ class BatchKeyedState(KeyedState):
         self._prefix = self._group_prefix + key
         self._stored = None
         self.has_new_timers = False
-        if self._due:
-            self._due = {}
 
     def _out_of_order(self, key_group: int, key: bytes) -> ValueError:
         if self._closed:
@@ -149,30 +145,8 @@ class BatchKeyedState(KeyedState):
 
     # -- timers ----------------------------------------------------------------------------------------------------
 
-    def pop_due_timers(self, kind: TimerKind, upto_ms: int) -> Iterator[int]:
-        """The current key's timers up to ``upto_ms`` in time order, those registered meanwhile included.
-
-        A timer is deleted when the consumer asks for the next one, so registering the same time again while it is
-        handled has no effect, as in Spark.
-        """
-        # Sorted, hence a heap.
-        waiting = [ts_ms for ts_ms in self.list_timers(kind) if ts_ms <= upto_ms]
-        self._due[kind] = (waiting, upto_ms)
-        slot = bytes([TIMER_SLOTS[kind]])
-        while waiting:
-            ts_ms = heapq.heappop(waiting)
-            suffix = slot + encode_ts(ts_ms)
-            if self.read_cell(suffix) is None:
-                continue
-            yield ts_ms
-            self.delete_cell(suffix)
-        self._due.pop(kind, None)
-
     def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:
         self.has_new_timers = True
-        due = self._due.get(kind)
-        if due is not None and ts_ms <= due[1]:
-            heapq.heappush(due[0], ts_ms)
 
     def due_keys(self, kg: int, upto_event_ms: int, upto_processing_ms: int) -> list[bytes]:
         """Sorted keys of a key group that have due timers from before this pass."""

@@ -6,7 +6,6 @@ Two backends implement it: :class:`~.batch.BatchKeyedState` (keys in order, each
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -16,9 +15,8 @@ from .conversions import MisfitError, int_of
 from .layout import TIMER_SLOTS, TimerKind, decode_ts, encode_ts
 from .registry import StateDescriptor, StateRegistry
 from .structs import StructClass, plain_tuple
+from .timer_walk import TimerWalk
 from .variables import ListState, MapState, ValueState
-
-_log = logging.getLogger(__name__)
 
 _MIN_TS, _MAX_TS = -(2**63), 2**63 - 1
 _CLASSES: dict[str, type[Any]] = {"value": ValueState, "list": ListState, "map": MapState}
@@ -37,6 +35,8 @@ class KeyedState(ABC):
         #: What structs inside values come back as; to be set before the first variable is asked for.
         self.struct_class: StructClass = plain_tuple
         self._variables: dict[str, Any] = {}
+        #: Walks over the current key's timers that are under way.
+        self._walks: dict[TimerKind, TimerWalk] = {}
 
     # -- the current key -------------------------------------------------------------------------------------------
 
@@ -98,11 +98,12 @@ class KeyedState(ABC):
     def register_timer(self, kind: TimerKind, ts_ms: int) -> None:
         """Register a timer of the current key; registering it twice is the same as once."""
         if self.ignore_new_timers:
-            if self.ignored_timers == 0:
-                _log.warning("timer at %s ms ignored: the input has ended, timers registered now never fire", ts_ms)
             self.ignored_timers += 1
             return
         self.write_cell(_timer_suffix(kind, ts_ms), b"")
+        walk = self._walks.get(kind)
+        if walk is not None:
+            walk.registered(int(ts_ms))
         self._timer_registered(kind, int(ts_ms))
 
     def delete_timer(self, kind: TimerKind, ts_ms: int) -> None:
@@ -113,9 +114,28 @@ class KeyedState(ABC):
         """The current key's timers in time order."""
         return (decode_ts(suffix[1:]) for suffix, _ in self.scan_cells(TIMER_SLOTS[kind]))
 
+    def walk_timers(self, kind: TimerKind) -> TimerWalk:
+        """A walk over the timers of one key after the other, which takes note of those that are registered from now on.
+
+        The caller begins it anew whenever another key becomes the current one.
+        """
+        slot = bytes([TIMER_SLOTS[kind]])
+        walk = self._walks[kind] = TimerWalk(
+            lambda ts_ms: self.read_cell(slot + encode_ts(ts_ms)) is not None,
+            lambda ts_ms: self.delete_cell(slot + encode_ts(ts_ms)),
+        )
+        return walk
+
+    def pop_due_timers(self, kind: TimerKind, upto_ms: int, *, newcomers: bool = True) -> Iterator[int]:
+        """The current key's timers up to ``upto_ms`` in time order; see :meth:`TimerWalk.due`."""
+        walk = self.walk_timers(kind)
+        walk.begin(list(self.list_timers(kind)))
+        yield from walk.due(upto_ms, newcomers=newcomers)
+        self._walks.pop(kind, None)
+
     @abstractmethod
     def _timer_registered(self, kind: TimerKind, ts_ms: int) -> None:
-        """Called after a timer's cell is written, for a walk over due timers that is under way."""
+        """Called after a timer's cell is written."""
 
     @abstractmethod
     def next_timer(self, kind: TimerKind) -> int | None:

@@ -52,6 +52,11 @@ class RocksDBKeyedState(KeyedState):
         #: Timers registered in this epoch, as heaps of (ts, key, key group); some may be deleted or fired since.
         self._new_timers: dict[TimerKind, list[tuple[int, bytes, int]]] = {kind: [] for kind in TIMER_KINDS}
 
+    @property
+    def has_base(self) -> bool:
+        """True if there is state from before."""
+        return self._replica is not None
+
     # -- the current key -------------------------------------------------------------------------------------------
 
     def set_current_key(self, key_group: int, key: bytes) -> None:

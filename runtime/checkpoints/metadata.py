@@ -131,6 +131,8 @@ class CheckpointMetadata(_Frozen):
     timestamp_ms: int
     epoch: int
     watermark_ms: int
+    #: What has fired: rows behind it are late.  None: written before this was recorded, and it is the watermark.
+    fired_watermark_ms: int | None = None
     max_event_time_ms: int | None = None
     sources: dict[str, SourceState]
     spark: SparkPosition | None = None

@@ -1,7 +1,7 @@
-"""Cuts a shard's sorted record batches into keys.
+"""Cuts a shard's sorted record batches into keys, or into the event times of each key.
 
-Rows arrive sorted by (key group, key); a key's rows may span any number of batches.  They are handed over lazily, so a
-key with half of all rows streams through in the memory of one batch.
+Rows arrive sorted by (key group, key), and by event time within a key; a key's rows may span any number of batches.
+They are handed over lazily, so a key with half of all rows streams through in the memory of one batch.
 """
 
 from __future__ import annotations
@@ -19,26 +19,37 @@ from ...state.keys import KeyCodec
 
 KEY_GROUP_COLUMN = "__kg"
 
-#: One key: its group, its encoded form, its values, and its rows.
-Keyed = tuple[int, bytes, tuple[Any, ...], Iterator[Any]]
+#: As an event time in microseconds: a row has none, or nobody asks for it.
+NO_TIME = -(2**63)
+
+#: One key, or one event time of it: its group, its encoded form, its values, the event time, and its rows.
+Keyed = tuple[int, bytes, tuple[Any, ...], int, Iterator[Any]]
 
 
 @dataclass(frozen=True)
 class KeyRuns:
-    """The keys of one batch in order, each with the number of its consecutive rows."""
+    """The keys of one batch in order, or their event times, each with the number of its consecutive rows."""
 
     groups: list[int]
     keys: list[bytes]
     values: list[tuple[Any, ...]]
+    times_us: list[int]
     counts: list[int]
 
 
 class KeySlices:
-    """Finds the keys of each batch; a new one starts wherever key group or encoded key changes."""
+    """Finds the keys of each batch; a new one starts wherever key group or encoded key changes.
 
-    def __init__(self, codec: KeyCodec, key_columns: tuple[str, ...]) -> None:
+    Args:
+        codec: encodes keys.
+        key_columns: columns of the key.
+        time_column: a run ends where this column changes, too; None: at the end of the key.
+    """
+
+    def __init__(self, codec: KeyCodec, key_columns: tuple[str, ...], time_column: str | None = None) -> None:
         self._codec = codec
         self._key_columns = key_columns
+        self._time_column = time_column
         # Their Python values are the same whether Arrow or the codec makes them.
         self._plain = all(_is_plain(field.type) for field in codec.schema)
 
@@ -48,6 +59,10 @@ class KeySlices:
         changed = np.empty(batch.num_rows, dtype=bool)
         changed[0] = True
         np.not_equal(groups[1:], groups[:-1], out=changed[1:])
+        times_us = None
+        if self._time_column is not None:
+            times_us = micros_of(batch.column(self._time_column))
+            changed[1:] |= times_us[1:] != times_us[:-1]
         encoded: list[bytes]
         values: list[tuple[Any, ...]]
         if self._key_columns:
@@ -66,7 +81,14 @@ class KeySlices:
             encoded = [b""] * len(starts)
             values = [()] * len(starts)
         counts = np.diff(starts, append=batch.num_rows).tolist()
-        return KeyRuns(groups[starts].tolist(), encoded, values, counts)
+        times = [NO_TIME] * len(starts) if times_us is None else times_us[starts].tolist()
+        return KeyRuns(groups[starts].tolist(), encoded, values, times, counts)
+
+
+def micros_of(times: pa.Array) -> np.ndarray:
+    """Event times in microseconds; ``NO_TIME`` for null."""
+    micros = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64())
+    return pc.fill_null(micros, NO_TIME).to_numpy(zero_copy_only=False)
 
 
 def _is_plain(data_type: pa.DataType) -> bool:
@@ -80,9 +102,9 @@ def _is_plain(data_type: pa.DataType) -> bool:
 
 
 class KeyedRows:
-    """Iterates over the keys of a shard in the order of the input, one entry per key.
+    """Iterates over the keys of a shard in the order of the input, one entry per run that ``slices`` finds.
 
-    The rows of a key must be used before the next key is asked for; what is left of them is skipped.
+    The rows of an entry must be used before the next one is asked for; what is left of them is skipped.
 
     Args:
         batches: the shard's rows.
@@ -109,23 +131,32 @@ class KeyedRows:
         while (runs := self._runs) is not None:
             last = len(runs.keys) - 1
             ended = slice(self._place, last)
-            for group, key, values, count in zip(
-                runs.groups[ended], runs.keys[ended], runs.values[ended], runs.counts[ended], strict=True
+            for group, key, values, time_us, count in zip(
+                runs.groups[ended],
+                runs.keys[ended],
+                runs.values[ended],
+                runs.times_us[ended],
+                runs.counts[ended],
+                strict=True,
             ):
                 part = islice(self._rows, count)
-                yield group, key, values, part
+                yield group, key, values, time_us, part
                 for _ in part:  # the consumer may leave rows unread
                     pass
             # The last key of the batch may go on in those that follow.
             self._place = last
-            tail = chain.from_iterable(self._parts(runs.groups[last], runs.keys[last]))
-            yield runs.groups[last], runs.keys[last], runs.values[last], tail
+            run = (runs.groups[last], runs.keys[last], runs.times_us[last])
+            tail = chain.from_iterable(self._parts(run))
+            yield runs.groups[last], runs.keys[last], runs.values[last], runs.times_us[last], tail
             for _ in tail:
                 pass
 
-    def _parts(self, group: int, key: bytes) -> Iterator[Iterator[Any]]:
-        """The rows of the key that begins at the current place, batch by batch; moves on to the key after it."""
-        while (runs := self._runs) is not None and (runs.groups[self._place], runs.keys[self._place]) == (group, key):
+    def _parts(self, run: tuple[int, bytes, int]) -> Iterator[Iterator[Any]]:
+        """The rows of the run that begins at the current place, batch by batch; moves on to the one after it."""
+        while (runs := self._runs) is not None:
+            place = self._place
+            if (runs.groups[place], runs.keys[place], runs.times_us[place]) != run:
+                return
             yield islice(self._rows, runs.counts[self._place])
             self._place += 1
             if self._place < len(runs.keys):

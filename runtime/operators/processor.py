@@ -77,6 +77,7 @@ class ProcessorOperator(KeyedOperator):
         self.event_time = event_time
         self.uses_event_time = time_mode == "eventTime"
         self.uses_processing_time = time_mode == "processingTime"
+        self.has_timers = self.uses_event_time
         self.end_hooks = tuple(hook for hook in END_HOOKS if _takes_nothing(getattr(processor, hook, None)))
         self.has_end_hooks = bool(self.end_hooks)
         self.takes_events = callable(getattr(processor, "handleEvent", None))
@@ -142,7 +143,7 @@ class ProcessorOperator(KeyedOperator):
         return initial.unionByName(rows.select(F.lit(1).alias(KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN)))
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
-        """The input rows whose event time is before the watermark."""
+        """The input rows whose event time is before what has fired."""
         if self.event_time is None or not self.uses_event_time:
             return None
         return frame.where(event_time_us(frame, self.event_time) < epoch.late_watermark_ms * 1000)

@@ -4,6 +4,9 @@
 fire.
 ``random`` style: the rows of all keys first (also in key order), then all due timers of the shard in time order, as
 stock ``transformWithState`` and Flink's streaming mode do.
+
+Under ``in-order`` event-time timers also fire between the rows of their key, in both styles: a key's event times are
+handed over one by one, each after the timers that are due by then (:mod:`.key_clock`).
 """
 
 from __future__ import annotations
@@ -20,18 +23,22 @@ from ...state.batch import BatchKeyedState
 from ...state.keyed import KeyedState
 from ...state.keys import KeyCodec
 from ...state.rocks import RocksDBKeyedState
+from ...state.timer_walk import TimerWalk
 from ..failpoints import failpoint
 from ..handle import TaskCoordinator, TaskHandle
 from ..operator_events.plain import decode, encode, types_by_name
 from ..row_writer import RowBuffer
 from ..rows import RowReader
-from ..spec import MIN_WATERMARK, ShardContext
-from .keyed_rows import Keyed, KeyedRows, KeySlices
+from ..spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
+from .key_clock import KeyClock
+from .keyed_rows import NO_TIME, Keyed, KeyedRows, KeySlices
 from .shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
     from .processor import ProcessorOperator
 
+#: A key without rows of its own: as :data:`Keyed`, without an event time and rows.
+_Due = tuple[int, bytes, tuple[Any, ...], int, None]
 #: Column that holds a row of the initial state; null for input rows.
 INITIAL_STATE_COLUMN = "__initial_state"
 #: Column that sorts initial-state rows before the input rows of their key.
@@ -53,12 +60,14 @@ class ProcessorRun:
         self._key: tuple[Any, ...] = ()
         #: The current key of a sorted pass has due timers from before.
         self._had_due = False
-        self._row_times = TimerValues(*self._times(self._epoch.watermark_ms))
-        self._firing_times = TimerValues(*self._times(self._epoch.firing_watermark_ms))
+        self._row_times = self._times(self._epoch.watermark_ms)
+        self._clock = None if self._epoch.in_order is None else KeyClock(self._epoch, self._epoch.in_order)
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         epoch, context = self._epoch, self._context
-        keyed = KeyedRows(self._admitted(rows), KeySlices(self._codec, self._operator.key_columns), self._rows_of)
+        time_column = None if self._clock is None else self._operator.event_time
+        slices = KeySlices(self._codec, self._operator.key_columns, time_column)
+        keyed = KeyedRows(self._admitted(rows), slices, self._rows_of)
         state: BatchKeyedState | RocksDBKeyedState
         if epoch.style == "sorted":
             state = BatchKeyedState(
@@ -77,6 +86,7 @@ class ProcessorRun:
             self._end()
             state.flush(context.writer)
         self._output.flush()
+        self._counters.timers_ignored = state.ignored_timers
         self._counters.next_event_timer_ms = state.next_timer("event")
         self._counters.next_processing_timer_ms = state.next_timer("processing")
 
@@ -153,24 +163,26 @@ class ProcessorRun:
         epoch = self._epoch
         fires = epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
         from_before = fires and self._context.base is not None
-        keys = 0
-        for key_group, key, values, rows in self._with_due_keys(state, keyed) if from_before else keyed:
+        entries: Iterable[Keyed | _Due] = self._with_due_keys(state, keyed) if from_before else keyed
+        if self._clock is not None:
+            self._in_order(self._clock, state, entries)
+            return
+        walk, keys = state.walk_timers("event"), 0
+        for key_group, key, values, _, rows in entries:
             state.set_current_key(key_group, key)
             self._key = values
             if rows is not None:
-                self._handle_rows(rows)
+                self._handle_rows(rows, self._row_times)
             # Most keys have no timer: looking for one in their cells would cost more than the rest of this loop.
             if fires and (self._had_due or state.has_new_timers):
-                self._fire_due(state)
+                self._fire_due(state, walk)
             keys += 1
         self._counters.keys += keys
 
-    def _with_due_keys(
-        self, state: BatchKeyedState, keyed: KeyedRows
-    ) -> Iterator[Keyed | tuple[int, bytes, tuple[Any, ...], None]]:
+    def _with_due_keys(self, state: BatchKeyedState, keyed: KeyedRows) -> Iterator[Keyed | _Due]:
         """The keys with rows, and in their places the keys without rows whose timers from before are due.
 
-        Says in ``_had_due`` whether the key at hand has such timers.
+        Says in ``_had_due`` whether the key at hand has such timers, when it comes for the first time.
         """
         epoch = self._epoch
         due = (
@@ -183,7 +195,7 @@ class ProcessorRun:
             here = entry[:2]
             while head is not None and head < here:
                 self._had_due = True
-                yield (*head, self._codec.decode(head[1]), None)
+                yield (*head, self._codec.decode(head[1]), NO_TIME, None)
                 head = next(due, None)
             self._had_due = head == here
             yield entry
@@ -191,39 +203,100 @@ class ProcessorRun:
                 head = next(due, None)
         self._had_due = True
         while head is not None:
-            yield (*head, self._codec.decode(head[1]), None)
+            yield (*head, self._codec.decode(head[1]), NO_TIME, None)
             head = next(due, None)
 
-    def _fire_due(self, state: BatchKeyedState) -> None:
+    def _fire_due(self, state: BatchKeyedState, walk: TimerWalk) -> None:
         """Fire the current key's due timers, event time first."""
         epoch = self._epoch
-        state.ignore_new_timers = epoch.ignore_new_timers
-        for ts_ms in state.pop_due_timers("event", epoch.firing_watermark_ms):
-            self._fire(ts_ms)
+        walk.begin(list(state.list_timers("event")))
+        self._fire_at_the_end(state, walk)
+        if epoch.processing_timers_upto_ms == MIN_WATERMARK:
+            return
+        state.ignore_new_timers = epoch.processing_timers_upto_ms == MAX_WATERMARK
         for ts_ms in state.pop_due_timers("processing", epoch.processing_timers_upto_ms):
-            self._fire(ts_ms)
+            self._fire(ts_ms, self._times(epoch.firing_watermark_ms))
         state.ignore_new_timers = False
+
+    def _fire_at_the_end(self, state: KeyedState, walk: TimerWalk) -> None:
+        """Fire the current key's event-time timers that are due when a sorted pass has had its rows.
+
+        Before MAX_WATERMARK come those that event times alone make due, as in a stream that comes to its end; a timer
+        that they register may be due as well.  One that is registered while MAX_WATERMARK fires never is.
+        """
+        epoch = self._epoch
+        at_max = epoch.firing_watermark_ms == MAX_WATERMARK
+        upto_ms = epoch.reached_watermark_ms if at_max else epoch.firing_watermark_ms
+        if upto_ms != MIN_WATERMARK:
+            for ts_ms in walk.due(upto_ms):
+                self._fire(ts_ms, self._at_timer(ts_ms, upto_ms))
+        if at_max:
+            state.ignore_new_timers = epoch.timers_at_max == "ignore"
+            for ts_ms in walk.due(MAX_WATERMARK, newcomers=False):
+                self._fire(ts_ms, self._at_timer(ts_ms, MAX_WATERMARK))
+            state.ignore_new_timers = False
+
+    def _in_order(
+        self, clock: KeyClock, state: BatchKeyedState | RocksDBKeyedState, entries: Iterable[Keyed | _Due]
+    ) -> None:
+        """Each key's event times one by one, each after the timers that are due by then; at its end the others."""
+        walk, begun = state.walk_timers("event"), False
+        at: tuple[int, bytes] | None = None
+        for key_group, key, values, time_us, rows in entries:
+            if at != (key_group, key):
+                if begun:
+                    self._end_key(clock, state, walk)
+                begun, at = True, (key_group, key)
+                state.set_current_key(key_group, key)
+                self._key = values
+                clock.begin()
+                from_before = self._had_due or (isinstance(state, RocksDBKeyedState) and state.has_base)
+                walk.begin(list(state.list_timers("event")) if from_before else [])
+                self._counters.keys += 1
+            if rows is not None:
+                watermark_ms = clock.of_rows(time_us)
+                for ts_ms in walk.due(watermark_ms):
+                    self._fire(ts_ms, self._at_timer(ts_ms, watermark_ms))
+                self._handle_rows(rows, self._times(clock.pass_on(watermark_ms)))
+        if begun:
+            self._end_key(clock, state, walk)
+
+    def _end_key(self, clock: KeyClock, state: KeyedState, walk: TimerWalk) -> None:
+        if self._epoch.style == "sorted":
+            self._fire_at_the_end(state, walk)
+            return
+        # The watermark will have passed the key's rows when the epoch ends: what they have registered may be due.
+        upto_ms = max(self._epoch.firing_watermark_ms, clock.now_ms)
+        for ts_ms in walk.due(upto_ms):
+            self._fire(ts_ms, self._at_timer(ts_ms, upto_ms))
+
+    def _at_timer(self, ts_ms: int, upto_ms: int) -> TimerValues:
+        """What a timer sees: its own time if the watermark passes through it, else the watermark that it fires by."""
+        return self._times(upto_ms if self._clock is None else self._clock.pass_on(ts_ms))
 
     def _random(self, state: RocksDBKeyedState, keyed: KeyedRows) -> None:
         epoch = self._epoch
-        for key_group, key, values, rows in keyed:
-            state.set_current_key(key_group, key)
-            self._key = values
-            self._handle_rows(rows)
-            self._counters.keys += 1
-        state.ignore_new_timers = epoch.ignore_new_timers
+        if self._clock is not None:
+            self._in_order(self._clock, state, keyed)
+            self._clock.begin()
+        else:
+            for key_group, key, values, _, rows in keyed:
+                state.set_current_key(key_group, key)
+                self._key = values
+                self._handle_rows(rows, self._row_times)
+                self._counters.keys += 1
         for kind, upto_ms in (("event", epoch.firing_watermark_ms), ("processing", epoch.processing_timers_upto_ms)):
             if upto_ms == MIN_WATERMARK:
                 continue
             for ts_ms, key_group, key in state.due_timers(kind, upto_ms):  # type: ignore[arg-type]
                 state.set_current_key(key_group, key)
                 self._key = self._codec.decode(key)
-                self._fire(ts_ms)
+                self._fire(ts_ms, self._at_timer(ts_ms, epoch.firing_watermark_ms))
 
-    def _handle_rows(self, rows: Iterator[Any]) -> None:
-        input_rows = rows if self._operator.initial_schema is None else self._initial_first(rows)
+    def _handle_rows(self, rows: Iterator[Any], times: TimerValues) -> None:
+        input_rows = rows if self._operator.initial_schema is None else self._initial_first(rows, times)
         if input_rows is not None:
-            yielded = self._processor.handleInputRows(self._key, input_rows, self._row_times)
+            yielded = self._processor.handleInputRows(self._key, input_rows, times)
             if yielded is not None:
                 self._output.extend(yielded, self._key)
 
@@ -240,25 +313,27 @@ class ProcessorRun:
         kinds = batch.column(KIND_COLUMN).to_pylist()
         return ((first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True))
 
-    def _initial_first(self, pairs: Iterator[Any]) -> Iterator[Any] | None:
+    def _initial_first(self, pairs: Iterator[Any], times: TimerValues) -> Iterator[Any] | None:
         """Hand the key's initial-state rows to ``handleInitialState``; returns the input rows, None without any."""
         for initial, row in pairs:
             if initial is None:
                 return chain([row], (follower for _, follower in pairs))
-            self._processor.handleInitialState(self._key, initial, self._row_times)
+            self._processor.handleInitialState(self._key, initial, times)
         return None
 
-    def _fire(self, ts_ms: int) -> None:
+    def _fire(self, ts_ms: int, times: TimerValues) -> None:
         self._counters.timers_fired += 1
         yielded: Iterable[Any] | None = self._processor.handleExpiredTimer(
-            key=self._key, timerValues=self._firing_times, expiredTimerInfo=ExpiredTimerInfo(ts_ms)
+            key=self._key, timerValues=times, expiredTimerInfo=ExpiredTimerInfo(ts_ms)
         )
         if yielded is not None:
             self._output.extend(yielded, self._key)
 
-    def _times(self, watermark_ms: int) -> tuple[int, int]:
-        """(processing time, watermark) as PySpark reports them: -1 both when the time mode is none."""
+    def _times(self, watermark_ms: int) -> TimerValues:
+        """The times as PySpark reports them: both -1 when the time mode is none."""
         mode = self._operator.time_mode
         if mode == "none":
-            return -1, -1
-        return self._epoch.processing_time_ms, shown_watermark_ms(watermark_ms) if mode == "eventTime" else -1
+            return TimerValues(-1, -1)
+        return TimerValues(
+            self._epoch.processing_time_ms, shown_watermark_ms(watermark_ms) if mode == "eventTime" else -1
+        )

@@ -51,14 +51,14 @@ def test_groups_equal_neighbours(rows: list[Identity], cuts: list[int]) -> None:
         (identity[0], identity[1:], [number for number, _ in run])
         for identity, run in groupby(enumerate(rows), key=lambda pair: pair[1])
     ]
-    found = [(group, CODEC.decode(key), list(rest)) for group, key, _, rest in keyed(batches(rows, cuts))]
+    found = [(group, CODEC.decode(key), list(rest)) for group, key, _, _, rest in keyed(batches(rows, cuts))]
     assert found == expected
 
 
 @given(inputs, cuttings)
 def test_values_of_a_key_are_those_of_its_bytes(rows: list[Identity], cuts: list[int]) -> None:
     """The key tuple that a processor gets is what the codec makes of the encoded key."""
-    for _, key, values, _ in keyed(batches(rows, cuts)):
+    for _, key, values, _, _ in keyed(batches(rows, cuts)):
         assert CODEC.decode(key) == values
 
 
@@ -75,7 +75,7 @@ def test_unread_rows_are_skipped(rows: list[Identity], cuts: list[int]) -> None:
     """A consumer that leaves rows of a key unread still gets every key, at its first row."""
     expected = [(identity[0], identity[1:]) for identity, _ in groupby(rows)]
     found, firsts = [], []
-    for group, _, values, rest in keyed(batches(rows, cuts)):
+    for group, _, values, _, rest in keyed(batches(rows, cuts)):
         found.append((group, values))
         firsts.append(next(rest))
     assert found == expected
@@ -85,7 +85,7 @@ def test_unread_rows_are_skipped(rows: list[Identity], cuts: list[int]) -> None:
 def test_no_row_read_at_all() -> None:
     """Keys can be walked without touching their rows."""
     rows: list[Identity] = [(0, 1, "x"), (0, 1, "x"), (1, None, None)]
-    assert [values for _, _, values, _ in keyed(batches(rows, [1]))] == [(1, "x"), (None, None)]
+    assert [values for _, _, values, _, _ in keyed(batches(rows, [1]))] == [(1, "x"), (None, None)]
 
 
 def test_same_key_in_another_group_is_another_entry() -> None:
@@ -114,5 +114,5 @@ def test_without_key_columns_there_is_one_key() -> None:
     """A global stage has the empty key, over all batches."""
     codec = KeyCodec(pa.schema([]))
     rows: list[Identity] = [(0, 1, "x"), (0, 2, "y"), (0, None, None)]
-    found = [(key, values, list(rest)) for _, key, values, rest in keyed(batches(rows, [1, 2]), codec, ())]
+    found = [(key, values, list(rest)) for _, key, values, _, rest in keyed(batches(rows, [1, 2]), codec, ())]
     assert found == [(b"", (), [0, 1, 2])]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,165 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError
-from mixedmode.runtime.operators.processor import ProcessorOperator
 from mixedmode.runtime.operators.processor_run import ProcessorRun
 from mixedmode.runtime.operators.shown_times import END_OF_TIME_MS
-from mixedmode.runtime.rows import arrow_schema
-from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
-from mixedmode.state.keygroups import KeyGroupRange
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import SstWriter
-from pyarrow import fs
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
-
-KEY = StructType([StructField("key", StringType())])
-INPUT = StructType([*KEY.fields, StructField("ts", TimestampType()), StructField("does", StringType())])
-OUTPUT = StructType(
-    [StructField("what", StringType()), StructField("key", StringType()), StructField("at", LongType())]
-)
-COUNT = StructType([StructField("n", LongType())])
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-#: (key, event time in ms or None, what the processor is to do)
-Input = tuple[Any, "int | None", str]
-
-
-class Scripted(StatefulProcessor):
-    """Does what its rows say: ``+5`` registers a timer, ``-5`` deletes one, ``count``, ``timers``, ``watermark``.
-
-    ``again`` says, for a timer, which timers to register when it fires.
-    """
-
-    def __init__(self, again: dict[int, list[int]] | None = None) -> None:
-        self._again = again or {}
-
-    def init(self, handle: Any) -> None:
-        self._handle = handle
-        self._count = handle.getValueState("count", COUNT)
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
-        for row in rows:
-            for command in row.does.split():
-                if command[0] == "+":
-                    self._handle.registerTimer(int(command[1:]))
-                elif command[0] == "-":
-                    self._handle.deleteTimer(int(command[1:]))
-                elif command == "count":
-                    (n,) = self._count.get() or (0,)
-                    self._count.update((n + 1,))
-                    yield ("count", key[0], n + 1)
-                elif command == "timers":
-                    yield from (("pending", key[0], ts) for ts in self._handle.listTimers())
-                elif command == "watermark":
-                    yield ("watermark", key[0], timerValues.getCurrentWatermarkInMs())
-                elif command == "time":
-                    yield ("time", key[0], timerValues.getCurrentProcessingTimeInMs())
-                else:
-                    yield (command, key[0], None)
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
-        expiry_ms = expiredTimerInfo.getExpiryTimeInMs()
-        for again_ms in self._again.get(expiry_ms, []):
-            self._handle.registerTimer(again_ms)
-        yield ("fired", key[0], expiry_ms)
-        if "w" in self._again:  # type: ignore[comparison-overlap]
-            yield ("watermark", key[0], timerValues.getCurrentWatermarkInMs())
-
-
-class Stage:
-    """One shard with all key groups; each epoch's files are committed, as the driver does it."""
-
-    def __init__(self, folder: Path, time_mode: str = "eventTime", processor: StatefulProcessor | None = None) -> None:
-        self.operator = ProcessorOperator(
-            processor or Scripted(),
-            uid="stage",
-            key_columns=("key",),
-            input_schema=INPUT,
-            key_schema=KEY,
-            output_schema=OUTPUT,
-            time_mode=time_mode,  # type: ignore[arg-type]
-            event_time="ts",
-        )
-        self._folder = folder
-        self._lineage = ShardLineage(KeyGroupRange(0, 127))
-        self._cache = ReplicaCache()
-        self._pool, self._local = str(folder / "pool"), str(folder / "local")
-        self.epoch = 0
-        self.counters = ShardCounters()
-
-    def run(
-        self,
-        rows: list[Input],
-        style: str,
-        batch_rows: int = 3,
-        source: Iterator[pa.RecordBatch] | None = None,
-        **spec: Any,
-    ) -> list[tuple[Any, ...]]:
-        """One epoch over the rows, or over ``source``; returns what the processor yielded, in order."""
-        self.epoch += 1
-        filesystem, name = fs.LocalFileSystem(), f"e{self.epoch:08d}"
-        base = None
-        if self._lineage.files:
-            base = self._cache.acquire("job", 0, self._lineage, filesystem, self._pool, self._local, 1 << 20)
-        writer_class = SstWriter if style == "sorted" else LogWriter
-        writer = writer_class(filesystem, self._pool, self._local, name, self.epoch)
-        defaults = {
-            "watermark_ms": MIN_WATERMARK,
-            "firing_watermark_ms": MIN_WATERMARK,
-            "late_watermark_ms": MIN_WATERMARK,
-            "processing_time_ms": 0,
-            "processing_timers_upto_ms": MIN_WATERMARK,
-        }
-        epoch = EpochSpec(epoch=self.epoch, style=style, **{**defaults, **spec})  # type: ignore[arg-type]
-        self.counters, output = ShardCounters(), Output()
-        context = ShardContext(0, self._lineage.key_groups, epoch, base, writer, output, self.counters)
-        self.operator.run(context, iter(batches(rows, batch_rows)) if source is None else source)
-        self._lineage = self._lineage.append(writer.finish())
-        return output.rows
-
-    def stream(self, rows: list[Input], watermark_ms: int = MIN_WATERMARK, **spec: Any) -> list[tuple[Any, ...]]:
-        """A micro-batch (or a clock tick) under a watermark."""
-        watermarks = {
-            "watermark_ms": watermark_ms,
-            "firing_watermark_ms": watermark_ms,
-            "late_watermark_ms": watermark_ms,
-        }
-        return self.run(rows, "random", **{**watermarks, **spec})
-
-    def backlog(self, rows: list[Input], final_ms: int = MIN_WATERMARK, **spec: Any) -> list[tuple[Any, ...]]:
-        """A sorted pass whose keys end under a final watermark."""
-        spec.setdefault("ignore_new_timers", final_ms == MAX_WATERMARK)
-        return self.run(rows, "sorted", firing_watermark_ms=final_ms, **spec)
-
-    def batch(self, rows: list[Input], **spec: Any) -> list[tuple[Any, ...]]:
-        """Batch mode: the state of a key is forgotten at its end."""
-        return self.backlog(rows, MAX_WATERMARK, keep_state=False, processing_timers_upto_ms=MAX_WATERMARK, **spec)
-
-
-class Output:
-    def __init__(self) -> None:
-        self.rows: list[tuple[Any, ...]] = []
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self.rows.extend(tuple(row.values()) for row in rows.to_pylist())
-
-
-def batches(rows: list[Input], batch_rows: int) -> list[pa.RecordBatch]:
-    """Rows as Spark hands them over: sorted by key (nulls first), then event time; all in key group 7."""
-    rows = sorted(rows, key=lambda row: (row[0] is not None, (row[0] or "").encode(), row[1] is not None, row[1] or 0))
-    schema = pa.schema([pa.field("__kg", pa.int32()), *arrow_schema(INPUT)])
-    made = []
-    for start in range(0, len(rows), batch_rows):
-        part = [
-            (7, key, None if ms is None else EPOCH + timedelta(milliseconds=ms), does)
-            for key, ms, does in rows[start : start + batch_rows]
-        ]
-        arrays = [pa.array(values, field.type) for values, field in zip(zip(*part, strict=True), schema, strict=True)]
-        made.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return made
+from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK
+from stage_support import Input, Scripted, Stage, batches
 
 
 def fired(*timers: tuple[str, int]) -> list[tuple[Any, ...]]:
@@ -253,11 +97,20 @@ def endless(tmp_path: Path) -> Stage:
     return Stage(tmp_path, processor=Scripted({ms: [ms + 1] for ms in range(1, 10)}))
 
 
-def test_timer_in_a_callback_is_ignored_under_max(tmp_path: Path) -> None:
-    """While the watermark is MAX a callback's new timer is ignored, so no loop is endless (X13)."""
+def test_timer_in_a_callback_is_carried_into_the_stream_under_max(tmp_path: Path) -> None:
+    """At a switch under MAX a callback's new timer neither fires, so no loop is endless, nor is it lost (X13)."""
     stage = endless(tmp_path)
     assert stage.backlog([("a", 0, "+1"), ("b", 0, "+1")], MAX_WATERMARK) == fired(("a", 1), ("b", 1))
-    assert stage.counters.next_event_timer_ms is None
+    assert (stage.counters.next_event_timer_ms, stage.counters.timers_ignored) == (2, 0)
+    assert stage.stream([], 3) == fired(("a", 2), ("b", 2), ("a", 3), ("b", 3))
+
+
+def test_timer_in_a_callback_is_ignored_at_the_end_of_input(tmp_path: Path) -> None:
+    """At the end of input it is ignored, and counted (X13)."""
+    stage = endless(tmp_path)
+    fires = stage.backlog([("a", 0, "+1"), ("b", 0, "+1")], MAX_WATERMARK, timers_at_max="ignore")
+    assert fires == fired(("a", 1), ("b", 1))
+    assert (stage.counters.next_event_timer_ms, stage.counters.timers_ignored) == (None, 2)
 
 
 def test_timer_in_a_callback_is_ignored_in_batch_mode(tmp_path: Path) -> None:
@@ -267,7 +120,16 @@ def test_timer_in_a_callback_is_ignored_in_batch_mode(tmp_path: Path) -> None:
 
 def test_timers_in_rows_of_the_next_key_are_not_ignored(tmp_path: Path) -> None:
     """Ignoring ends with the callbacks of a key: the next key's rows register theirs (X13)."""
-    assert endless(tmp_path).backlog([("a", 0, "+1"), ("b", 0, "+5")], MAX_WATERMARK) == fired(("a", 1), ("b", 5))
+    assert endless(tmp_path).batch([("a", 0, "+1"), ("b", 0, "+5")]) == fired(("a", 1), ("b", 5))
+
+
+def test_what_event_times_have_made_due_fires_before_max(tmp_path: Path) -> None:
+    """At the end of input, timers up to the watermark so far fire first, and what they register if due; then MAX."""
+    stage = endless(tmp_path)
+    stage.stream([("a", 5, "+1")])
+    end = {"timers_at_max": "ignore", "reached_watermark_ms": 3}
+    assert stage.backlog([], MAX_WATERMARK, **end) == fired(("a", 1), ("a", 2), ("a", 3), ("a", 4))
+    assert (stage.counters.next_event_timer_ms, stage.counters.timers_ignored) == (None, 1)
 
 
 def test_timer_in_a_callback_fires_in_the_same_round_under_observed(tmp_path: Path) -> None:
