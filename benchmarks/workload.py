@@ -1,4 +1,4 @@
-"""The two jobs of all benchmarks: an aggregate, and a Python processor."""
+"""The jobs of all benchmarks: an aggregate, a Python processor, and one with timers."""
 
 from __future__ import annotations
 
@@ -53,6 +53,45 @@ class Totals(StatefulProcessor):
             count += 1
             total += row.value
         self._state.update((count, total))
+        yield Row(key=key[0], rows=count, total=total)
+
+    def close(self) -> None:
+        pass
+
+
+def timed_processor(frame: Any) -> Any:
+    """A processor with an event-time timer, the same for us and for Spark."""
+    return (
+        frame.withWatermark("ts", "1 minute")
+        .groupBy("key")
+        .transformWithState(TimedTotals(), outputStructType=OUTPUT, outputMode="update", timeMode="eventTime")
+    )
+
+
+class TimedTotals(StatefulProcessor):
+    """Rows and total of a key until half an hour without rows: one value state, and one timer that every call moves."""
+
+    _GAP_MS = 1_800_000
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._state: Any = handle.getValueState("totals", "rows long, total double, latest long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        count, total, latest = self._state.get() if self._state.exists() else (0, 0.0, 0)
+        if latest:
+            self._handle.deleteTimer(latest + self._GAP_MS)
+        for row in rows:
+            count += 1
+            total += row.value
+            latest = max(latest, int(row.ts.timestamp() * 1000))
+        self._state.update((count, total, latest))
+        self._handle.registerTimer(latest + self._GAP_MS)
+        yield from ()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        count, total, _ = self._state.get()
+        self._state.clear()
         yield Row(key=key[0], rows=count, total=total)
 
     def close(self) -> None:

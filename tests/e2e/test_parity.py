@@ -1,0 +1,237 @@
+"""The same job gives the same results whether its rows come as a backlog, as a stream, or as both (DESIGN: parity)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import timezone
+from pathlib import Path
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from mixedmode import MixedQuery
+from orderly_stream import orderly_stream
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from support import World, at, at_ms
+
+pytestmark = pytest.mark.spark
+
+OBSERVED = {"execution.backlog.final-watermark": "observed"}
+DELAY_S, GAP_S = 60, 900
+#: Five sessions of ten rows for each of two keys, the second key's half a day later.
+FIVE = [
+    (key, day * 86_400 + shift_s + n * 30, n)
+    for key, shift_s in (("a", 0), ("b", 43_200))
+    for day in range(5)
+    for n in range(10)
+]
+FLUSH = [(support.FLUSH_KEY, 6 * 86_400, 0)]
+
+
+class TimerSessions(StatefulProcessor):
+    """Sessions that only a timer closes: what it gives depends on when timers fire between rows.
+
+    Yields (key, start, rows in the session, watermark that its timer saw in seconds since START).
+    """
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._open = handle.getValueState("open", "first long, last long, count long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        first, last, count = self._open.get() or (None, None, 0)
+        if count:
+            self._handle.deleteTimer(last + GAP_S * 1000)
+        for row in rows:
+            ts_ms = round(row.ts.replace(tzinfo=timezone.utc).timestamp() * 1000)
+            first, last, count = min(first or ts_ms, ts_ms), max(last or ts_ms, ts_ms), count + 1
+        self._open.update((first, last, count))
+        self._handle.registerTimer(last + GAP_S * 1000)
+        yield from ()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
+        first, _, count = self._open.get()
+        self._open.clear()
+        seen_s = timerValues.getCurrentWatermarkInMs() // 1000 - at_ms(0) // 1000
+        yield (key[0], first // 1000 - at_ms(0) // 1000, count, seen_s)
+
+
+class Reorder(StatefulProcessor):
+    """Gives each row out when the watermark has passed it: one timer registers the next."""
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._rows = handle.getListState("rows", "ts long, value long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        for row in rows:
+            self._rows.appendValue((round(row.ts.replace(tzinfo=timezone.utc).timestamp() * 1000), row.value))
+        if not any(True for _ in self._handle.listTimers()):
+            self._handle.registerTimer(min(ts_ms for ts_ms, _ in self._rows.get()))
+        yield from ()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
+        due_ms = expiredTimerInfo.getExpiryTimeInMs()
+        rest = []
+        for ts_ms, value in self._rows.get():
+            if ts_ms <= due_ms:
+                yield (key[0], ts_ms, value, 0)
+            else:
+                rest.append((ts_ms, value))
+        self._rows.clear()
+        if rest:
+            self._rows.put(rest)
+            self._handle.registerTimer(min(ts_ms for ts_ms, _ in rest))
+
+
+def job(world: World, history: list[support.Event] | None, processor: StatefulProcessor | None = None) -> Any:
+    """A processor over a history and what lands."""
+    frame = None if history is None else world.history(history)
+    return (
+        mixedmode.read(history=frame, live=world.live())
+        .withWatermark("ts", f"{DELAY_S} seconds")
+        .groupBy("key")
+        .transformWithState(
+            processor or TimerSessions(), "key string, start long, count long, seen long", "append", "eventTime"
+        )
+    )
+
+
+def live(world: World, keyed: Any, options: dict[str, str], *parts: list[support.Event]) -> MixedQuery:
+    """A query that has taken the parts one by one."""
+    query = world.start(keyed, options)
+    assert query.wait_for("live", 300), query.exception()
+    for part in parts:
+        world.land(part)
+        query.processAllAvailable()
+    return query
+
+
+def output(world: World, query: MixedQuery) -> list[tuple[Any, ...]]:
+    query.stop()
+    assert query.exception() is None
+    return support.without_flush(world.output())
+
+
+def model_of(events: list[support.Event], processor: type[StatefulProcessor] = TimerSessions) -> list[tuple[Any, ...]]:
+    """What the orderly stream gives."""
+    rows = [(key, at_ms(seconds), Row(key=key, ts=at(seconds), value=value)) for key, seconds, value in events]
+    keys = orderly_stream(processor, rows, DELAY_S * 1000)
+    return sorted((row for one in keys.values() for row in one.output if row[0] != support.FLUSH_KEY), key=repr)
+
+
+@pytest.mark.parametrize("days_of_history", [0, 2, 5])
+def test_sessions_closed_by_timers_are_the_orderly_streams(world: World, days_of_history: int) -> None:
+    """Five sessions are five, each closed at its time, from a backlog, from one micro-batch, or from both (P1, P5)."""
+    cut_s = days_of_history * 86_400
+    history, rest = [e for e in FIVE if e[1] < cut_s], [e for e in FIVE if e[1] >= cut_s]
+    query = live(world, job(world, history or None), OBSERVED, *([rest] if rest else []), FLUSH)
+
+    assert output(world, query) == model_of([*FIVE, *FLUSH])
+
+
+@pytest.mark.parametrize(
+    ("final", "timers", "sessions"),
+    [
+        ("max", None, [("a", 50), ("b", 50)]),  # FLIP-327 to the letter
+        ("max", "in-order", [("a", 10)] * 5 + [("b", 10)] * 5),
+        ("observed", "after-rows", [("a", 50), ("b", 50)]),
+    ],
+)
+def test_the_order_of_timers_does_not_depend_on_the_final_watermark(
+    world: World, final: str, timers: str | None, sessions: list[tuple[str, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All combinations work; after-rows is the default under max, of which start() warns once (P5, P10)."""
+    options = {"execution.backlog.final-watermark": final, **({"pipeline.timers": timers} if timers else {})}
+    keyed = job(world, FIVE)
+    with caplog.at_level(logging.WARNING, "mixedmode"):
+        query = live(world, keyed, options, FLUSH)
+
+    assert sorted((key, count) for key, _, count, _ in output(world, query)) == sessions
+    option = "execution.backlog.final-watermark"
+    said = [record for record in caplog.records if option in record.getMessage()]
+    assert len(said) == (1 if final == "max" else 0)
+
+
+def test_timers_of_timers_at_a_switch_under_max_are_carried_into_the_stream(world: World) -> None:
+    """A reorder buffer, in which each timer registers the next, loses nothing at a switch under max (X13)."""
+    events = [("k", 10 * n, n) for n in range(60)]
+    options = {"execution.backlog.final-watermark": "max"}
+    query = live(world, job(world, events[:40], Reorder()), options, events[40:], FLUSH)
+
+    assert sorted(value for _, _, value, _ in output(world, query)) == list(range(60))
+
+
+def test_timers_of_timers_at_the_end_of_input_are_counted_and_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the end of all input they are ignored, which progress and one warning say (X13)."""
+    keyed = (
+        mixedmode.read(history=world.history([(key, second, 0) for key in "ab" for second in (1, 2, 3)]))
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key")
+        .transformWithState(Reorder(), "key string, start long, count long, seen long", "append", "eventTime")
+    )
+    with caplog.at_level(logging.WARNING, "mixedmode"):
+        query = world.start(keyed)
+        query.awaitTermination(300)
+
+    ignored = sum(p.stateOperators[0]["customMetrics"]["numIgnoredTimers"] for p in query.recentProgress)
+    assert ignored == 2
+    said = [record.getMessage() for record in caplog.records if "the end of event time" in record.getMessage()]
+    assert len(said) == 1 and "2 timers that timers have registered at the end of input are ignored" in said[0]
+
+
+WAITING = [[("k", 1800, 1)], [("k", 600, 2)], [("k", 601, 4)]]
+
+
+def stock_batches(world: World, aggregate: Any, folder: Path) -> list[tuple[Any, ...]]:
+    """What stock Structured Streaming gives for the files that have landed, one a micro-batch."""
+    frame = world.live(maxFilesPerTrigger="1").withWatermark("ts", "5 minutes")
+    query = (
+        aggregate(frame)
+        .writeStream.format("parquet")
+        .option("path", str(folder / "stock"))
+        .option("checkpointLocation", str(folder / "stock-checkpoints"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(300)
+    return support.committed(folder / "stock")
+
+
+def test_late_is_late_for_what_has_fired(world: World, tmp_path: Path) -> None:
+    """A row behind a watermark that has fired nothing counts, as in stock; one behind what has fired is late (P8)."""
+
+    def counted(frame: Any) -> Any:
+        return frame.groupBy("key", F.window("ts", "10 minutes")).agg(F.sum("value").alias("total"))
+
+    keyed = counted(mixedmode.read(live=world.live()).withWatermark("ts", "5 minutes"))
+    query = live(world, keyed, OBSERVED, *WAITING)
+    late = sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress)
+    query.stop()
+
+    assert late == 1
+    assert [row[-1] for row in world.output()] == [2]
+    assert stock_batches(world, counted, tmp_path) == world.output()
+
+
+def test_late_rows_of_a_processor_are_those_behind_what_has_fired(world: World) -> None:
+    """The same holds for a processor: rows in are rows used and rows late (P8, P16, P18)."""
+    world.land([("k", 0, 0), ("k", 1800, 1)])
+    query = live(world, job(world, None), {"execution.backlog.final-watermark": "max"}, *WAITING[1:])
+    # The switch has fired everything, but for lateness up to 1800 s - 60 s only.
+    used, late = (
+        sum(p.numInputRows for p in query.recentProgress),
+        sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress),
+    )
+    world.land([("k", 1741, 8)])
+    query.processAllAvailable()
+    late_after = sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress)
+    query.stop()
+
+    assert (used, late, late_after) == (4, 2, 2)
