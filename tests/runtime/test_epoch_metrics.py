@@ -82,6 +82,7 @@ def test_state_operator_sums_up_the_shards() -> None:
         "numStateStoreInstances": 2,
         "customMetrics": {
             "numExpiredTimers": 8,
+            "numIgnoredTimers": 0,
             "replicaCacheHits": 1,
             "replicaCacheMisses": 1,
             "stateFilesRead": 4,
