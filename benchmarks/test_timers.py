@@ -47,7 +47,8 @@ def test_timers(benchmark: Any, spark: SparkSession, bench: Any, times: int) -> 
         },
         notes=(
             f"in-order: {calls / shape.keys:.1f} calls a key instead of 1;"
-            f" {extra_s / (calls - shape.keys) * 1e6:.1f} µs of the machine for each further one, {each_us:.1f} µs for a call in all",
+            f" {extra_s / (calls - shape.keys) * 1e6:.1f} µs of the machine for each further one,"
+            f" {each_us:.1f} µs for a call in all",
         ),
     )
 
