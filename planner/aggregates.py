@@ -6,6 +6,7 @@ taken apart into partial aggregates (:mod:`.aggregates_functions`).  Everything 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
@@ -33,12 +34,11 @@ from ..state.keys import KeyCodec
 from .aggregates_arguments import plan_columns
 from .aggregates_partials import PartialColumns
 from .aggregates_results import plan_results
+from .event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
 from .expressions import class_name, items, with_attributes, without_alias
 from .schemas import repeated_field
 
-#: Marks the watermark's column in the template; Spark passes metadata on to windows made of the column.
-_EVENT_TIME_MARK = "mixedmode.eventTime"
-_KINDS: dict[str, KeyKind] = {"spark.timeWindow": "window", "spark.sessionWindow": "session"}
+_KINDS: dict[str, KeyKind] = {WINDOW_MARK: "window", SESSION_MARK: "session"}
 _BINARY_COLLATION = "UTF8_BINARY"
 
 
@@ -80,7 +80,7 @@ def plan_aggregate(
             "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
             " goes on; set it to true"
         )
-    keys, windows = _keys(analyzed, columns, output_schema.fields[:leading], event_time)
+    keys, windows = _keys(analyzed, logical, columns, output_schema.fields[:leading], event_time)
     ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
     spark = frame.sparkSession
@@ -122,8 +122,8 @@ def plan_aggregate(
 
 
 def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> DataFrame:
-    """An empty frame with the columns, without qualifiers, and with the event-time column marked."""
-    fields = [StructField(field.name, field.dataType, field.nullable) for field in schema.fields]
+    """An empty frame with the columns, without qualifiers; event time and what was made of it are marked."""
+    fields = [with_marks(field) for field in schema.fields]
     if event_time is not None:
         place = next((i for i, field in enumerate(fields) if field.name == event_time), None)
         if place is None:
@@ -135,7 +135,7 @@ def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> D
                 f"event-time column {event_time} is of type {fields[place].dataType.simpleString()}; it must be a"
                 " timestamp or timestamp_ntz"
             )
-        fields[place] = StructField(event_time, fields[place].dataType, True, {_EVENT_TIME_MARK: True})
+        fields[place] = StructField(event_time, fields[place].dataType, True, {EVENT_TIME_MARK: True})
     # PySpark's own way to an empty frame makes RDDs, which takes as long as an analysis.
     spark = frame.sparkSession
     session, jvm = cast(Any, spark._jsparkSession), cast(Any, spark._jvm)
@@ -173,7 +173,7 @@ def _analyze(
 
 
 def _keys(
-    analyzed: Any, columns: Sequence[Column], outputs: Sequence[StructField], event_time: str | None
+    analyzed: Any, logical: Any, columns: Sequence[Column], outputs: Sequence[StructField], event_time: str | None
 ) -> tuple[tuple[GroupKey, ...], tuple[int, ...]]:
     """The grouping expressions, and which of them are windows."""
     keys: list[GroupKey] = []
@@ -181,9 +181,10 @@ def _keys(
     if len(expressions) != len(columns):
         raise PlanError("groupBy with grouping sets, cube or rollup is not supported; group by plain columns")
     for place, expression in enumerate(expressions):
-        is_attribute = class_name(expression) == "AttributeReference"
-        metadata = str(expression.metadata().json()) if is_attribute else ""
-        kind: KeyKind = next((kind for mark, kind in _KINDS.items() if f'"{mark}"' in metadata), "plain")
+        # Spark marks columns and fields of structs; what is computed of them has no mark.
+        has_marks = class_name(expression) in ("AttributeReference", "GetStructField")
+        marks = marks_of(json.loads(str(expression.metadata().json()))) if has_marks else {}
+        kind: KeyKind = next((kind for mark, kind in _KINDS.items() if mark in marks), "plain")
         name = outputs[place].name
         column = name if name.isidentifier() and not name.startswith("__") else f"__key{place}"
         if any(key.column == column for key in keys):
@@ -191,7 +192,8 @@ def _keys(
         # Spark pulls such expressions out into a column of this name.
         if not bool(expression.deterministic()) or "_nondeterministic" in str(expression.sql()):
             raise PlanError(f"groupBy: key {name} is not deterministic and cannot be a key of stored state")
-        keys.append(GroupKey(name, column, kind, event_time is not None and _EVENT_TIME_MARK in metadata))
+        is_event_time = event_time is not None and EVENT_TIME_MARK in marks
+        keys.append(GroupKey(name, column, kind, is_event_time, _is_call(logical.groupingExpressions().apply(place))))
     if sum(key.event_time for key in keys) > 1:
         raise PlanError(
             f"groupBy: {' and '.join(key.name for key in keys if key.event_time)} are all made of the watermark's"
@@ -200,6 +202,11 @@ def _keys(
     if keys and all(key.kind == "session" for key in keys):
         raise PlanError("groupBy with a session window needs another column to group by; add a key, or F.lit(0)")
     return tuple(keys), tuple(place for place, key in enumerate(keys) if key.kind == "window")
+
+
+def _is_call(expression: Any) -> bool:
+    """True for ``F.window(…)`` and its like, which Spark computes in the grouping itself."""
+    return class_name(without_alias(expression)) == "UnresolvedFunction"
 
 
 def _row_order(template: DataFrame, event_time: str) -> str:
@@ -213,10 +220,8 @@ def _sliding(
 ) -> tuple[int, Column, int] | None:
     """Place, time and slide of a window that overlaps with its neighbours."""
     for place in windows:
-        call = logical.groupingExpressions().apply(place)
-        while class_name(call) == "Alias":
-            call = call.child()
-        if class_name(call) != "UnresolvedFunction":
+        call = without_alias(logical.groupingExpressions().apply(place))
+        if not _is_call(call):
             continue  # a column of an earlier window: nothing is expanded here
         arguments = list(items(call.arguments()))
         if len(arguments) < 3 or any(class_name(argument) != "Literal" for argument in arguments[1:3]):

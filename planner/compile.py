@@ -102,7 +102,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     plan = ExecutionPlan(
         name=request.query_name,
         sources=_sources(stage),
-        event_time=None if stage.watermark is None else stage.watermark.event_time,
+        event_time=None if stage.watermark is None else stage.watermark.label,
         watermark_delay_ms=0 if stage.watermark is None else stage.watermark.delay_ms,
         operator=_described(operator),
         output_columns=columns_ddl(sink.schema.fields),
@@ -133,7 +133,7 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
         name=plan.name,
         history=inputs.history,
         live=inputs.live,
-        event_time=plan.event_time,
+        event_time=None if watermark is None else watermark.event_time,
         watermark_delay_ms=plan.watermark_delay_ms,
         operator=operator,
         sink=sink,

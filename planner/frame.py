@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from ..errors import PlanError
+from ..runtime.column_names import quoted as quoted_name
 from .analysis import check_stateless, duration_ms
+from .event_time import CARRIER, carried, keeps, marked, unmarked, without_carrier
 from .inputs import Inputs, check_inputs, checked
 from .schemas import check_reserved_columns, find_column, missing_column, quoted
 
@@ -29,10 +31,22 @@ ColumnOrName = Column | str
 class Watermark:
     """``withWatermark``: the event-time column and how much later rows may come."""
 
+    #: The column that the inputs have.
     event_time: str
     delay_ms: int
     #: Delays of live inputs that were given their own before a union, by name.
     delays_ms: tuple[tuple[str, int], ...] = ()
+    #: What users call the column, if it is none of theirs any more.
+    called: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The column under the name that users know."""
+        return self.called or self.event_time
+
+    def carried(self) -> Watermark:
+        """The same of the event time in a column that users do not see."""
+        return replace(self, event_time=CARRIER, called=self.label)
 
     def delay_of(self, live: str) -> int:
         """How much later rows of a live input may come."""
@@ -71,7 +85,8 @@ class MixedFrame:
 
     @property
     def schema(self) -> StructType:
-        return self._inputs.schema
+        schema = self._inputs.schema
+        return without_carrier(schema) if self._has_carrier else schema
 
     @property
     def columns(self) -> list[str]:
@@ -88,7 +103,7 @@ class MixedFrame:
 
     def printSchema(self, level: int | None = None) -> None:
         """Print the schema as a tree."""
-        self._inputs.template.printSchema(level)
+        print(self.schema.treeString(level) if level is not None else self.schema.treeString())
 
     def __getitem__(self, item: str) -> Column:
         """The column by name, good for both inputs."""
@@ -113,10 +128,20 @@ class MixedFrame:
     # -- stateless operations, on both inputs --------------------------------------------------------------------------
 
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> MixedFrame:
-        return self._map("select", lambda frame: frame.select(*cols))  # type: ignore[arg-type]
+        columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
+        return self._map(
+            "select",
+            lambda frame: frame.select(*columns),
+            lambda frame, event_time: frame.select(*columns, carried(event_time)),
+        )
 
     def selectExpr(self, *expr: str | list[str]) -> MixedFrame:
-        return self._map("selectExpr", lambda frame: frame.selectExpr(*expr))  # type: ignore[arg-type]
+        texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
+        return self._map(
+            "selectExpr",
+            lambda frame: frame.selectExpr(*texts),
+            lambda frame, event_time: frame.selectExpr(*texts, f"{quoted_name(event_time)} AS {CARRIER}"),
+        )
 
     def filter(self, condition: ColumnOrName) -> MixedFrame:
         return self._map("filter", lambda frame: frame.filter(condition))
@@ -134,13 +159,13 @@ class MixedFrame:
         return self.withColumnsRenamed({existing: new})
 
     def withColumnsRenamed(self, colsMap: dict[str, str]) -> MixedFrame:
-        renamed = self._map("withColumnsRenamed", lambda frame: frame.withColumnsRenamed(colsMap))
-        if self._watermark is None:
-            return renamed
-        for existing, new in colsMap.items():
-            if self._find(existing) == self._watermark.event_time:
-                return MixedFrame(renamed._inputs, replace(self._watermark, event_time=new))
-        return renamed
+        watermark = self._watermark
+        if watermark is not None:
+            for existing, new in colsMap.items():
+                if self._find(existing) == watermark.event_time:
+                    inputs = self._inputs.map("withColumnsRenamed", lambda frame: frame.withColumnsRenamed(colsMap))
+                    return MixedFrame(inputs, replace(watermark, event_time=new))
+        return self._map("withColumnsRenamed", lambda frame: frame.withColumnsRenamed(colsMap))
 
     def drop(self, *cols: ColumnOrName) -> MixedFrame:
         return self._map("drop", lambda frame: frame.drop(*cols))
@@ -157,9 +182,14 @@ class MixedFrame:
         """Apply a function of a DataFrame to each input, for example a join with a static table.
 
         It is called once for history and once for live, must give both the same columns, and must not keep state.
+        The watermarked column is the one that has its name afterwards.
         """
-        inputs = self._inputs.map("transform", lambda frame: _transformed(frame, func, args, kwargs))
-        return MixedFrame(checked(inputs.parts), self._watermark)
+        inputs = checked(self._inputs.map("transform", lambda frame: _transformed(frame, func, args, kwargs)).parts)
+        event_time = None if self._watermark is None else self._watermark.event_time
+        if event_time in inputs.schema.names and not keeps([part.frame for part in inputs.parts], event_time):
+            check_event_time(event_time, inputs.schema[event_time].dataType)
+            inputs = inputs.map("transform", lambda frame: marked(frame, event_time))
+        return MixedFrame(inputs, self._watermark)
 
     def union(self, other: MixedFrame) -> MixedFrame:
         """The rows of both, columns by position; each live input keeps a watermark of its own.
@@ -176,11 +206,13 @@ class MixedFrame:
                 f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}; select the same ones"
                 " on both, or use unionByName with allowMissingColumns=True"
             )
-        renamed = {there: here for there, here in zip(other.columns, self.columns, strict=True) if there != here}
-        aligned = other._inputs.map("union", lambda frame: frame.toDF(*self.columns))
+        names = dict(zip(other.columns, self.columns, strict=True))
+        columns = [column.alias(here) for column, here in zip(quoted(names), names.values(), strict=True)]
+        hidden = [F.col(CARRIER)] if other._has_carrier else []
+        aligned = other._inputs.map("union", lambda frame: frame.select(*columns, *hidden))
         watermark = other._watermark
         if watermark is not None:
-            watermark = replace(watermark, event_time=renamed.get(watermark.event_time, watermark.event_time))
+            watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))
         return self._united("union", MixedFrame(aligned, watermark))
 
     def unionAll(self, other: MixedFrame) -> MixedFrame:
@@ -203,20 +235,22 @@ class MixedFrame:
         return self.withColumns(missing) if missing else self
 
     def _united(self, what: str, other: MixedFrame) -> MixedFrame:
-        inputs = self._inputs.union(other._inputs)
         mine, theirs = self._watermark, other._watermark
+        if mine is not None and theirs is not None and self._has_carrier != other._has_carrier:
+            return self._carrying()._united(what, other._carrying())
         if mine is None and theirs is None:
-            return MixedFrame(inputs)
+            return MixedFrame(self._inputs.union(other._inputs))
         if mine is None or theirs is None or mine.event_time != theirs.event_time:
-            sides = " and ".join("none" if side is None else side.event_time for side in (mine, theirs))
+            sides = " and ".join("none" if side is None else side.label for side in (mine, theirs))
             raise PlanError(
                 f"{what}: the watermarks of the two sides are of the columns {sides}; give both the same column, or"
                 " call withWatermark after the union"
             )
+        inputs = self._inputs.union(other._inputs)
         given = [mine.delay_of(part.name) for part in self._inputs.lives]
         given += [theirs.delay_of(part.name) for part in other._inputs.lives]
         delays = tuple((part.name, delay) for part, delay in zip(inputs.lives, given, strict=True))
-        return MixedFrame(inputs, Watermark(mine.event_time, max(mine.delay_ms, theirs.delay_ms), delays))
+        return MixedFrame(inputs, replace(mine, delay_ms=max(mine.delay_ms, theirs.delay_ms), delays_ms=delays))
 
     # -- event time and keys -------------------------------------------------------------------------------------------
 
@@ -243,7 +277,9 @@ class MixedFrame:
             ) from error
         if delay_ms < 0:
             raise PlanError(f"delayThreshold {delayThreshold!r} of withWatermark is negative; use '0 seconds' or more")
-        return MixedFrame(self._inputs, Watermark(column, delay_ms))
+        hidden = [CARRIER] if self._has_carrier else []
+        inputs = self._inputs.map("withWatermark", lambda frame: marked(unmarked(frame).drop(*hidden), column))
+        return MixedFrame(inputs, Watermark(column, delay_ms))
 
     def groupBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData:
         """Group by key: names, columns, expressions, ``F.window`` or ``F.session_window``, or 1-based ordinals.
@@ -257,9 +293,9 @@ class MixedFrame:
         given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
         for part in self._inputs.lives:
             check_stateless(f"{part.name} (after the operations before groupBy)", part.frame)
-        if self._watermark is not None and self._find(self._watermark.event_time) is None:
+        if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
             raise PlanError(
-                f"the watermarked column {self._watermark.event_time} is no longer there at groupBy; keep it, or call"
+                f"the watermarked column {self._watermark.label} is no longer there at groupBy; keep it, or call"
                 " withWatermark later"
             )
         check_reserved_columns(self.schema)
@@ -280,8 +316,37 @@ class MixedFrame:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _map(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
-        return MixedFrame(self._inputs.map(what, function), self._watermark)
+    def _map(
+        self,
+        what: str,
+        function: Callable[[DataFrame], DataFrame],
+        carrying: Callable[[DataFrame, str], DataFrame] | None = None,
+    ) -> MixedFrame:
+        """Apply an operation; ``carrying`` is the same with the event time as one more column of the result."""
+        inputs, watermark = self._inputs.map(what, function), self._watermark
+        if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
+            return MixedFrame(inputs, watermark)
+        event_time = watermark.event_time
+
+        def again(frame: DataFrame) -> DataFrame:
+            if carrying is not None:
+                return carrying(frame, event_time)
+            return function(frame.withColumn(CARRIER, carried(event_time)))
+
+        return MixedFrame(self._inputs.map(what, again), watermark.carried())
+
+    @property
+    def _has_carrier(self) -> bool:
+        return self._watermark is not None and self._watermark.event_time == CARRIER
+
+    def _carrying(self) -> MixedFrame:
+        """The same with its event time in a column that users do not see."""
+        watermark = self._watermark
+        if watermark is None or self._has_carrier:
+            return self
+        event_time = watermark.event_time
+        inputs = self._inputs.map("union", lambda frame: frame.withColumn(CARRIER, carried(event_time)))
+        return MixedFrame(inputs, watermark.carried())
 
     def _find(self, name: str) -> str | None:
         return find_column(name, self.schema, case_sensitive=self._inputs.case_sensitive)

@@ -113,7 +113,8 @@ class MixedGroupedData:
 
         def build(output_mode: str, settings: Settings) -> KeyedOperator:
             bounded = settings.runtime_mode == "batch" or inputs.live is None
-            mode = checked_output_mode(output_mode, operator.keys, event_time, bounded=bounded)
+            label = None if frame._watermark is None else frame._watermark.label
+            mode = checked_output_mode(output_mode, operator.keys, label, bounded=bounded)
             return operator.with_output_mode(mode)
 
         return KeyedFrame(

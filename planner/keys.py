@@ -16,12 +16,11 @@ from pyspark.sql.types import StructField, StructType
 
 from ..errors import PlanError
 from .analysis import error_text, plain_columns
+from .event_time import SESSION_MARK, without_carrier
 from .inputs import Inputs
 from .schemas import bare_name, check_key_type, find_column, holds_floats, missing_column, normalise_floats, quoted
 
 _KEY_PREFIX = "__key_"
-#: Mark that Spark leaves on the column of a session window.
-_SESSION_MARK = "spark.sessionWindow"
 
 
 @dataclass(frozen=True)
@@ -107,13 +106,13 @@ def resolve_keys(inputs: Inputs, cols: Sequence[Column | str | int]) -> Keys:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise PlanError(f"groupBy has several keys named {', '.join(repeated)}; give each a name with .alias(…)")
-    has_session = any(_SESSION_MARK in (field.metadata or {}) for field in fields)
+    has_session = any(SESSION_MARK in (field.metadata or {}) for field in fields)
     return Keys(given, StructType(fields), tuple(plain), has_session)
 
 
 def _given(inputs: Inputs, col: Column | str | int) -> Column | str:
     """A checked grouping column; names stay as the user writes them, as in Spark, and ordinals become names."""
-    schema = inputs.schema
+    schema = without_carrier(inputs.schema)
     if isinstance(col, bool) or not isinstance(col, (Column, str, int)):
         raise PlanError(f"groupBy takes names, columns and ordinals, got {col!r} ({type(col).__name__})")
     if isinstance(col, int):

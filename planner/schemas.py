@@ -122,12 +122,17 @@ def _bare(json_value: Any) -> Any:
 
 
 def merge_nullability(one: StructType, other: StructType) -> StructType:
-    """The first schema, with everything nullable, at any depth, that is so in either."""
+    """The first schema, with everything nullable, at any depth, that is so in either, and the metadata of both."""
     fields = []
     for field, its in zip(one.fields, (other[field.name] for field in one.fields), strict=True):
         data_type = _merged(field.dataType, its.dataType)
-        fields.append(StructField(field.name, data_type, field.nullable or its.nullable, field.metadata))
+        fields.append(StructField(field.name, data_type, field.nullable or its.nullable, _common(field, its)))
     return StructType(fields)
+
+
+def _common(one: StructField, other: StructField) -> dict[str, Any]:
+    theirs = other.metadata or {}
+    return {name: value for name, value in (one.metadata or {}).items() if theirs.get(name) == value}
 
 
 def _merged(one: DataType, other: DataType) -> DataType:
@@ -139,7 +144,12 @@ def _merged(one: DataType, other: DataType) -> DataType:
     if isinstance(one, StructType) and isinstance(other, StructType):
         return StructType(
             [
-                StructField(field.name, _merged(field.dataType, its.dataType), field.nullable or its.nullable)
+                StructField(
+                    field.name,
+                    _merged(field.dataType, its.dataType),
+                    field.nullable or its.nullable,
+                    _common(field, its),
+                )
                 for field, its in zip(one.fields, other.fields, strict=True)
             ]
         )

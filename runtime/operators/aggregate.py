@@ -57,6 +57,8 @@ class GroupKey:
     kind: KeyKind
     #: True if the watermark's column is what it is made of, so that the watermark decides when it is complete.
     event_time: bool
+    #: True if the grouping itself computes it by a function; False for a column that the input has.
+    is_call: bool = True
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,11 @@ class AggregateOperator(KeyedOperator):
         self.output_mode = output_mode
         self.event_time = event_time
         self._group_columns: GroupColumns | None = group_columns
-        #: The windows' definitions: state of windows of another length is not this job's.
+        #: The windows' definitions, if they are known: state of windows of another length is not this job's.
         self._windows = [
-            str(column) for key, column in zip(keys, group_columns.keys, strict=False) if key.kind != "plain"
+            str(column)
+            for key, column in zip(keys, group_columns.keys, strict=False)
+            if key.kind != "plain" and key.is_call
         ]
         stored = [(key, data_type) for key, data_type in zip(keys, key_types, strict=True) if key.kind != "session"]
         self.key_columns = tuple(key.column for key, _ in stored)
@@ -215,6 +219,11 @@ class AggregateOperator(KeyedOperator):
             frame = frame.withColumn("__time", time).select("*", *groups)
             counted = [f"count_if(__time < {names[place]}.start + {interval(slide_us)}) AS {ROWS_COLUMN}"]
             groups = [F.col(name) for name in names]
+        for place, (key, column) in enumerate(zip(self.keys, given.keys, strict=True)):
+            if key.kind == "session" and not key.is_call:
+                # Spark merges the sessions of a column that is marked as theirs, and of no expression over one.
+                frame = frame.withColumn(names[place], column)
+                groups[place] = F.col(names[place])
         if self.event_time is not None:
             counted.append(f"max({quoted(self.event_time)}) AS {MAX_TIME_COLUMN}")
         # As SQL: a call of a function on columns is a dozen calls to the JVM.

@@ -36,12 +36,15 @@ class Table:
 
 
 def totals(frame: Any) -> Any:
-    keyed = frame.groupBy("key", F.window("ts", "10 minutes"))
+    """By windows that have come through a field of a struct, beside which the event time is gone."""
+    window = F.window("ts", "10 minutes").alias("w")
+    rows = frame.select(F.struct(window, F.col("key").alias("k")).alias("s"), F.col("value"))
+    keyed = rows.select(F.col("s.k").alias("key"), F.col("s.w").alias("window"), "value").groupBy("key", "window")
     return keyed.agg(F.sum("value").alias("total"), F.count("*").alias("n"))
 
 
 def test_totals_of_windows_over_the_switch_are_right_and_come_once_per_delivery(world: World) -> None:
-    """With default options; several epochs make one delivery, and state behind the watermark goes (P9)."""
+    """With default options; several epochs make one delivery, and state behind the watermark goes (P9, P12)."""
     table = Table()
     frame = mixedmode.read(history=world.history(HISTORY), live=world.live(maxFilesPerTrigger="1"))
     writer = totals(frame.withWatermark("ts", "10 seconds")).writeStream.outputMode("update").foreachBatch(table.upsert)
@@ -68,3 +71,32 @@ def test_totals_of_windows_over_the_switch_are_right_and_come_once_per_delivery(
     assert max(len(epochs) for epochs in table.epochs) > 1, "some delivery is of several epochs"
     state = mixedmode.state_reader(str(world.checkpoints), world.spark).state("aggregate")
     assert state.count() == 1, "only the last window is still open"
+
+
+@pytest.mark.parametrize("mode", ["mixed", "streaming"])
+def test_sessions_made_before_the_grouping_are_merged(world: World, mode: str) -> None:
+    """A column of session windows is what a session window in groupBy is, over history and stream alike (P12)."""
+    events = support.stream_of(60, seed=3, keys=3, step_s=200)
+
+    def sessions(frame: Any) -> Any:
+        window = F.struct(F.session_window("ts", "5 minutes").alias("session"))
+        rows = frame.withColumn("s", window).drop("ts")
+        return rows.groupBy("key", "s.session").agg(F.sum("value").alias("total"))
+
+    frame = mixedmode.read(history=world.history(events[:40]), live=world.live()).withWatermark("ts", "1 second")
+    options = {"execution.runtime-mode": mode, "execution.backlog.final-watermark": "observed"}
+    query = world.start(sessions(frame), {**options, "execution.checkpointing.interval": "1 hour"})
+    assert query.wait_for("live", 300), query.exception()
+    for part in (events[40:50], events[50:], support.flush_after(events)):
+        world.land(part)
+        query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    rows = [(key, support.at(seconds), value) for key, seconds, value in events]
+    batch = world.spark.createDataFrame(rows, support.ROW_SCHEMA).groupBy("key", F.session_window("ts", "5 minutes"))
+    expected = [
+        (row.key, row.session_window.start, row.total) for row in batch.agg(F.sum("value").alias("total")).collect()
+    ]
+    assert sorted(
+        (key, session["start"].replace(tzinfo=None), total) for key, session, total in world.output()
+    ) == sorted(expected)

@@ -121,12 +121,13 @@ def test_a_session_window_cannot_be_a_processors_key(both: MixedFrame) -> None:
 
 def test_the_operator_gets_plain_key_columns_as_they_are(both: MixedFrame) -> None:
     """Key columns by name; rows have the user's columns."""
-    stage = planned(both.withWatermark("ts", "1 hour"), "K", "v", timeMode="eventTime")
+    timed = both.withWatermark("ts", "1 hour")
+    stage = planned(timed, "K", "v", timeMode="eventTime")
     operator = operator_of(stage)
 
     assert operator.key_columns == ("k", "v")
     assert [str(field.type) for field in operator.key_schema] == ["string", "int64"]
-    assert operator.input_schema == both.schema
+    assert operator.input_schema == timed.schema
     assert operator.event_time == "ts"
     assert operator.uses_event_time
     assert stage._stage.inputs.history is not None
