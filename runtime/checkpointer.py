@@ -22,6 +22,7 @@ from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease, LocationLost
 from .epochs import EpochExecutor
 from .failpoints import failpoint
+from .first_position import discard_if_behind
 from .job_events import JobEvents
 from .job_tasks import stage_task
 from .lifecycle.work import TaskWorker
@@ -164,6 +165,7 @@ class Checkpointer:
             self.commit(number)
         laps.mark("commit")
         self.store.subsume(self.job.settings.retained_checkpoints)
+        discard_if_behind(self.store)
         failpoint("checkpoint-before-gc")
         self.store.guard()
         self.job.sink.sweep(self.state.epoch)

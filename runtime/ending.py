@@ -150,7 +150,7 @@ class Ending:
         uid = self.step.job.operator.uid
         files = [(uid, file) for lineage in state.lineages for file in lineage.files]
         failpoint("stop-before-copy")
-        draft.copy(files, checkpointer.next_id, source_logs=state.batch_id >= 0 or state.spark is not None)
+        draft.copy(files, checkpointer.next_id)
         failpoint("stop-copied")
 
     def _finish(self, draft: SavepointDraft) -> str:

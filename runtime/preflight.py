@@ -14,6 +14,7 @@ from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease
 from .filesystem import resolve
 from .folders import check_folder
+from .live_sources import check_replayable
 from .recovery import check_identity
 from .savepoint_restore import OPTION as SAVEPOINT_OPTION
 from .savepoint_restore import check_origin, check_restorable
@@ -28,11 +29,14 @@ def check_places(job: JobSpec) -> None:
 
     Raises:
         OptionError: a folder is a file or cannot be written to.
+        PlanError: the live source cannot be read again.
         CheckpointMismatchError: ``checkpointLocation`` or the savepoint is another job's.
         CheckpointError: another driver runs the job, there is no whole savepoint to begin with, or the location was
             begun from another one.
     """
     if job.checkpoint_location is not None:
+        if job.live is not None:
+            check_replayable(job.live)
         check_folder("checkpointLocation", job.checkpoint_location)
         _check_owner(job, CheckpointStore(*resolve(job.checkpoint_location)))
     elif job.settings.savepoint_path is not None:

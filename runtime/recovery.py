@@ -19,7 +19,9 @@ from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
 from .fingerprint import backlog_fingerprint
+from .first_position import FirstPositions
 from .job_tasks import check_finished_tasks
+from .live_sources import live_sources
 from .pinned_backlog import PinnedBacklog
 from .savepoint_completion import complete_pending
 from .savepoint_restore import check_restorable, restore_if_asked
@@ -131,7 +133,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         savepoint = complete_pending(store, metadata)
         store.guard()
         if metadata.spark is None:
-            log.clear()
+            _first_positions(job, store).go_back()
         else:
             log.rewind(metadata.spark)
         job.sink.sweep()
@@ -159,18 +161,21 @@ def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> P
         fingerprint = backlog_fingerprint(job, len(state.shards), state.max_parallelism)
     pin = PinnedBacklog(store, fingerprint or "")
     reports = []
-    if fingerprint is not None and pin.belongs:
+    pinned = fingerprint is not None and pin.belongs
+    if _first_positions(job, store).go_back(replay=pinned, entry=pin.live_position) and pinned:
         reports = list(pin.finished(job.operator.uid, job.sink.staging).values())
-        store.spark_log.replay(pin.live_position)
     else:
         pin.discard()
-        store.spark_log.clear()
     if job.late_rows is not None:
         job.late_rows.sweep()
     job.sink.sweep(keep={file.name for report in reports for file in report.output})
     state_files = [file.name for report in reports for file in report.files]
     store.collect_garbage(job.operator.uid, state.lineages, keep=state_files)
     return None if fingerprint is None else pin
+
+
+def _first_positions(job: JobSpec, store: CheckpointStore) -> FirstPositions:
+    return FirstPositions(store, () if job.live is None else live_sources(job.live))
 
 
 def _check_staged_output(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:

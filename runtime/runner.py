@@ -24,6 +24,8 @@ from .failpoints import failpoint
 from .filesystem import resolve, uri
 from .history import HistoryCut, cut
 from .live import LiveSource, OnBatch, Stopped, delivers_one_batch
+from .live_start import LiveStart
+from .naps import nap_s
 from .pinned_backlog import PinnedBacklog
 from .progress import BacklogProgress
 from .recorder import Recorder
@@ -32,15 +34,13 @@ from .savepoint_claim import check_destination, check_writable, claim
 from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
-from .stepper import Stepper, clock_ms, now_ms
+from .stepper import Stepper, now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 
-#: Longest nap of the live phase's clock between two looks at timers and checkpoints.
-_CLOCK_NAP_S = 1.0
 _IN_BACKLOG = (
     "the job works through its backlog, and execution.interval-during-backlog is 0, so there is no state to take it of"
     " before the switch; ask with wait=True to have it then, or set the option to an interval for checkpoints"
@@ -88,6 +88,7 @@ class JobRunner:
         if job.live is not None:
             spark_checkpoint = uri(location, self.store.spark_location)
             self.live = LiveSource(job.live, spark_checkpoint, job.name, self.turn, self.stopping)
+        self._live_start = LiveStart(job, self.store, location, self.live, recorder)
 
     def claim(self) -> None:
         """Claim the checkpoint location for this run, which may take one ``execution.lease.expiry``.
@@ -139,6 +140,7 @@ class JobRunner:
             refuse_more_after_the_end(self.job, self.store, state)
             self.recorder.event("finished", "the job had reached its end in an earlier run")
             return
+        self._live_start.settle(state)
         step.events.open()
         phases: dict[str, Callable[[Phase, Stepper], None]] = {
             "backlog": self._run_backlog,
@@ -226,6 +228,7 @@ class JobRunner:
         if self.live is None or self.job.live is None:
             step.sorted_pass(phase, history, final_ms, at_end=at_end, pin=self._pin)
             return
+        history = self._live_start.with_landed(history, state)
         passes = 0
         # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
         at_once = not self.job.keeps_state
@@ -251,6 +254,7 @@ class JobRunner:
         if passes == 0 and (history is not None or state.epoch == 0):
             rows = self._empty() if history is None else history
             step.sorted_pass(phase, rows, final_ms, at_end=at_end, pin=self._pin)
+            self._live_start.was_read(state)
         elif passes and not one_batch:
             step.sorted_pass(phase, None, final_ms, at_end=at_end)
 
@@ -280,15 +284,23 @@ class JobRunner:
         if self.live is None or not any(step.state.sources[one.name].is_backlog for one in self.job.live_inputs):
             return
 
+        def take(batch: DataFrame, batch_id: int) -> None:
+            step.streaming_epoch(phase, batch)
+            step.state.batch_id = batch_id
+            step.checkpoint_if_due()
+            self._serve(phase)
+
         def on_batch(batch: DataFrame, batch_id: int) -> None:
             if self.desk.ready_stop() is not None:
                 raise Stopped
             if batch_id > step.state.batch_id:
-                step.streaming_epoch(phase, batch)
-                step.state.batch_id = batch_id
-                step.checkpoint_if_due()
-                self._serve(phase)
+                take(batch, batch_id)
 
+        if (landed := self._live_start.landed(step.state)) is not None:
+            with self.turn:
+                take(landed, 0)
+            if self.desk.ready_stop() is not None:
+                return
         self.live.drain(on_batch)
 
     def _run_switch(self, phase: Phase, step: Stepper) -> None:
@@ -314,7 +326,7 @@ class JobRunner:
         query = live.start(self._on_live_batch(phase, step), self.job.trigger or {"processingTime": "0 seconds"})
         try:
             while query.isActive and not self.stopping.is_set() and self.desk.ready_stop() is None:
-                self._wake.wait(self._nap_s(step))
+                self._wake.wait(nap_s(step))
                 self._wake.clear()
                 with self.turn, live.refusing_after_failure():
                     if not self.stopping.is_set() and not live.failed:
@@ -405,15 +417,3 @@ class JobRunner:
         frame = self.job.history if self.job.history is not None else self.job.live
         assert frame is not None
         return self.job.spark.createDataFrame([], frame.schema)
-
-    def _nap_s(self, step: Stepper) -> float:
-        """Until the next checkpoint or processing-time timer, at most a second."""
-        with self.turn:
-            naps = [_CLOCK_NAP_S]
-            next_checkpoint_ms = step.scheduler.next_trigger_ms()
-            if next_checkpoint_ms is not None:
-                naps.append((next_checkpoint_ms - clock_ms()) / 1000)
-            for moment_ms in (step.state.next_processing_timer_ms(), step.state.watermark.next_step_ms(now_ms())):
-                if moment_ms is not None:
-                    naps.append((moment_ms - now_ms()) / 1000)
-        return max(0.01, min(naps))

@@ -21,6 +21,7 @@ from .checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransa
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
 from .filesystem import exists, list_files, resolve, write_atomically
+from .first_position import FOLDER as FIRST_POSITION
 from .savepoint_claim import Claim, check_destination, clear, give_free, give_up
 from .savepoint_files import Copied, copy_checked, copy_file, in_parallel
 from .savepoint_store import MANIFEST, PLAN, Savepoint, SavepointFile
@@ -102,13 +103,12 @@ class SavepointDraft:
         if not self._is_finished:
             give_up(self._filesystem, self._folder)
 
-    def copy(self, files: Iterable[tuple[str, StateFile]], checkpoint_id: int, *, source_logs: bool) -> None:
+    def copy(self, files: Iterable[tuple[str, StateFile]], checkpoint_id: int) -> None:
         """Copy state files that are not there yet, and once the live sources' logs.
 
         Args:
             files: state files, each with the uid of its operator.
             checkpoint_id: the checkpoint that names them, for errors.
-            source_logs: False: the job has read nothing of a live source.
 
         Raises:
             CorruptStateError: a file is not as it was written.
@@ -129,7 +129,7 @@ class SavepointDraft:
             return SavepointFile(path=path, size_bytes=file.size_bytes, sha256=file.sha256)
 
         self._note(in_parallel(copy_state, [path for path in wanted if path not in self._files]))
-        if source_logs and not self._has_source_logs:
+        if not self._has_source_logs:
             self._note(_copy_source_logs(self._store, self._filesystem, self._folder))
             self._has_source_logs = True
 
@@ -139,7 +139,9 @@ class SavepointDraft:
         Args:
             metadata: a complete checkpoint whose output is visible.
         """
-        self.copy(_state_files(metadata), metadata.checkpoint_id, source_logs=metadata.spark is not None)
+        self.copy(_state_files(metadata), metadata.checkpoint_id)
+        if metadata.spark is None:
+            self._note(_copy_first_position(self._store, self._filesystem, self._folder))
         if isinstance(self._filesystem, fs.LocalFileSystem):
             for inner in {path.rpartition("/")[0] for path in self._files}:
                 sync_path(f"{self._folder}/{inner}")
@@ -213,3 +215,15 @@ def _copy_source_logs(store: CheckpointStore, target: fs.FileSystem, folder: str
             if exists(target, f"{folder}/spark"):
                 target.delete_dir(f"{folder}/spark")
     raise AssertionError("unreachable")
+
+
+def _copy_first_position(store: CheckpointStore, target: fs.FileSystem, folder: str) -> list[SavepointFile]:
+    """Where the live sources begin, for a checkpoint that has no position of theirs yet."""
+    found = []
+    for info in list_files(store.filesystem, f"{store.root}/{FIRST_POSITION}", recursive=True):
+        if info.type == fs.FileType.File and not info.base_name.startswith((".", "_")):
+            path = info.path[len(store.root) + 1 :]
+            target.create_dir(f"{folder}/{path}".rpartition("/")[0], recursive=True)
+            done = copy_file(store.filesystem, info.path, target, f"{folder}/{path}")
+            found.append(SavepointFile(path=path, size_bytes=done.size_bytes, sha256=done.sha256))
+    return found

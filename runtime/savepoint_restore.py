@@ -28,6 +28,7 @@ from .checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState,
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
 from .filesystem import absolute, delete_quietly, exists, read_bytes, write_atomically
+from .first_position import FOLDER as FIRST_POSITION
 from .pinned_backlog import PinnedBacklog
 from .savepoint_files import Copied, copy_checked, in_parallel
 from .savepoint_store import SavepointFile, SavepointStore, open_savepoint
@@ -238,14 +239,16 @@ def _copy_state(savepoint: SavepointStore, store: CheckpointStore, operators: tu
 def _copy_source_logs(savepoint: SavepointStore, store: CheckpointStore) -> None:
     """Give Spark's query what it has read under a new id; its position itself is written by recovery, as always."""
     store.spark_log.clear()
-    if savepoint.savepoint.checkpoint.spark is None:
+    delete_quietly(store.filesystem, f"{store.root}/{FIRST_POSITION}")
+    wanted = [file for file in savepoint.savepoint.files if file.path.startswith(("spark/", f"{FIRST_POSITION}/"))]
+    if not wanted and savepoint.savepoint.checkpoint.spark is None:
         return
     store.filesystem.create_dir(store.spark_location, recursive=True)
     metadata = json.dumps({"id": str(uuid.uuid4())}).encode()
     write_atomically(store.filesystem, f"{store.spark_location}/metadata", metadata)
 
     def copy(file: SavepointFile) -> None:
-        target = f"{store.location}/{file.path}"
+        target = f"{store.location if file.path.startswith('spark/') else store.root}/{file.path}"
         store.filesystem.create_dir(target.rpartition("/")[0], recursive=True)
         source = f"{savepoint.location}/{file.path}"
         _copy_from(savepoint, source, store, target, Copied(file.size_bytes, file.sha256))
@@ -254,7 +257,7 @@ def _copy_source_logs(savepoint: SavepointStore, store: CheckpointStore) -> None
             content = read_bytes(store.filesystem, target)
             write_atomically(store.filesystem, f"{folder}/.{name}.crc", crc_file(content))
 
-    in_parallel(copy, [file for file in savepoint.savepoint.files if file.path.startswith("spark/")])
+    in_parallel(copy, wanted)
 
 
 def _copy_from(savepoint: SavepointStore, source: str, store: CheckpointStore, target: str, expected: Copied) -> None:

@@ -7,6 +7,7 @@
     plan.json                the job's execution plan
     state/<operator uid>/…   the state files of one checkpoint
     spark/sources/…          the live source's own log of what it has read
+    first-position/…         where the live source begins, if the checkpoint has no position of it yet
 
 Every file is named by its path below the folder, with size and checksum.  The checkpoint in ``_metadata`` has no
 pending output: the job that took the savepoint has shown it.

@@ -35,8 +35,17 @@ class SparkLog:
         return SparkPosition(batch_id=batch_id, offset_entry=entry.decode())
 
     def clear(self) -> None:
-        """Forget everything: the next run starts from the source's beginning under a new query id."""
+        """Forget everything: the next run asks the sources where they begin, under a new query id."""
         delete_quietly(self._filesystem, self._folder)
+
+    def restart(self, *, keep_planned: bool = False) -> None:
+        """Begin again where the sources began: their own logs say where that was, and stay, as does the query's id.
+
+        Args:
+            keep_planned: plan the first micro-batch as it was planned before, if it was.
+        """
+        delete_quietly(self._filesystem, f"{self._folder}/commits")
+        self._forget("offsets", after=0 if keep_planned else -1)
 
     def replay(self, entry: str | None = None) -> None:
         """Hand the first batch over again, with the very rows that it was pinned to, then whatever comes after it.
@@ -44,9 +53,8 @@ class SparkLog:
         Args:
             entry: content of the first batch's offsets, written again if it is damaged; None: not known.
         """
-        delete_quietly(self._filesystem, f"{self._folder}/commits")
         # Spark goes on from its newest planned batch: a second one would make it skip the first.
-        self._forget("offsets", after=0)
+        self.restart(keep_planned=True)
         if entry is not None and self._exists("offsets", 0):
             self._restore("offsets", 0, entry.encode(), exactly=True)
 

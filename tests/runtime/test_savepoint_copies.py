@@ -145,7 +145,7 @@ def test_files_copied_ahead_are_not_copied_again(
     """What was copied before the checkpoint is taken as it is; what the checkpoint has besides is copied then."""
     early = make_state_file(store, "e00000001-s0-early")
     with SavepointDraft(store, str(tmp_path / "sp"), "{}") as draft:
-        draft.copy([(UID, early)], 1, source_logs=False)
+        draft.copy([(UID, early)], 1)
         Path(store.pool(UID), early.name).unlink()
         metadata = take(1)
         (operator,) = metadata.operators

@@ -1,0 +1,269 @@
+"""Where the live sources begin: settled once, at the first start, before anything is read, and kept through any crash.
+
+Below ``<checkpointLocation>/mixedmode/first-position``::
+
+    position.json    which sources they are; with Spark's entry of micro-batch 0, once that is committed
+    rows/*.parquet   the rows of that micro-batch, until a checkpoint holds them
+
+A source that logs its start is left to its log: Spark's ``sources/`` outlives a crash.  Any other is asked again until
+Spark has committed a micro-batch, so a first one is run and committed at once; of a source that begins "from now" it is
+empty, and rows that it has all the same are landed here and read with the backlog.
+
+Invariants:
+- ``position.json`` with an entry is written when the rows are durable and before Spark commits the micro-batch: from
+  then on recovery goes back to behind that micro-batch, whatever Spark's log says.
+- Before it is written nothing of the micro-batch has been used.
+- The folder is removed when no retained checkpoint lacks a position of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from ..errors import CorruptStateError, PlanError
+from ..state.pool import sync_path
+from .checkpoints.metadata import SparkPosition
+from .checkpoints.store import CheckpointStore
+from .failpoints import failpoint
+from .filesystem import delete_quietly, exists, list_files, read_bytes, uri, write_atomically
+from .live_sources import LiveSourceFacts
+from .parquet_files import read_parquet
+from .sealed import seal, unseal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from .live import LiveSource
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = 1
+#: Name of the folder below ``<checkpointLocation>/mixedmode``.
+FOLDER = "first-position"
+
+
+@dataclass(frozen=True)
+class FirstPosition:
+    """What ``position.json`` says."""
+
+    #: The identity of each source.
+    sources: tuple[str, ...]
+    #: Spark's entry of micro-batch 0, which is behind the job; None: the sources' own logs say where they begin.
+    entry: str | None = None
+    #: Rows of micro-batch 0 that were landed.
+    rows: int = 0
+
+
+@dataclass
+class FirstPositions:
+    """The first positions of one checkpoint location.
+
+    Args:
+        store: the location.
+        sources: the job's live sources.
+    """
+
+    store: CheckpointStore
+    sources: tuple[LiveSourceFacts, ...]
+    _filesystem: fs.FileSystem = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._filesystem = self.store.filesystem
+
+    @property
+    def folder(self) -> str:
+        """Where they are kept."""
+        return f"{self.store.root}/{FOLDER}"
+
+    @property
+    def _file(self) -> str:
+        return f"{self.folder}/position.json"
+
+    @property
+    def _rows(self) -> str:
+        return f"{self.folder}/rows"
+
+    @property
+    def _are_asked(self) -> bool:
+        return any(source.first_position_by == "asked" for source in self.sources)
+
+    @property
+    def _identities(self) -> tuple[str, ...]:
+        return tuple(source.identity for source in self.sources)
+
+    def load(self) -> FirstPosition | None:
+        """What was settled; None: nothing yet.
+
+        Raises:
+            CorruptStateError: it is damaged.
+        """
+        if not exists(self._filesystem, self._file):
+            return None
+        try:
+            body = json.loads(unseal(read_bytes(self._filesystem, self._file)))
+            return FirstPosition(tuple(body["sources"]), body["entry"], body["rows"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptStateError(
+                f"{self._file}, which says where the live source begins, is damaged ({error}); restore it, or start "
+                "again with a new checkpointLocation and a new output path"
+            ) from error
+
+    def _save(self, position: FirstPosition) -> FirstPosition:
+        self._filesystem.create_dir(self.folder, recursive=True)
+        write_atomically(
+            self._filesystem, self._file, seal(json.dumps({"format": _FORMAT, **asdict(position)}).encode())
+        )
+        return position
+
+    def discard(self) -> None:
+        """Forget what was settled, and the landed rows."""
+        delete_quietly(self._filesystem, self.folder)
+
+    # -- at recovery -------------------------------------------------------------------------------------------------
+
+    def go_back(self, *, replay: bool = False, entry: str | None = None) -> bool:
+        """Take Spark's log back to where the sources begin; no checkpoint has a position.
+
+        Args:
+            replay: hand the first micro-batch over again with the very rows that it had.
+            entry: Spark's entry of that micro-batch; None: not known.
+
+        Returns:
+            False if nothing of an earlier run holds: there was none, or its sources were others.
+
+        Raises:
+            CorruptStateError: the log of a source that begins from now is damaged.
+        """
+        log, known = self.store.spark_log, self.load()
+        if not self.sources:
+            log.clear()
+            return True
+        if known is None or known.sources != self._identities:
+            if known is not None:
+                logger.warning(
+                    "an earlier run of the job in %s read from %s and left no checkpoint; this one reads from %s and "
+                    "begins where that begins now",
+                    self.store.location,
+                    ", ".join(known.sources) or "no live source",
+                    ", ".join(self._identities) or "none",
+                )
+            log.clear()
+            self.discard()
+            return False
+        try:
+            log.check()
+        except CorruptStateError as error:
+            if not all(source.is_files for source in self.sources):
+                raise
+            logger.warning("%s: no checkpoint depends on it, so the job begins anew", error)
+            log.clear()
+            return False
+        if known.entry is not None:
+            log.rewind(SparkPosition(batch_id=0, offset_entry=known.entry))
+        elif replay:
+            log.replay(entry)
+        else:
+            # A planned first micro-batch is the only trace of the position of a source that does not log it.
+            log.restart(keep_planned=self._are_asked)
+        return True
+
+    # -- at the first start ------------------------------------------------------------------------------------------
+
+    def settle(self, live: LiveSource, location: str, *, history_first: bool) -> FirstPosition:
+        """Settle where the sources begin, unless an earlier run has.
+
+        Args:
+            live: the job's live query, which does not run.
+            location: the checkpoint location as the user gave it.
+            history_first: whether history is read before the live query starts.
+
+        Raises:
+            PlanError: a source is to begin from now, and nothing can keep that position.
+        """
+        known = self.load()
+        if known is None:
+            known = self._save(FirstPosition(self._identities))
+        if known.entry is not None:
+            return known
+        if self._are_asked:
+            return self._commit_first(live, location) or known
+        if history_first and not all(source.is_files for source in self.sources):
+            return self._have_logged(live) or known
+        return known
+
+    def _commit_first(self, live: LiveSource, location: str) -> FirstPosition | None:
+        """Run and commit micro-batch 0, its rows landed."""
+        settled: list[FirstPosition] = []
+
+        def land(batch: DataFrame, batch_id: int) -> None:
+            delete_quietly(self._filesystem, self._rows)
+            batch.write.mode("overwrite").parquet(uri(location, self._rows))
+            rows = self._make_durable()
+            failpoint("first-rows-landed")
+            entry = self.store.spark_log.position(batch_id).offset_entry
+            settled.append(self._save(FirstPosition(self._identities, entry, rows)))
+            if not rows:
+                delete_quietly(self._filesystem, self._rows)
+            failpoint("first-position-saved")
+
+        live.drain(land, at_once=True)
+        if settled:
+            return settled[-1]
+        for source in self.sources:
+            if source.first_position_by == "asked" and source.from_now is not None:
+                raise PlanError(
+                    f"live source {source.name!r} is to begin from now ({source.from_now}), but keeps no record of it "
+                    "and gives Spark no position before its first rows: what arrives before the first checkpoint could"
+                    " be lost in a crash. Give it an explicit position instead (a version, an offset or a timestamp)"
+                )
+        return None
+
+    def _have_logged(self, live: LiveSource) -> FirstPosition | None:
+        """Have the sources write down where they begin; an empty first micro-batch is committed on the way."""
+        settled: list[FirstPosition] = []
+
+        def look(batch: DataFrame, batch_id: int) -> None:
+            if batch.isEmpty():
+                entry = self.store.spark_log.position(batch_id).offset_entry
+                settled.append(self._save(FirstPosition(self._identities, entry)))
+
+        live.drain(look, at_once=True)
+        if settled:
+            return settled[-1]
+        self.store.spark_log.restart()  # its rows come after the history
+        return None
+
+    def _make_durable(self) -> int:
+        """Sync the landed files; returns how many rows they hold."""
+        rows = 0
+        for info in list_files(self._filesystem, self._rows):
+            if info.base_name.endswith(".parquet") and not info.base_name.startswith((".", "_")):
+                with self._filesystem.open_input_file(info.path) as file:
+                    rows += pq.read_metadata(file).num_rows
+                if isinstance(self._filesystem, fs.LocalFileSystem):
+                    sync_path(info.path)
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            sync_path(self._rows)
+        return rows
+
+    def landed(self, spark: SparkSession, live: DataFrame, location: str) -> DataFrame:
+        """The landed rows, as rows of the live frame."""
+        return read_parquet(spark, live.schema, uri(location, self._rows))
+
+
+def discard_if_behind(store: CheckpointStore) -> None:
+    """After a checkpoint: forget the first position if every retained checkpoint has one of its own."""
+    folder = f"{store.root}/{FOLDER}"
+    if not exists(store.filesystem, folder):
+        return
+    try:
+        if all(store.read(checkpoint_id).spark is not None for checkpoint_id in store.ids()):
+            delete_quietly(store.filesystem, folder)
+    except CorruptStateError:
+        return  # whoever goes back behind that checkpoint may need it

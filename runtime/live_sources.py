@@ -1,0 +1,108 @@
+"""What the live sources of a job are, and how each tells where it begins.
+
+Spark asks a source for its first position when it plans the query's first micro-batch.  Some write the answer down in
+the query's checkpoint, or need not be asked; all others are asked again until that batch is committed, and one that
+begins "from now" then says something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import PlanError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: ``logged``: the source keeps it in ``sources/`` of the query's checkpoint; ``given``: it follows from the options;
+#: ``asked``: nobody keeps it before the first micro-batch is committed; ``lost``: rows cannot be had again anyway.
+FirstPositionBy = Literal["logged", "given", "asked", "lost"]
+
+_KNOWN: dict[str, FirstPositionBy] = {
+    "kafka": "logged",
+    "rate": "logged",
+    "rate-micro-batch": "given",
+    "ratemicrobatch": "given",
+    "socket": "lost",
+}
+#: Options that say what a source reads, as against how; with another value it is another source.
+_PLACES = ("assign", "database", "host", "path", "port", "subscribe", "subscribepattern", "table", "topic", "url")
+_NOW = ("latest", "now")
+
+
+@dataclass(frozen=True)
+class LiveSourceFacts:
+    """One source at the bottom of a live frame."""
+
+    name: str
+    #: Its options, names in lower case.
+    options: dict[str, str]
+
+    @property
+    def first_position_by(self) -> FirstPositionBy:
+        """Who keeps the position at which it begins."""
+        if self.name.startswith("FileSource"):
+            return "logged"
+        if self.name == "delta" and self.from_now is None:
+            return "given"  # a table's beginning, or a version: asked again, it is the same or holds more
+        return _KNOWN.get(self.name, "asked")
+
+    @property
+    def is_files(self) -> bool:
+        """True for Spark's file sources, which begin with whatever is there."""
+        return self.name.startswith("FileSource")
+
+    @property
+    def from_now(self) -> str | None:
+        """The option that tells it to begin from now, with its value; None: none does that we know of."""
+        for option, value in self.options.items():
+            says_where = "start" in option or "initial" in option or "position" in option
+            if says_where and value.lower() in _NOW:
+                return f"{option} = {value!r}"
+        return None
+
+    @property
+    def identity(self) -> str:
+        """What it reads: two sources of one identity are the same one."""
+        places = [f"{option}={self.options[option]}" for option in _PLACES if option in self.options]
+        return " ".join([self.name, *places])
+
+
+def live_sources(live: DataFrame) -> tuple[LiveSourceFacts, ...]:
+    """The streaming sources of a frame, in the order in which Spark's log knows them."""
+    leaves = live._jdf.queryExecution().analyzed().collectLeaves()  # the sources of a plan are not public API
+    found = []
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if not leaf.isStreaming():
+            continue
+        kind = leaf.getClass().getSimpleName()
+        if kind == "StreamingRelation":
+            found.append(LiveSourceFacts(leaf.sourceName(), _of_scala(leaf.dataSource().options())))
+        elif kind == "StreamingRelationV2":
+            options = leaf.extraOptions().asCaseSensitiveMap()
+            found.append(LiveSourceFacts(leaf.sourceName(), {str(key).lower(): str(options[key]) for key in options}))
+        else:
+            found.append(LiveSourceFacts(leaf.nodeName(), {}))
+    return tuple(found)
+
+
+def check_replayable(live: DataFrame) -> None:
+    """Raise PlanError if a source begins from now, and after a crash begins from another now."""
+    for source in live_sources(live):
+        if source.first_position_by == "lost":
+            raise PlanError(
+                f"live source {source.name!r} begins from now and keeps nothing: what it sent is gone after a crash,"
+                " and a job with a checkpointLocation must be able to read it again. Use a source that can be read"
+                " again (files, Kafka, a table, a Python data source), or a sink that needs no checkpointLocation"
+            )
+
+
+def _of_scala(options: Any) -> dict[str, str]:
+    found = {}
+    entries = options.iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry._1()).lower()] = str(entry._2())
+    return found

@@ -1,0 +1,75 @@
+"""The start of a job's live source: its first position, settled before anything is read, and rows landed with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .checkpoints.store import CheckpointStore
+from .first_position import FirstPosition, FirstPositions
+from .live import LiveSource
+from .live_sources import live_sources
+from .recorder import Recorder
+from .state_of_job import JobState
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from .spec import JobSpec
+
+
+@dataclass
+class LiveStart:
+    """Settles where the live source begins, and hands out what was landed of it.
+
+    Args:
+        job: the job.
+        store: its checkpoint location.
+        location: the same as the user gave it.
+        live: its live query; None: it has none.
+        recorder: takes the event that says where the source begins.
+    """
+
+    job: JobSpec
+    store: CheckpointStore
+    location: str
+    live: LiveSource | None
+    recorder: Recorder
+    _first: FirstPosition | None = None
+
+    @cached_property
+    def _positions(self) -> FirstPositions:
+        return FirstPositions(self.store, () if self.job.live is None else live_sources(self.job.live))
+
+    def settle(self, state: JobState) -> None:
+        """Settle the position, unless a checkpoint has one; called before anything is read.
+
+        Raises:
+            PlanError: a source is to begin from now, and nothing can keep that position.
+        """
+        if self.live is None or state.batch_id >= 0:
+            return
+        unread = (source := state.sources.get("history")) is not None and not source.finished
+        history_first = unread and any(phase.kind == "history" for phase in self.job.phases)
+        self._first = first = self._positions.settle(self.live, self.location, history_first=history_first)
+        if first.entry is not None:
+            self.recorder.event("positions", f"the live source begins at {' '.join(first.entry.splitlines()[2:])}")
+            if not first.rows:
+                state.batch_id = 0
+
+    def landed(self, state: JobState) -> DataFrame | None:
+        """The landed rows, which belong to micro-batch 0; None: there are none, or they have been read."""
+        if self._first is None or not self._first.rows or state.batch_id >= 0 or self.job.live is None:
+            return None
+        return self._positions.landed(self.job.spark, self.job.live, self.location)
+
+    def with_landed(self, history: DataFrame | None, state: JobState) -> DataFrame | None:
+        """The history with the landed rows."""
+        landed = self.landed(state)
+        return history if landed is None else landed if history is None else history.unionByName(landed)
+
+    def was_read(self, state: JobState) -> None:
+        """The landed rows, if there are any, have been processed."""
+        if self.landed(state) is not None:
+            state.batch_id = 0

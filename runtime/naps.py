@@ -1,0 +1,22 @@
+"""How long the live phase's clock may sleep between two looks at timers and checkpoints."""
+
+from __future__ import annotations
+
+from .stepper import Stepper, clock_ms, now_ms
+
+#: Longest nap.
+_LONGEST_S = 1.0
+_SHORTEST_S = 0.01
+
+
+def nap_s(step: Stepper) -> float:
+    """Seconds until the next checkpoint, processing-time timer or step of the watermark, at most one."""
+    with step.turn:
+        naps = [_LONGEST_S]
+        next_checkpoint_ms = step.scheduler.next_trigger_ms()
+        if next_checkpoint_ms is not None:
+            naps.append((next_checkpoint_ms - clock_ms()) / 1000)
+        for moment_ms in (step.state.next_processing_timer_ms(), step.state.watermark.next_step_ms(now_ms())):
+            if moment_ms is not None:
+                naps.append((moment_ms - now_ms()) / 1000)
+    return max(_SHORTEST_S, min(naps))

@@ -1,0 +1,128 @@
+"""A live source that begins "from now" begins where it did at the first start, whatever happens before a checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import driver_positions
+import feeds
+import mixedmode
+import pytest
+import support
+from driver_positions import BETWEEN, DURING, HISTORY, JOBS, LATER, OLD
+from mixedmode.runtime.failpoints import VARIABLE, _hits
+from pyspark import cloudpickle
+from support import World
+
+DRIVER = Path(driver_positions.__file__)
+
+
+class Lives:
+    """All jobs of the driver, killed in their backlog, then run to their end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in JOBS:
+            (folder / name).mkdir()
+            feeds.append(folder / name / "feed", *OLD)
+        self._run("first")
+        self.killed_s = time.time()
+        for name in JOBS:
+            feeds.append(folder / name / "feed", *BETWEEN)
+            (folder / name / "go").touch()
+        time.sleep(max(0.0, self.killed_s + 1.5 - time.time()))  # the rate source ticks on while nobody reads it
+        self._run("second")
+
+    def _run(self, life: str) -> None:
+        done = subprocess.run(
+            [sys.executable, str(DRIVER), str(self.folder), life], capture_output=True, text=True, timeout=500
+        )
+        assert done.returncode == -signal.SIGKILL, f"{done.stdout}\n{done.stderr[-6000:]}"
+
+    def rows(self, name: str) -> list[tuple]:
+        return support.committed(self.folder / name / "out")
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Lives:
+    return Lives(tmp_path_factory.mktemp("positions"))
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", [name for name, (kind, _) in JOBS.items() if kind != "rate"])
+def test_what_arrives_after_the_first_start_is_read_once(lives: Lives, name: str) -> None:
+    """Rows that arrive while the history runs, or between a SIGKILL in it and the restart, come out exactly once."""
+    later = () if name.endswith("batch") else LATER
+    assert sorted(row[2] for row in lives.rows(name)) == sorted([*DURING, *BETWEEN, *later, *HISTORY])
+    assert not (lives.folder / name / "checkpoints" / "mixedmode" / "first-position").exists()
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", [name for name, (kind, _) in JOBS.items() if kind == "rate"])
+def test_the_rate_source_goes_on_from_its_first_start(lives: Lives, name: str) -> None:
+    """Its rows begin before the SIGKILL, and none is missing or there twice."""
+    rows = sorted((row[2], row[1]) for row in lives.rows(name) if row[0] == "rate")
+    assert [value for value, _ in rows] == list(range(len(rows)))
+    assert rows[0][1].replace(tzinfo=timezone.utc) < datetime.fromtimestamp(lives.killed_s, timezone.utc)
+    assert sorted(row[2] for row in lives.rows(name) if row[0] != "rate") == HISTORY
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("kind", "mode"), [("stream", "mixed"), ("simple", "streaming")])
+def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a source that nobody can ask for its start again are read once, wherever the job fails on its way."""
+    cloudpickle.register_pickle_by_value(feeds)
+    cloudpickle.register_pickle_by_value(driver_positions)
+    world.spark.dataSource.register(feeds.Feed)
+    feeds.append(world.folder / "feed", *OLD)
+    for flag in ("reached", "go"):
+        (world.folder / flag).touch()
+    positions = world.checkpoints / "mixedmode" / "first-position"
+
+    def life(failing: str, *arriving: int) -> None:
+        monkeypatch.setenv(VARIABLE, failing)
+        _hits.clear()
+        options = {"path": str(world.folder / "feed"), "kind": kind, "from": "start"}
+        described = (
+            mixedmode.read(
+                history=world.history([("history", value, value) for value in HISTORY]),
+                live=world.spark.readStream.format("feed").options(**options).load(),
+            )
+            .groupBy("key")
+            .transformWithState(driver_positions.Copy(str(world.folder)), feeds.SCHEMA, "append", "none")
+        )
+        query = world.start(described, {"pipeline.parallelism": 1, "execution.runtime-mode": mode})
+        if failing:
+            with pytest.raises(mixedmode.QueryError, match="failpoint"):
+                query.awaitTermination(120)
+        else:
+            assert query.wait_for("live", 120)
+            query.processAllAvailable()
+            query.stop()
+        feeds.append(world.folder / "feed", *arriving)
+
+    life("first-rows-landed=raise", 4)
+    life("first-position-saved=raise", 5)
+    life("epoch-before-apply=raise:2" if mode == "streaming" else "epoch-before-apply=raise", 6)
+    assert list(positions.glob("rows/*.parquet"))
+    life("", 7)
+    assert not positions.exists()
+    life("")
+    assert sorted(row[2] for row in world.output()) == [*OLD, 4, 5, 6, 7, *HISTORY]
+
+
+@pytest.mark.spark
+def test_a_source_that_cannot_be_read_again_is_refused(world: World) -> None:
+    """A socket begins from now and keeps nothing, so no job with a checkpointLocation can be right about it."""
+    live = world.spark.readStream.format("socket").option("host", "127.0.0.1").option("port", 9).load()
+    copied = driver_positions.Copy(str(world.folder))
+    keyed = mixedmode.read(live=live).groupBy("value").transformWithState(copied, feeds.SCHEMA, "append", "none")
+    error = support.refusal(lambda: world.start(keyed))
+    assert "socket" in str(error) and "read again" in str(error)
