@@ -95,9 +95,11 @@ def plan_aggregate(
     ]
     partials = Partials(
         columns=dict(zip(names, written.labels, strict=True)),
+        places=tuple(names),
         types=tuple(_arrow(field) for field in written.fields),
         buffers=collected.buffers,
         results=tuple(results),
+        outputs=planned.outputs,
     )
     _check_types(written.fields, partials)
     for field in output_schema.fields:
@@ -265,7 +267,7 @@ def _key_types(keys: Sequence[GroupKey], fields: Sequence[StructField]) -> tuple
 
 
 def _check_types(fields: Sequence[StructField], partials: Partials) -> None:
-    for field, sql, data_type in zip(fields, partials.columns.values(), partials.types, strict=True):
+    for field, sql, data_type in zip(fields, partials.labels, partials.types, strict=True):
         collation = _collation(field.dataType)
         if collation is not None:
             raise PlanError(f"agg: {sql} gives strings with collation {collation}; cast its argument to string")

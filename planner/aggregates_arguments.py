@@ -173,7 +173,7 @@ class _Planner:
         with whole_plans(self._template.sparkSession):
             shown = {place: str(expression.toString()) for place, expression in expressions.items()}
         return [
-            f"{argument.text} /* {_with_plain_ids(shown[place])} */" if place in shown else argument.text
+            f"{argument.text} /* {with_plain_ids(shown[place])} */" if place in shown else argument.text
             for place, argument in enumerate(self._partials.arguments)
         ]
 
@@ -241,7 +241,7 @@ def _refusal(sql: str, why: str) -> PlanError:
     )
 
 
-def _with_plain_ids(text: str) -> str:
+def with_plain_ids(text: str) -> str:
     """The text with ids counted from 0, as they differ between two runs of one job."""
     ids: dict[str, str] = {}
     return _ID.sub(lambda found: ids.setdefault(found[0], f"#{len(ids)}"), text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -80,7 +81,7 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
             f"agg: function {shown}{' with DISTINCT' if distinct else ''} is not supported (in {expression.sql()});"
             f" supported are {SUPPORTED}"
         )
-    return plan(call, partials)
+    return replace(plan(call, partials), text=str(expression.sql()))
 
 
 def _replacement(function: Any) -> Any:

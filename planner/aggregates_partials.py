@@ -129,9 +129,11 @@ class PlannedResult:
     columns: tuple[int, ...]
     #: What else the kind needs to know; see :class:`Result`.
     argument: Any = None
+    #: The call, as Spark writes it.
+    text: str = ""
 
     def typed(self, data_type: pa.DataType, ansi: bool) -> Result:
-        return Result(self.name, self.kind, self.columns, data_type, ansi, self.argument)
+        return Result(self.name, self.kind, self.columns, data_type, ansi, self.argument, self.text)
 
 
 Plan = Callable[[Call, PartialColumns], PlannedResult]

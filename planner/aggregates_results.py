@@ -8,7 +8,7 @@ and time zones are Spark's.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype_json_string
 
 from ..errors import PlanError
-from ..runtime.projection import Projection
+from ..runtime.fingerprint import whole_plans
+from ..runtime.operators.aggregate_identity import OutputColumn
+from ..runtime.projection import Projection, Renamer
+from .aggregates_arguments import with_plain_ids
 from .aggregates_functions import plan_function
 from .aggregates_partials import PartialColumns, PlannedResult
 from .analysis import error_text
-from .expressions import class_name, items, tree, with_children
+from .expressions import class_name, items, replaced, tree, with_children
 from .schemas import same_type
 
 _UDF = re.compile(r"UDF|UDAF")
@@ -34,6 +37,8 @@ class PlannedResults:
 
     results: tuple[PlannedResult, ...]
     types: tuple[DataType, ...]
+    #: The output columns behind the keys.
+    outputs: tuple[OutputColumn, ...]
     #: None: the aggregates are the output as they are.
     projection: Projection | None
 
@@ -58,17 +63,40 @@ def plan_results(
     if all(class_name(expression) == "AggregateExpression" for expression in given):
         named = zip(given, fields, strict=True)
         results = tuple(plan_function(expression, field.name, partials) for expression, field in named)
-        return PlannedResults(results, tuple(field.dataType for field in fields), None)
+        outputs = tuple(
+            OutputColumn(field.name, result.text, "", (place,))
+            for place, (field, result) in enumerate(zip(fields, results, strict=True))
+        )
+        return PlannedResults(results, tuple(field.dataType for field in fields), outputs, None)
     hidden = _HiddenColumns(spark._jvm, expressions[:leading], partials)
     columns: list[Any] = [F.col(f"k{place}") for place in range(leading)]
-    columns += [hidden.column(expression) for expression in given]
+    rebuilt = [hidden.rebuilt(expression) for expression in given]
+    columns += [hidden.column(one) for one, _ in rebuilt]
     if not hidden.results:
         raise PlanError("agg needs at least one aggregate function, such as F.count('*')")
     keys = [StructField(f"k{place}", field.dataType) for place, field in enumerate(output.fields[:leading])]
     aggregates = [StructField(f"a{place}", data_type) for place, data_type in enumerate(hidden.types)]
-    projection = Projection(StructType(keys + aggregates), tuple(columns))
+    projection = Projection(StructType(keys + aggregates), tuple(columns), (None,) * leading + hidden.renamers(rebuilt))
     _check(spark, projection, given, fields)
-    return PlannedResults(tuple(hidden.results), tuple(hidden.types), projection)
+    outputs = _outputs(spark, given, fields, [places for _, places in rebuilt])
+    return PlannedResults(tuple(hidden.results), tuple(hidden.types), outputs, projection)
+
+
+def _outputs(
+    spark: SparkSession, given: Sequence[Any], fields: Sequence[StructField], places: Sequence[tuple[int, ...]]
+) -> tuple[OutputColumn, ...]:
+    """The output columns; Spark's text alone leaves out what two expressions may differ in."""
+    with whole_plans(spark):
+        whole = [str(expression.toString()) for expression in given]
+    return tuple(
+        OutputColumn(
+            field.name,
+            text := str(expression.sql()),
+            "" if class_name(expression) == "AggregateExpression" else f"{text} /* {with_plain_ids(shown)} */",
+            its,
+        )
+        for expression, field, its, shown in zip(given, fields, places, whole, strict=True)
+    )
 
 
 class _HiddenColumns:
@@ -82,10 +110,30 @@ class _HiddenColumns:
         self.types: list[DataType] = []
         self._places: dict[Any, int] = {}
 
-    def column(self, expression: Any) -> Column:
+    def rebuilt(self, expression: Any) -> tuple[Any, tuple[int, ...]]:
+        """The expression over keys and aggregates, and the places of its aggregates."""
+        self._used: dict[int, None] = {}
         rebuilt = self._rebuilt(expression)
         self._check(rebuilt, expression)
+        return rebuilt, tuple(self._used)
+
+    def column(self, rebuilt: Any) -> Column:
         return Column(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(rebuilt))
+
+    def renamers(self, rebuilt: Sequence[tuple[Any, tuple[int, ...]]]) -> tuple[Renamer, ...]:
+        """For each expression the way to the same over other columns."""
+
+        def renamer(expression: Any) -> Renamer:
+            def renamed(names: Mapping[str, str]) -> Column:
+                def other(node: Any) -> Any:
+                    name = str(node.name()) if class_name(node) == "UnresolvedAttribute" else ""
+                    return self._attribute(names[name]) if name in names else None
+
+                return self.column(replaced(self._jvm, expression, other))
+
+            return renamed
+
+        return tuple(renamer(expression) for expression, _ in rebuilt)
 
     def _rebuilt(self, node: Any) -> Any:
         for place, key in enumerate(self._keys):
@@ -110,6 +158,7 @@ class _HiddenColumns:
             self._places[identity] = len(self.results)
             self.results.append(planned)
             self.types.append(data_type)
+        self._used[self._places[identity]] = None
         return self._places[identity]
 
     def _check(self, rebuilt: Any, expression: Any) -> None:

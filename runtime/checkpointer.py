@@ -33,6 +33,8 @@ from .state_of_job import JobState
 from .worker_errors import explain_corruption
 
 if TYPE_CHECKING:
+    from ..state.compaction import StateRewrite
+    from ..state.lineage import CompactionKind
     from .spec import JobSpec
 
 _T = TypeVar("_T")
@@ -273,13 +275,24 @@ class Checkpointer:
         """Compact the shards whose change logs have outgrown their base, in one Spark job."""
         lineages = self.state.lineages
         kinds = {shard: kind for shard, lineage in enumerate(lineages) if (kind := lineage.needs_compaction())}
-        if not kinds:
-            return
+        if kinds:
+            self._compact(kinds)
+
+    def rewrite(self, change: StateRewrite) -> None:
+        """Change all values of the state, in one Spark job; the next checkpoint has them."""
+        kinds: dict[int, CompactionKind] = {
+            shard: "full" for shard, lineage in enumerate(self.state.lineages) if lineage.files
+        }
+        if kinds:
+            self._compact(kinds, change)
+
+    def _compact(self, kinds: dict[int, CompactionKind], change: StateRewrite | None = None) -> None:
+        lineages, what = self.state.lineages, "compacted" if change is None else "rewritten"
         rows, partitions = self.executor.places(tuple(kinds), lineages)
         task = CompactionTask(
             job_id=self.state.job_id,
             epoch=self.state.epoch,
-            name=f"e{self.state.epoch:08d}-compacted-{self.run_id}-{uuid.uuid4().hex[:8]}",
+            name=f"e{self.state.epoch:08d}-{what}-{self.run_id}-{uuid.uuid4().hex[:8]}",
             lineages=tuple(lineages),
             kinds=kinds,
             shards=partitions,
@@ -290,8 +303,12 @@ class Checkpointer:
             local_dir=self.job.settings.state_local_dir,
             cache_bytes=self.job.settings.state_cache_bytes,
             now_ms=round(time.time() * 1000),
+            change=change,
         )
-        compacted = self._within_timeout(lambda: compact_shards(rows, task))
+        # A rewrite takes as long as the state is large, and there is nothing to go on with without it.
+        compacted = (
+            self._within_timeout(lambda: compact_shards(rows, task)) if change is None else compact_shards(rows, task)
+        )
         failpoint("checkpoint-compacted")
         for shard, lineage in compacted.items():
             self.state.shards[shard].lineage = lineage

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark import TaskContext
 
-from ..state.compaction import compact, dead_entries
+from ..state.compaction import StateRewrite, compact, dead_entries, rewrite
 from ..state.keys import KeyCodec
 from ..state.lineage import CompactionKind, ShardLineage
 from ..state.registry import StateRegistry
@@ -48,6 +48,8 @@ class CompactionTask:
     cache_bytes: int
     #: Processing time by which expired values are dropped.
     now_ms: int
+    #: What becomes of the values on the way; None: they stay.
+    change: StateRewrite | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -65,9 +67,12 @@ class CompactionTask:
         )
         failpoint("compaction-after-restore")
         name = f"{self.name}-s{shard:04d}-{context.taskAttemptId()}"
-        is_dead = dead_entries(self.registry, KeyCodec(self.key_schema), self.now_ms)
-        kind = self.kinds[shard]
-        compacted = compact(lineage, replica, self.filesystem, self.pool, local_dir, name, kind=kind, is_dead=is_dead)
+        where = (lineage, replica, self.filesystem, self.pool, local_dir, name)
+        if self.change is None:
+            is_dead = dead_entries(self.registry, KeyCodec(self.key_schema), self.now_ms)
+            compacted = compact(*where, kind=self.kinds[shard], is_dead=is_dead)
+        else:
+            compacted = rewrite(*where, self.change)
         failpoint("compaction-before-report")
         body = json.dumps({"shard": shard, "lineage": compacted.to_json()}).encode()
         yield pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([body], pa.binary())})

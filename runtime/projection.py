@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ from .staging import StagedFile
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+#: Makes a column over columns with other names, given by those that it has read.
+Renamer = Callable[[Mapping[str, str]], "Column"]
 #: Column of a task's report.
 REPORT_COLUMN = "report"
 
@@ -37,9 +39,24 @@ class Projection:
     row_schema: StructType
     #: The output's columns over them, in the output schema's order; they cannot leave the driver.
     columns: tuple[Column, ...]
+    #: For each of them the same column over others of the operator's rows, by their names; None: it is not to be had.
+    renamers: tuple[Renamer | None, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"row_schema": self.row_schema, "columns": ()}
+        return {"row_schema": self.row_schema, "columns": (), "renamers": ()}
+
+    def over(self, row_schema: StructType, names: Sequence[Mapping[str, str]]) -> Projection:
+        """The same output columns over other rows.
+
+        Args:
+            row_schema: the rows.
+            names: for each output column the columns of the rows that it reads from now on, by those it has read.
+        """
+        columns = list(self.columns)
+        for place, (renamer, its) in enumerate(zip(self.renamers, names, strict=True)):
+            if its and renamer is not None:
+                columns[place] = renamer(its)
+        return Projection(row_schema, tuple(columns), self.renamers)
 
     def report_row(self, report: bytes) -> pa.RecordBatch:
         """A row that carries a report and no values."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedModeError, OptionError
-from .checkpoints.identity import JobIdentity
+from ..state.registry import StateRegistry
+from .checkpoints.identity import ALIASES, JobIdentity
 from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
@@ -26,11 +27,12 @@ from .pinned_backlog import PinnedBacklog
 from .savepoint_completion import complete_pending
 from .savepoint_restore import check_restorable, restore_if_asked
 from .staging import check_staged
-from .state_of_job import JobState, stored_registry
+from .state_of_job import JobState
 from .watermarks import WatermarkTracker
 
 if TYPE_CHECKING:
-    from .spec import JobSpec
+    from ..state.compaction import StateRewrite
+    from .spec import JobSpec, KeyedOperator
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class Recovered:
     pin: PinnedBacklog | None = None
     #: What the job's state variables have become since the checkpoint, in words.
     evolution: tuple[str, ...] = ()
+    #: What must be done to the values of the state before the first epoch; None: nothing.
+    change: StateRewrite | None = None
     #: The savepoint that an earlier run was to stop with, if it has been made only now.
     savepoint: str | None = None
 
@@ -69,7 +73,7 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
     known = store.identity()
     if known is None:
         return None
-    differences = known.differences(job.operator.describe())
+    differences = known.differences(job.operator.describe(), ALIASES)
     if differences:
         raise CheckpointMismatchError(
             f"checkpointLocation {store.location!r} belongs to another job ({known}): {'; '.join(differences)}. "
@@ -104,11 +108,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         state = JobState.fresh(identity.job_id, identity.max_parallelism, parallelism, watermark, sources)
         return Recovered(state, None, _recover_backlog(job, store, state))
     else:
-        stored = stored_registry(metadata, job.operator.uid)
-        evolution: list[str] = []
-        if stored is not None:
-            evolution = job.operator.registry.changes_since(stored)
-            job.operator.registry = job.operator.registry.evolve(stored)
+        evolution, change = evolve(job.operator, store, identity, metadata)
         state = JobState.restored(metadata, job.operator.uid, job.settings.parallelism, watermark)
         check_finished_tasks(job, state, metadata, store.location)
         for name in sources:
@@ -140,7 +140,23 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         if job.late_rows is not None:
             job.late_rows.sweep()
     store.collect_garbage(job.operator.uid, state.lineages)
-    return Recovered(state, metadata, evolution=tuple(evolution), savepoint=savepoint)
+    return Recovered(state, metadata, evolution=tuple(evolution), change=change, savepoint=savepoint)
+
+
+def evolve(
+    operator: KeyedOperator, store: CheckpointStore, identity: JobIdentity, metadata: CheckpointMetadata
+) -> tuple[list[str], StateRewrite | None]:
+    """Have an operator take over a checkpoint's state; results and errors as of :meth:`KeyedOperator.evolve`."""
+    held = next((one for one in metadata.operators if one.uid == operator.uid), None)
+    if held is None:
+        return [], None
+    stored = StateRegistry.from_json(held.registry)
+    try:
+        return operator.evolve(stored, held.record, identity.operator, going_on=metadata.kind != "completion")
+    except CheckpointMismatchError as error:
+        raise CheckpointMismatchError(
+            f"checkpoint {metadata.checkpoint_id} in checkpointLocation {store.location!r} is not for this job: {error}"
+        ) from error
 
 
 def _check_coordinator(job: JobSpec, state: JobState, metadata: CheckpointMetadata, store: CheckpointStore) -> None:

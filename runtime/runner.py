@@ -141,6 +141,8 @@ class JobRunner:
             self.recorder.event("finished", "the job had reached its end in an earlier run")
             return
         self._live_start.settle(state)
+        if self._recovered.change is not None:
+            step.checkpointer.rewrite(self._recovered.change)
         step.events.open()
         phases: dict[str, Callable[[Phase, Stepper], None]] = {
             "backlog": self._run_backlog,

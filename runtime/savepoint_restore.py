@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from copy import copy
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from ..state.keygroups import shard_ranges
 from ..state.lineage import ShardLineage
 from ..state.registry import StateRegistry
-from .checkpoints.identity import JobIdentity
+from .checkpoints.identity import ALIASES, JobIdentity
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
@@ -161,16 +162,26 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
             f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state of {where} was written with "
             f"{held.max_parallelism}; it is fixed for the life of the state"
         )
-    if any(operator.uid == job.operator.uid for operator in held.checkpoint.operators):
-        differences = JobIdentity("", held.operator, held.max_parallelism).differences(job.operator.describe())
+    mine = next((operator for operator in held.checkpoint.operators if operator.uid == job.operator.uid), None)
+    if mine is not None:
+        differences = JobIdentity("", held.operator, held.max_parallelism).differences(job.operator.describe(), ALIASES)
         if differences:
             raise CheckpointMismatchError(f"{where} is another job's: {'; '.join(differences)}")
+        if job.operator.aggregates_by_key:
+            _check_aggregates(job, mine, held.operator, where)
     unclaimed = _unclaimed(job, held.checkpoint)
     if unclaimed and not job.settings.savepoint_ignore_unclaimed:
         raise CheckpointMismatchError(
             f"{where} holds state that this job does not have: {', '.join(unclaimed)}. Name the keyed stage as it was"
             f" with .uid(…), declare the variables, or set {_IGNORE} = true to drop that state"
         )
+
+
+def _check_aggregates(job: JobSpec, held: OperatorState, described: dict[str, Any], where: str) -> None:
+    try:
+        copy(job.operator).evolve(StateRegistry.from_json(held.registry), held.record, described)
+    except CheckpointMismatchError as error:
+        raise CheckpointMismatchError(f"{where} is not for this job: {error}") from error
 
 
 def _unclaimed(job: JobSpec, checkpoint: CheckpointMetadata) -> list[str]:
@@ -279,5 +290,6 @@ def _empty(job: JobSpec) -> OperatorState:
         layout=layout_of(job.operator),
         max_parallelism=settings.max_parallelism,
         registry=registry,
+        record=job.operator.state_record,
         shards=tuple(ShardState(lineage=ShardLineage(groups).to_json()) for groups in ranges),
     )

@@ -6,7 +6,7 @@ The planner decides and fills these in; the runtime executes them and decides no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from ..state.compaction import StateRewrite
     from ..state.files import StateWriter
     from ..state.registry import StateRegistry
     from ..state.replica import ShardReplica
@@ -246,6 +247,33 @@ class KeyedOperator(ABC):
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
         return frame
+
+    @property
+    def state_record(self) -> Any:
+        """What a checkpoint says of the state besides the registry, as JSON values; None: nothing."""
+        return None
+
+    def evolve(
+        self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
+    ) -> tuple[list[str], StateRewrite | None]:
+        """Take over state that another version of the job may have written.
+
+        Args:
+            stored: the registry that it was written under.
+            record: the ``state_record`` of then; None: there was none.
+            described: what the operator said of itself when the location was claimed.
+            going_on: False: the job has ended, so nothing that is new would ever get a row.
+
+        Returns:
+            What becomes of the state, in words, and how it has to be rewritten before the first epoch (None: not).
+
+        Raises:
+            StateSchemaError: stored values do not fit the declared variables.
+            CheckpointMismatchError: it is the state of other aggregates.
+        """
+        changes = self.registry.changes_since(stored)
+        self.registry = self.registry.evolve(stored)
+        return changes, None
 
     @abstractmethod
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:

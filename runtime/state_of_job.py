@@ -226,6 +226,7 @@ class JobState:
                     finished=len(finished_shards) == len(self.shards),
                     max_parallelism=self.max_parallelism,
                     registry=operator.registry.to_json(),
+                    record=operator.state_record,
                     shards=shards if with_state else (),
                     coordinator=coordinator,
                     buffered_events=buffered if with_state else (),

@@ -4,6 +4,8 @@
 ``full``  rewrites the whole state as tables without tombstones, and drops what is dead: expired values and the cells of
           removed variables.
 
+:func:`rewrite` is a full one that changes the values on the way.
+
 :meth:`~.lineage.ShardLineage.needs_compaction` says when either is due, so that the bytes rewritten follow the changes:
 a log entry is copied a logarithmic number of times, the base once per half its size in changes.  Like an epoch's
 attempt, a compaction only writes new files; old ones stay for the checkpoints that name them.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from pyarrow import fs
 
@@ -30,6 +33,8 @@ from .sst import SstWriter
 
 #: True for a stored entry that nobody can see any more.
 IsDead = Callable[[bytes, bytes], bool]
+#: The values that some cells have from now on, given their values so far; it can be pickled.
+StateRewrite = Callable[[Sequence[bytes]], Sequence[bytes]]
 
 _CHUNK_ENTRIES = 4096
 
@@ -62,6 +67,26 @@ def compact(
         return lineage
     merged = _merged_logs(StatePool(filesystem, pool), lineage.files[-taken:])
     return _rewritten(lineage, taken, LogWriter(filesystem, pool, local_dir, name, 0), merged)
+
+
+def rewrite(
+    lineage: ShardLineage,
+    replica: ShardReplica,
+    filesystem: fs.FileSystem,
+    pool: str,
+    local_dir: str,
+    name: str,
+    change: StateRewrite,
+) -> ShardLineage:
+    """The lineage with other values in all cells; arguments as of :func:`compact`.
+
+    It stands for no other file: a replica of the state before must not be taken for one of the state after.
+    """
+    if not lineage.files:
+        return lineage
+    writer = SstWriter(filesystem, pool, local_dir, name, 0)
+    rewritten = _rewritten(lineage, len(lineage.files), writer, _changed_entries(replica, lineage.key_groups, change))
+    return replace(rewritten, replaced=(), replaced_by=0)
 
 
 def dead_entries(registry: StateRegistry, key_codec: KeyCodec, now_ms: int) -> IsDead:
@@ -115,6 +140,16 @@ def _live_entries(
 ) -> Iterator[tuple[bytes, bytes]]:
     entries = replica.scan(key_groups.lower_bound, key_groups.upper_bound)
     return entries if is_dead is None else (entry for entry in entries if not is_dead(*entry))
+
+
+def _changed_entries(
+    replica: ShardReplica, key_groups: KeyGroupRange, change: StateRewrite
+) -> Iterator[tuple[bytes, bytes | None]]:
+    entries = replica.scan(key_groups.lower_bound, key_groups.upper_bound)
+    while chunk := list(islice(entries, _CHUNK_ENTRIES)):
+        cells = [value for key, value in chunk if key[2] == CELL_SECTION]
+        changed = iter(change(cells) if cells else ())
+        yield from ((key, next(changed) if key[2] == CELL_SECTION else value) for key, value in chunk)
 
 
 def _merged_logs(pool: StatePool, files: Sequence[StateFile]) -> Iterator[tuple[bytes, bytes | None]]:

@@ -158,6 +158,13 @@ class StateRegistry:
             )
         return registry
 
+    def with_schema(self, name: str, schema: pa.Schema) -> StateRegistry:
+        """The same variables, one of them with another schema; whoever asks for that has its values rewritten."""
+        other = StateRegistry()
+        other._retired = dict(self._retired)
+        other._descriptors = {**self._descriptors, name: replace(self.get(name), schema=schema)}
+        return other
+
     def changes_since(self, stored: StateRegistry) -> list[str]:
         """What :meth:`evolve` does to stored state, in words; empty if nothing changes."""
         changes = [

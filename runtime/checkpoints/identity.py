@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 #: PySpark's way to print a column, in which an operator describes its windows.
 _COLUMN = re.compile(r"^Column<'(.*)'>$", re.DOTALL)
 #: The name of a processor's class may change.
 _NOT_THE_IDENTITY = {"processor"}
+#: Names of aggregates: which of them is which is told by what they compute, as their state records it.
+ALIASES = ("aggregates",)
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,14 @@ class JobIdentity:
     #: Its queryName when the location was claimed; None: it had none, or that was not recorded.
     name: str | None = None
 
-    def differences(self, described: dict[str, object]) -> list[str]:
-        """What tells this job from one with another operator, in words; nothing for the same job."""
-        names = sorted((self.operator.keys() | described.keys()) - _NOT_THE_IDENTITY)
+    def differences(self, described: dict[str, object], apart_from: Collection[str] = ()) -> list[str]:
+        """What tells this job from one with another operator, in words; nothing for the same job.
+
+        Args:
+            described: what the other operator says of itself.
+            apart_from: names of what is not looked at.
+        """
+        names = sorted((self.operator.keys() | described.keys()) - _NOT_THE_IDENTITY - set(apart_from))
         different = [name for name in names if self.operator.get(name) != described.get(name)]
         if "operator" in different:  # what only one of the two kinds has says nothing more
             different = [name for name in different if name in self.operator and name in described]

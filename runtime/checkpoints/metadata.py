@@ -82,6 +82,8 @@ class OperatorState(_Frozen):
     finished: bool = False
     max_parallelism: int
     registry: Any
+    #: What its state is for: an aggregation's output columns.  None: nothing to say, or written before it was recorded.
+    record: Any = None
     shards: tuple[ShardState, ...] = ()
     #: State of the operator's coordinator on the driver in base64; None: it has none.
     coordinator: str | None = None

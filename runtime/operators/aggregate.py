@@ -18,14 +18,15 @@ append are put into time order before they leave.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
+from ...state.compaction import StateRewrite
 from ...state.registry import StateRegistry
 from ..column_names import quoted
 from ..projection import Projection
@@ -33,6 +34,7 @@ from ..rows import arrow_schema
 from ..spec import EpochSpec, KeyedOperator, ShardContext
 from .aggregate_buffers import Buffer
 from .aggregate_columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
+from .aggregate_identity import OutputColumn, record_of
 from .aggregate_results import Result
 
 if TYPE_CHECKING:
@@ -78,9 +80,20 @@ class Partials:
 
     #: Column name in the prepared frame -> the SQL of the partial aggregate, which its state is recognised by.
     columns: Mapping[str, str]
+    #: The columns of state, in stored order, by the names of the partial columns; one may come more than once.
+    places: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     buffers: tuple[Buffer, ...]
     results: tuple[Result, ...]
+    #: What the results are output as.
+    outputs: tuple[OutputColumn, ...]
+    #: Result -> the change of the job that it came with, unless it was there from the start.
+    since: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The SQL of each column of state."""
+        return tuple(self.columns[name] for name in self.places)
 
 
 class AggregateOperator(KeyedOperator):
@@ -166,16 +179,51 @@ class AggregateOperator(KeyedOperator):
         return tuple(key.name for key in self.keys if key.kind != "session")
 
     def _state_schema(self) -> pa.Schema:
-        """The buffers by their SQL; not nullable, so that no other aggregates can take the state over."""
+        """The buffers by their SQL."""
         fields = [
             pa.field(f"{place}: {sql}", data_type, nullable=False)
-            for place, (sql, data_type) in enumerate(
-                zip(self.partials.columns.values(), self.partials.types, strict=True)
-            )
+            for place, (sql, data_type) in enumerate(zip(self.partials.labels, self.partials.types, strict=True))
         ]
         if self.time_type is not None:
             fields = [pa.field(name, self.time_type, nullable=False) for name in ("start", "end")] + fields
         return pa.schema(fields)
+
+    @property
+    def state_record(self) -> list[dict[str, Any]]:
+        """Which output columns the state is for."""
+        return record_of(self.partials)
+
+    def evolve(
+        self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
+    ) -> tuple[list[str], StateRewrite | None]:
+        """Take over the state of the aggregates that are still there; see :mod:`.aggregate_evolution`."""
+        from .aggregate_evolution import take_over
+
+        descriptor = stored.get(STATE_NAME)
+        names = described.get("aggregates")
+        taken = take_over(self.partials, descriptor.schema, 2 if self.session else 0, record, names, going_on=going_on)
+        if taken.partials is not self.partials:
+            self._adopt(taken.partials, taken.renamed)
+        self.registry = stored.with_schema(STATE_NAME, self._state_schema())
+        self.slot = descriptor.slot
+        return taken.changes, taken.rewrite
+
+    def _adopt(self, partials: Partials, renamed: Sequence[Mapping[int, int]]) -> None:
+        """Work on other columns of state; ``renamed``: for each output column its results by what they were."""
+        self.partials = partials
+        if self.projection is None:
+            return
+        fields = self.projection.row_schema.fields
+        keys, hidden = fields[: len(self.key_outputs)], fields[len(self.key_outputs) :]
+        first = {old: field.dataType for old, field in enumerate(hidden)}
+        types = {new: first[old] for mapping in renamed for old, new in mapping.items()}
+        schema = StructType(
+            [*keys, *[StructField(f"a{place}", types[place]) for place in range(len(partials.results))]]
+        )
+        names: list[Mapping[str, str]] = [{} for _ in keys]
+        names += [{f"a{old}": f"a{new}" for old, new in mapping.items() if old != new} for mapping in renamed]
+        self.projection = self.projection.over(schema, names)
+        self.output_arrow_schema = arrow_schema(schema)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but Spark's column objects."""

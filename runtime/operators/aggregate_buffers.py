@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,9 @@ class AggregateOverflowError(MixedModeError, OverflowError):
 class Buffer(ABC):
     """Columns ``first``, ``first + 1``, ... of the partial rows."""
 
+    #: What stored state calls buffers of this class; part of the on-disk contract.
+    kind: ClassVar[str]
+
     #: Places of the buffer's columns among all buffer columns.
     columns: tuple[int, ...]
 
@@ -48,6 +51,8 @@ class Buffer(ABC):
 class CountBuffer(Buffer):
     """A number of rows or values."""
 
+    kind = "count"
+
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
         return [pc.add(pc.fill_null(old[0], 0), pc.fill_null(new[0], 0))]
 
@@ -55,6 +60,8 @@ class CountBuffer(Buffer):
 @dataclass(frozen=True)
 class SumBuffer(Buffer):
     """A sum of longs, doubles or day-time intervals; null as long as there was no value."""
+
+    kind = "sum"
 
     ansi: bool
     sql: str
@@ -77,6 +84,8 @@ class DecimalSumBuffer(Buffer):
 
     A null sum with a count is an overflow: final without ANSI mode, where Spark's answer is null; an error with it.
     """
+
+    kind = "decimal_sum"
 
     ansi: bool
     sql: str
@@ -103,6 +112,8 @@ class DecimalSumBuffer(Buffer):
 class ExtremeBuffer(Buffer):
     """The least or greatest value in Spark's order (NaN is the greatest)."""
 
+    kind = "extreme"
+
     which: Literal["min", "max"]
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
@@ -112,6 +123,8 @@ class ExtremeBuffer(Buffer):
 @dataclass(frozen=True)
 class ExtremeByBuffer(Buffer):
     """A value and its order: the value of the row with the least or greatest order; a null order does not count."""
+
+    kind = "extreme_by"
 
     which: Literal["min", "max"]
     #: Whether the later of two rows with equal order wins.
@@ -126,6 +139,8 @@ class ExtremeByBuffer(Buffer):
 class ArrivalBuffer(Buffer):
     """The first or last value by arrival, and how many rows were seen (a null value counts as a value)."""
 
+    kind = "arrival"
+
     which: Literal["first", "last"]
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
@@ -138,6 +153,8 @@ class ArrivalBuffer(Buffer):
 class ArrivalNotNullBuffer(Buffer):
     """The first or last value by arrival that is not null."""
 
+    kind = "arrival_not_null"
+
     which: Literal["first", "last"]
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
@@ -149,6 +166,8 @@ class ArrivalNotNullBuffer(Buffer):
 class BitsBuffer(Buffer):
     """Integers combined bit by bit."""
 
+    kind = "bits"
+
     which: Literal["and", "or", "xor"]
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
@@ -159,6 +178,8 @@ class BitsBuffer(Buffer):
 @dataclass(frozen=True)
 class TextBuffer(Buffer):
     """Strings or binaries end to end, in order of arrival, with a delimiter between them."""
+
+    kind = "text"
 
     delimiter: bytes
 
@@ -172,6 +193,8 @@ class TextBuffer(Buffer):
 class ListBuffer(Buffer):
     """All values, in order of arrival."""
 
+    kind = "list"
+
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
         return [concat_lists(old[0], new[0])]
 
@@ -179,6 +202,8 @@ class ListBuffer(Buffer):
 @dataclass(frozen=True)
 class SetBuffer(Buffer):
     """The different values; floats are compared as Spark groups them (one NaN, one zero)."""
+
+    kind = "set"
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
         return [distinct_lists(concat_lists(old[0], new[0]))]

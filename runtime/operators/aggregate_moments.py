@@ -19,6 +19,8 @@ from .aggregate_buffers import Buffer
 class MomentsBuffer(Buffer):
     """Count, mean and sum of squared differences from the mean."""
 
+    kind = "moments"
+
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
         a, b = ([floats(column) for column in side] for side in (old, new))
         count, share, delta = _distance(a[0], b[0], a[1], b[1])
@@ -31,6 +33,8 @@ class MomentsBuffer(Buffer):
 @dataclass(frozen=True)
 class ShapeBuffer(Buffer):
     """Count, mean, and sums of squared, cubed and fourth powers of differences from the mean."""
+
+    kind = "shape"
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
         a, b = ([floats(column) for column in side] for side in (old, new))
@@ -58,6 +62,8 @@ class ShapeBuffer(Buffer):
 @dataclass(frozen=True)
 class CoMomentsBuffer(Buffer):
     """Of pairs: count, both means, sum of products of differences from them, and both sums of squared differences."""
+
+    kind = "co_moments"
 
     def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
         a, b = ([floats(column) for column in side] for side in (old, new))

@@ -27,6 +27,8 @@ _NEIGHBOURS = 6
 class RegisterBuffer(Buffer):
     """The registers of a key, in ascending order."""
 
+    kind = "registers"
+
     def arrive(self, new: list[pa.Array]) -> list[pa.Array]:
         return [_greatest(new[0])]
 

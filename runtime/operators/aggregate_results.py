@@ -35,6 +35,8 @@ class Result:
     ansi: bool = True
     #: What else the kind needs to know.
     argument: Any = None
+    #: The call, as Spark writes it.
+    text: str = ""
 
     def compute(self, buffers: list[pa.Array]) -> pa.Array:
         """The column of results."""

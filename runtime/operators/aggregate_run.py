@@ -89,7 +89,7 @@ class AggregateRun(ABC):
         """The partial columns in the types and forms of the buffers."""
         columns = [
             _typed(batch.column(name), data_type)
-            for name, data_type in zip(self.partials.columns, self.partials.types, strict=True)
+            for name, data_type in zip(self.partials.places, self.partials.types, strict=True)
         ]
         for buffer in self.partials.buffers:
             arrived = buffer.arrive([columns[i] for i in buffer.columns])
