@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import CheckpointError
 from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from .checkpoints.scheduler import CheckpointScheduler
+from .checkpoints.staged_form import form_of
 from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease, LocationLost
@@ -240,6 +241,7 @@ class Checkpointer:
             events=events,
             drained=drained,
             savepoint=savepoint,
+            form=form_of(self.job.operator, self.job.sink),
         )
         failpoint("events-stored")
         self.store.write(metadata)

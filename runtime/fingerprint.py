@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 
+from .checkpoints.staged_form import form_of
 from .filesystem import resolve
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         "operator": operator,
         "history": history,
         "live": live,
+        "output": [job.sink.name, form_of(job.operator, job.sink).model_dump()],
         "layout": [parallelism, max_parallelism],
         "modes": [settings.runtime_mode, settings.final_watermark, [phase.kind for phase in job.phases]],
         "watermark": [job.event_time, job.watermark_delay_ms, [repr(one) for one in job.live_inputs]],

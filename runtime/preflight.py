@@ -18,6 +18,7 @@ from .filesystem import resolve
 from .folders import check_folder
 from .live_sources import check_replayable
 from .recovery import check_identity, evolve
+from .restaging import check_showable
 from .savepoint_restore import OPTION as SAVEPOINT_OPTION
 from .savepoint_restore import check_origin, check_restorable
 from .savepoint_store import open_savepoint
@@ -60,20 +61,23 @@ def _check_owner(job: JobSpec, store: CheckpointStore) -> None:
     # A location with checkpoints of its own goes on from those, whether or not the savepoint is still there.
     if path is not None and (known is None or not store.known_ids()):
         _check_savepoint(job, path)
-    if known is not None and job.operator.aggregates_by_key:
-        _check_state(job, store, known)
+    if known is not None:
+        _check_newest(job, store, known)
     DriverLease(store.filesystem, store.root, "").check_free()
 
 
-def _check_state(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> None:
-    """Raise CheckpointMismatchError if the newest checkpoint is of other aggregates."""
+def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> None:
+    """Raise CheckpointMismatchError if the newest checkpoint has other aggregates, or output for other columns."""
     ids = store.ids()
     try:
         metadata = store.read(ids[-1]) if ids else None
     except CorruptStateError:
         return  # recovery names it, with the newest older checkpoint that is whole
-    if metadata is not None:
+    if metadata is None:
+        return
+    if job.operator.aggregates_by_key:
         evolve(copy(job.operator), store, known, metadata)
+    check_showable(job, store, metadata)
 
 
 def _check_savepoint(job: JobSpec, path: str) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedModeError, OptionError
 from ..state.registry import StateRegistry
 from .checkpoints.identity import ALIASES, JobIdentity
-from .checkpoints.metadata import CheckpointMetadata
+from .checkpoints.metadata import CheckpointMetadata, SinkTransaction
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
 from .fingerprint import backlog_fingerprint
@@ -24,9 +24,9 @@ from .first_position import FirstPositions
 from .job_tasks import check_finished_tasks
 from .live_sources import live_sources
 from .pinned_backlog import PinnedBacklog
+from .restaging import pending_transaction
 from .savepoint_completion import complete_pending
 from .savepoint_restore import check_restorable, restore_if_asked
-from .staging import check_staged
 from .state_of_job import JobState
 from .watermarks import WatermarkTracker
 
@@ -127,8 +127,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         if metadata.spark is not None:
             log.check()
         _check_coordinator(job, state, metadata, store)
-        _check_staged_output(job, store, metadata)
-        commit_transaction(job, store, metadata)
+        commit_transaction(job, store, metadata, _pending(job, store, metadata))
         failpoint("recovery-after-commit")
         savepoint = complete_pending(store, metadata)
         store.guard()
@@ -194,19 +193,26 @@ def _first_positions(job: JobSpec, store: CheckpointStore) -> FirstPositions:
     return FirstPositions(store, () if job.live is None else live_sources(job.live))
 
 
-def _check_staged_output(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
-    """Read what a crash has kept from being shown: it has lain on disk for who knows how long."""
+def _pending(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> SinkTransaction:
+    """What a crash has kept from being shown, read and checked: it has lain on disk for who knows how long."""
     if store.is_committed(metadata.checkpoint_id):
-        return
-    filesystem, folder = job.sink.staging
+        return metadata.transaction
     try:
-        check_staged(filesystem, folder, [file.staged() for file in metadata.transaction.files])
+        return pending_transaction(job, store, metadata)
     except CorruptStateError as error:
         raise store.with_alternative(error, metadata.checkpoint_id) from error
 
 
-def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+def commit_transaction(
+    job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata, transaction: SinkTransaction | None = None
+) -> None:
     """Make a complete checkpoint's output visible, once; a marker spares later recoveries the look at the files.
+
+    Args:
+        job: whose sink it is.
+        store: where the checkpoint is.
+        metadata: the checkpoint.
+        transaction: what its output is by now; None: what it was.
 
     Raises:
         CheckpointError: that failed.  The checkpoint is complete all the same, so it is no failure to be tolerated.
@@ -214,7 +220,7 @@ def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoin
     if store.is_committed(metadata.checkpoint_id):
         return
     try:
-        _commit(job, store, metadata)
+        _commit(job, store, metadata, transaction or metadata.transaction)
     except MixedModeError:
         raise
     except Exception as error:
@@ -225,9 +231,9 @@ def commit_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoin
         ) from error
 
 
-def _commit(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+def _commit(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata, transaction: SinkTransaction) -> None:
     store.guard()
-    job.sink.commit(metadata.transaction)
+    job.sink.commit(transaction)
     if job.late_rows is not None:
         job.late_rows.commit(metadata.late_rows)
     elif metadata.late_rows is not None:

@@ -42,7 +42,7 @@ from .progress import TaskProgress
 from .projection import REPORT_COLUMN, RowSpool
 from .sealed import seal
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
-from .staging import DroppedOutput, OutputPlace, StagedFile, StagedOutput
+from .staging import AttemptOutput, OutputPlace, StagedFile
 from .worker_socket import acknowledge_at_once
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
@@ -262,7 +262,7 @@ class _Attempt:
         failpoint(f"task-{name}")
         failpoint(f"task-{name}-{self.task.epoch.style}")
 
-    def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> StagedOutput | DroppedOutput | RowSpool:
+    def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> AttemptOutput | RowSpool:
         if operator.projection is not None:
             self.spool = RowSpool(local_dir, operator.projection)
             return self.spool

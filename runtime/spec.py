@@ -249,6 +249,11 @@ class KeyedOperator(ABC):
         return frame
 
     @property
+    def output_identities(self) -> tuple[tuple[str, str], ...] | None:
+        """What each output column computes, and the same for people; None: only their names are known."""
+        return None
+
+    @property
     def state_record(self) -> Any:
         """What a checkpoint says of the state besides the registry, as JSON values; None: nothing."""
         return None

@@ -9,6 +9,7 @@ Invariant: a file is whole and durable, and its checksum known, before its name 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import re
@@ -23,11 +24,18 @@ from pyarrow import fs
 from ..errors import CorruptStateError
 from ..state.pool import sync_path, writing
 from .filesystem import delete_quietly
+from .partitioned_output import PartitionedOutput
 from .rows import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from .partition_paths import PartitionPaths
+
+#: Entry of a file's metadata with its columns as Spark knows them.
+SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+#: Entry with the values of the partition that a file is of, as one row in Arrow's stream format.
+_PARTITION = b"mixedmode.partition"
 #: Rows per Parquet row group; bounds what a task buffers.
 _ROW_GROUP_ROWS = 122_880
 _CHUNK_BYTES = 1 << 20
@@ -42,6 +50,18 @@ class StagedFile:
     size_bytes: int
     #: Empty: not known.
     sha256: str = ""
+    #: Folder below the output's in which it will be shown, if the output is partitioned.
+    folder: str = ""
+
+
+def partition_values(schema: pa.Schema) -> dict[str, pa.Array]:
+    """The columns that a staged file with this schema has one value of, which is not in its rows."""
+    entry = (schema.metadata or {}).get(_PARTITION)
+    if entry is None:
+        return {}
+    with pa.ipc.open_stream(base64.b64decode(entry)) as reader:
+        row = reader.read_next_batch()
+    return dict(zip(row.schema.names, row.columns, strict=True))
 
 
 def check_staged(filesystem: fs.FileSystem, folder: str, files: Iterable[StagedFile]) -> None:
@@ -109,12 +129,23 @@ class OutputPlace:
     filesystem: fs.FileSystem
     #: None: nobody takes the rows.
     folder: str | None
+    #: How rows are dealt to folders; None: they are not.
+    partitions: PartitionPaths | None = None
 
-    def open(self, attempt: str, schema: StructType) -> StagedOutput | DroppedOutput:
+    def open(self, attempt: str, schema: StructType) -> AttemptOutput:
         """The output of one attempt, whose name no other one has."""
         if self.folder is None:
             return DroppedOutput()
-        return StagedOutput(self.filesystem, self.folder, attempt, arrow_schema(schema), schema.json())
+        place = (self.filesystem, self.folder)
+        if self.partitions is None:
+            return StagedOutput(*place, attempt, arrow_schema(schema), schema.json())
+        fields = [field for at, field in enumerate(schema.fields) if at not in self.partitions.columns]
+        inner = type(schema)(fields)
+
+        def one(name: str, folder: str, values: pa.RecordBatch) -> StagedOutput:
+            return StagedOutput(*place, name, arrow_schema(inner), inner.json(), folder, values)
+
+        return PartitionedOutput(attempt, self.partitions, one)
 
 
 class DroppedOutput:
@@ -140,12 +171,25 @@ class StagedOutput:
 
     dropped_rows = 0
 
-    def __init__(self, filesystem: fs.FileSystem, folder: str, name: str, schema: pa.Schema, spark_schema: str) -> None:
+    def __init__(
+        self,
+        filesystem: fs.FileSystem,
+        folder: str,
+        name: str,
+        schema: pa.Schema,
+        spark_schema: str,
+        shown_in: str = "",
+        partition: pa.RecordBatch | None = None,
+    ) -> None:
         self._filesystem = filesystem
         self._folder = folder
         self._name = f"{name}.parquet"
         # Spark reads its own types (intervals, char) back from this footer entry.
-        self._schema = schema.with_metadata({"org.apache.spark.sql.parquet.row.metadata": spark_schema})
+        entries: dict[bytes, bytes] = {SPARK_SCHEMA: spark_schema.encode()}
+        if partition is not None:
+            entries[_PARTITION] = _one_row(partition)
+        self._schema = schema.with_metadata(entries)
+        self._shown_in = shown_in
         self._writer: pq.ParquetWriter | None = None
         self._file: _HashingFile | None = None
         self._pending: list[pa.RecordBatch] = []
@@ -188,7 +232,8 @@ class StagedOutput:
             if isinstance(self._filesystem, fs.LocalFileSystem):
                 sync_path(self._path)
                 sync_path(self._folder)
-        return [StagedFile(self._name, self._rows, self._file.size_bytes, self._file.digest.hexdigest())]
+        digest = self._file.digest.hexdigest()
+        return [StagedFile(self._name, self._rows, self._file.size_bytes, digest, self._shown_in)]
 
     def abort(self) -> None:
         """Remove what was written."""
@@ -200,3 +245,14 @@ class StagedOutput:
                 with contextlib.suppress(OSError, pa.ArrowException):
                     open_one.close()
         delete_quietly(self._filesystem, self._path)
+
+
+#: What the rows of an attempt are written to.
+AttemptOutput = StagedOutput | PartitionedOutput | DroppedOutput
+
+
+def _one_row(row: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, row.schema) as writer:
+        writer.write_batch(row)
+    return base64.b64encode(sink.getvalue().to_pybytes())

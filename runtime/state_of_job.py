@@ -25,6 +25,7 @@ from .checkpoints.metadata import (
     TransactionFile,
     WantedSavepoint,
 )
+from .checkpoints.staged_form import StagedForm
 from .operator_events.stored import StoredEvents
 from .shard_task import ShardReport
 from .spec import KeyedOperator
@@ -177,6 +178,7 @@ class JobState:
         events: StoredEvents | None = None,
         drained: bool = False,
         savepoint: WantedSavepoint | None = None,
+        form: StagedForm | None = None,
     ) -> CheckpointMetadata:
         """The checkpoint that captures this state; without state it only completes the job's last transaction.
 
@@ -189,6 +191,7 @@ class JobState:
             events: the coordinator's part; None: the job has no coordinator.
             drained: whether it is the end of a drain.
             savepoint: what it is taken for; None: for itself.
+            form: what the pending output is.
         """
         shards = tuple(
             ShardState(
@@ -232,7 +235,7 @@ class JobState:
                     buffered_events=buffered if with_state else (),
                 ),
             ),
-            transaction=_transaction(checkpoint_id, self.pending),
+            transaction=_transaction(checkpoint_id, self.pending, form),
             late_rows=_transaction(checkpoint_id, self.pending_late) if self.pending_late else None,
             rows_late_total=self.rows_late_total,
             drained=drained,
@@ -258,9 +261,9 @@ def stored_registry(metadata: CheckpointMetadata, uid: str) -> StateRegistry | N
     return None
 
 
-def _transaction(number: int, staged: Sequence[StagedFile]) -> SinkTransaction:
+def _transaction(number: int, staged: Sequence[StagedFile], form: StagedForm | None = None) -> SinkTransaction:
     files = tuple(TransactionFile(**asdict(file)) for file in staged)
-    return SinkTransaction(id=number, files=files)
+    return SinkTransaction(id=number, files=files, form=form)
 
 
 def _due(timer_ms: int | None, time_ms: int) -> bool:

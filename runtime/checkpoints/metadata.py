@@ -17,6 +17,7 @@ from ...errors import CorruptStateError
 from ...state.lineage import ShardLineage
 from ..staging import StagedFile
 from .format import Format
+from .staged_form import StagedForm
 
 FORMAT = Format(version=1)
 #: Version of the format that this code writes.
@@ -99,9 +100,15 @@ class TransactionFile(_Frozen):
     size_bytes: int
     #: Empty: written before this was recorded.
     sha256: str = ""
+    #: Folder below the output's in which it will be shown, if the output is partitioned.
+    folder: str = ""
 
     def staged(self) -> StagedFile:
-        return StagedFile(self.name, self.rows, self.size_bytes, self.sha256)
+        return StagedFile(self.name, self.rows, self.size_bytes, self.sha256, self.folder)
+
+    def shown_as(self, number: int) -> str:
+        """Its name below the folder of an output of files, when transaction ``number`` is shown."""
+        return f"{self.folder}/part-{number:08d}-{self.name}".lstrip("/")
 
 
 class SinkTransaction(_Frozen):
@@ -109,6 +116,8 @@ class SinkTransaction(_Frozen):
 
     id: int
     files: tuple[TransactionFile, ...] = ()
+    #: How to read them; None: written before this was recorded.
+    form: StagedForm | None = None
 
 
 class WantedSavepoint(_Frozen):

@@ -34,7 +34,7 @@ from ..sealed import seal, unseal
 from ..sparklog import SparkLog
 from ..staging import epoch_of
 from .identity import JobIdentity
-from .metadata import FORMAT_VERSION, CheckpointMetadata
+from .metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -187,6 +187,24 @@ class CheckpointStore:
         self.guard()
         write_atomically(self.filesystem, f"{self.folder(checkpoint_id)}/_committed", b"")
         write_atomically(self.filesystem, self._newest, seal(json.dumps({"checkpoint_id": checkpoint_id}).encode()))
+
+    def restaged(self, checkpoint_id: int) -> SinkTransaction | None:
+        """What a later run has made of the checkpoint's output, in place of it; None: nothing."""
+        path = self._restaged(checkpoint_id)
+        if not exists(self.filesystem, path):
+            return None
+        try:
+            return SinkTransaction.model_validate_json(unseal(read_bytes(self.filesystem, path)))
+        except ValueError as error:
+            raise CorruptStateError(f"{path} is damaged ({error}); it names output that was not shown yet") from error
+
+    def write_restaged(self, checkpoint_id: int, transaction: SinkTransaction) -> None:
+        """Put other staged files in the place of the checkpoint's output."""
+        self.guard()
+        write_atomically(self.filesystem, self._restaged(checkpoint_id), seal(transaction.model_dump_json().encode()))
+
+    def _restaged(self, checkpoint_id: int) -> str:
+        return f"{self.folder(checkpoint_id)}/_restaged"
 
     def savepoint_made(self, checkpoint_id: int) -> str | None:
         """Where the savepoint is that the checkpoint was taken for; None: it was not made, or not for one."""

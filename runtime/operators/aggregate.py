@@ -34,7 +34,7 @@ from ..rows import arrow_schema
 from ..spec import EpochSpec, KeyedOperator, ShardContext
 from .aggregate_buffers import Buffer
 from .aggregate_columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
-from .aggregate_identity import OutputColumn, record_of
+from .aggregate_identity import OutputColumn, output_identity, record_of
 from .aggregate_results import Result
 
 if TYPE_CHECKING:
@@ -187,6 +187,13 @@ class AggregateOperator(KeyedOperator):
         if self.time_type is not None:
             fields = [pa.field(name, self.time_type, nullable=False) for name in ("start", "end")] + fields
         return pa.schema(fields)
+
+    @property
+    def output_identities(self) -> tuple[tuple[str, str], ...]:
+        """A key is its name, which is the same for the life of the job; the others are what they compute."""
+        keys = [(f"key {self.keys[place].name}", "") for place in self.key_outputs]
+        columns = [(output_identity(output, self.partials), output.text) for output in self.partials.outputs]
+        return (*keys, *columns)
 
     @property
     def state_record(self) -> list[dict[str, Any]]:

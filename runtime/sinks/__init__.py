@@ -51,10 +51,10 @@ def make_sink(
     name = "foreachBatch" if foreach_batch is not None else format
     if table is None and (name in FORMATS or foreach_batch is not None):
         _check_options(name, options)
-        if partition_by:
+        if partition_by and name != "parquet":
             raise OptionError(
-                f"{name} does not support partitionBy; it works with the formats that Spark's DataFrameWriter writes"
-                " (csv, json, orc, delta, …) and with toTable, or write partitions yourself in foreachBatch"
+                f"{name} does not support partitionBy; it works with parquet, the formats that Spark's DataFrameWriter"
+                " writes (csv, json, orc, delta, …) and with toTable, or write partitions yourself in foreachBatch"
             )
     given = deliveries or Deliveries()
     if table is None and foreach_batch is None and format in FORMATS and given.order_column is not None:
@@ -83,7 +83,7 @@ def make_sink(
     if format == "parquet":
         if not path:
             raise OptionError('format "parquet" needs a path: .option("path", …) or .start(path)')
-        return ParquetSink(schema, path)
+        return ParquetSink(schema, path, partition_by)
     if format == "memory":
         if not query_name:
             raise OptionError('format "memory" needs a name for its table: .queryName(…)')

@@ -38,6 +38,10 @@ class Sink(ABC):
     guarantee: Guarantee
     #: True: rows go out by deliver() after each epoch; False: by commit() with their checkpoint.
     shows_at_once: bool = False
+    #: False: nobody will ever see a row.
+    takes_rows: bool = True
+    #: Output columns by which files are laid out, if that is done when they are staged.
+    partition_by: tuple[str, ...] = ()
 
     def __init__(self, schema: StructType) -> None:
         #: The columns that go out.
@@ -56,6 +60,11 @@ class Sink(ABC):
     def staging(self) -> tuple[fs.FileSystem, str]:
         """Filesystem and folder of what is staged."""
         return self._filesystem, self._staging
+
+    @property
+    def staging_path(self) -> str | None:
+        """Folder of the output if it is staged below that; None: it is staged in the checkpoint location."""
+        return None
 
     @property
     def output(self) -> OutputPlace:
@@ -80,8 +89,11 @@ class Sink(ABC):
         return None
 
     def commit(self, transaction: SinkTransaction) -> None:
-        """Make a complete transaction visible; idempotent."""
-        self.discard([file.staged() for file in transaction.files])
+        """Make a complete transaction visible; idempotent.
+
+        Sinks that show rows at once get one only if the job had another sink when it was staged.
+        """
+        self.deliver(transaction.id, [file.staged() for file in transaction.files])
 
     def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
         """Hand over one epoch's rows (sinks that show rows at once)."""

@@ -163,6 +163,17 @@ def _check_options(
         ) from error
 
 
+def check_partition_columns(partition_by: Sequence[str], schema: StructType, fold: Callable[[str], str]) -> None:
+    """Raise OptionError if the output lacks a column that partitionBy names."""
+    columns = {fold(name) for name in schema.fieldNames()}
+    missing = [name for name in partition_by if fold(name) not in columns]
+    if missing:
+        raise OptionError(
+            f"partitionBy names {', '.join(missing)}, which the output does not have; its columns are"
+            f" {', '.join(schema.fieldNames())}"
+        )
+
+
 def _java_schema(spark: SparkSession, schema: StructType, without: Sequence[str] = ()) -> Any:
     jvm: Any = spark._jvm
     fold = column_fold(spark)

@@ -11,17 +11,22 @@ committed stays, and what it had only staged stays below its id, invisible, unti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyarrow import fs
+from pyspark.sql.types import TimestampType
 
-from ...errors import CheckpointError
+from ...errors import CheckpointError, OptionError
 from ...state.pool import sync_path
 from ..checkpoints.metadata import SinkTransaction
 from ..failpoints import failpoint
-from ..filesystem import delete_quietly, exists, resolve
+from ..filesystem import absolute, delete_quietly, exists, resolve
 from ..folders import check_folder
+from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
+from ..staging import OutputPlace
 from .base import Sink
+from .file_formats import check_partition_columns, column_fold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,11 +39,29 @@ class ParquetSink(Sink):
     name = "parquet"
     guarantee = "exactly-once"
 
-    def __init__(self, schema: StructType, path: str) -> None:
+    def __init__(self, schema: StructType, path: str, partition_by: Sequence[str] = ()) -> None:
         super().__init__(schema)
         self.path = path
+        self.partition_by = tuple(partition_by)
+        self._partitions: PartitionPaths | None = None
+
+    @property
+    def staging_path(self) -> str:
+        """Files are renamed when they are shown, so they are staged where they go."""
+        return absolute(self.path)
+
+    @property
+    def output(self) -> OutputPlace:
+        """Where tasks put their output, and how it is laid out."""
+        return OutputPlace(*self.staging, self._partitions)
+
+    def check(self, spark: SparkSession) -> None:
+        self._partitions = partition_paths(spark, self.schema, self.partition_by)
+        super().check(spark)
 
     def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
+        if self.partition_by and self._partitions is None:
+            self._partitions = partition_paths(spark, self.schema, self.partition_by)
         target_filesystem, self._target = resolve(self.path)
         super().open(spark, target_filesystem, f"{self._target}/_mixedmode/{job_id}", job_id)
         target_filesystem.create_dir(self._target, recursive=True)
@@ -47,15 +70,18 @@ class ParquetSink(Sink):
         check_folder("path", self.path)
 
     def describe(self) -> str:
-        return f"parquet files in {self.path}: exactly-once, visible when a checkpoint completes"
+        by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
+        return f"parquet files in {self.path}{by}: exactly-once, visible when a checkpoint completes"
 
     def commit(self, transaction: SinkTransaction) -> None:
         # All are checked before one is moved.
         staged = {file.name for file in transaction.files if self.is_staged(file)}
         for file in transaction.files:
             source = f"{self._staging}/{file.name}"
-            target = f"{self._target}/part-{transaction.id:08d}-{file.name}"
+            target = f"{self._target}/{file.shown_as(transaction.id)}"
             if file.name in staged:
+                if file.folder:
+                    self._filesystem.create_dir(f"{self._target}/{file.folder}", recursive=True)
                 self._filesystem.move(source, target)
                 failpoint("sink-between-files")
             elif not exists(self._filesystem, target):
@@ -66,8 +92,51 @@ class ParquetSink(Sink):
         if not transaction.files:
             return
         if staged and isinstance(self._filesystem, fs.LocalFileSystem):
-            sync_path(self._target)  # the marker that says "visible" must not outlive the renames
+            # The marker that says "visible" must not outlive the renames.
+            for folder in sorted(
+                {part for file in transaction.files for part in _and_above(file.folder)}, reverse=True
+            ):
+                sync_path(f"{self._target}/{folder}")
+            sync_path(self._target)
         delete_if_empty(self._filesystem, self._staging)
+
+
+def partition_paths(spark: SparkSession, schema: StructType, partition_by: Sequence[str]) -> PartitionPaths | None:
+    """How rows of the schema are laid out; None: they are not.
+
+    Raises:
+        OptionError: a column does not exist, or cannot be a folder.
+    """
+    if not partition_by:
+        return None
+    fold = column_fold(spark)
+    check_partition_columns(partition_by, schema, fold)
+    places = {fold(name): place for place, name in enumerate(schema.fieldNames())}
+    columns = [places[fold(name)] for name in partition_by]
+    fields = [schema.fields[place] for place in columns]
+    if len(set(columns)) < len(columns):
+        raise OptionError(f"partitionBy names a column twice: {', '.join(partition_by)}; name each once")
+    if len(columns) == len(schema.fields):
+        raise OptionError(
+            f"partitionBy names all columns, {', '.join(partition_by)}; leave at least one that is written to the files"
+        )
+    for field in fields:
+        if not isinstance(field.dataType, PARTITION_TYPES):
+            raise OptionError(
+                f"partitionBy names {field.name}, which is of type {field.dataType.simpleString()}; allowed are"
+                " strings, integers, decimals, booleans, dates and timestamps: cast it to one of them"
+            )
+    time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    if any(isinstance(field.dataType, TimestampType) for field in fields):
+        zone_of(time_zone)
+    # The folders have the names that partitionBy was given, as in Spark.
+    return PartitionPaths(tuple(columns), tuple(partition_by), tuple(field.dataType for field in fields), time_zone)
+
+
+def _and_above(folder: str) -> list[str]:
+    """A folder and those that it is in."""
+    parts = folder.split("/") if folder else []
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def delete_if_empty(filesystem: fs.FileSystem, folder: str) -> None:

@@ -87,6 +87,7 @@ class NoopSink(Sink):
     name = "noop"
     guarantee = "at-least-once"
     shows_at_once = True
+    takes_rows = False
 
     def check(self, spark: SparkSession) -> None:
         """Nothing is written, so every type is as good as another."""

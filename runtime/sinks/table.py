@@ -19,7 +19,14 @@ from ..private_session import activate
 from .base import Guarantee
 from .deliveries import Deliveries
 from .delivery import DeliverySink
-from .file_formats import check_hadoop_folder, check_writable, column_fold, file_format, spark_says
+from .file_formats import (
+    check_hadoop_folder,
+    check_partition_columns,
+    check_writable,
+    column_fold,
+    file_format,
+    spark_says,
+)
 from .table_checks import check_table
 
 if TYPE_CHECKING:
@@ -98,14 +105,7 @@ class TableSink(DeliverySink):
             raise OptionError(
                 f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)'
             )
-        fold = column_fold(spark)
-        columns = {fold(name) for name in self.schema.fieldNames()}
-        missing = [name for name in self._partition_by if fold(name) not in columns]
-        if missing:
-            raise OptionError(
-                f"partitionBy names {', '.join(missing)}, which the output does not have; its columns are"
-                f" {', '.join(self.schema.fieldNames())}"
-            )
+        check_partition_columns(self._partition_by, self.schema, column_fold(spark))
         check_writable(spark, self.name, self.schema, self._options, self._partition_by)
         if self.table is not None:
             check_table(spark, self.table, self.name, self.schema, self._partition_by)

@@ -221,7 +221,8 @@ def test_a_transactional_format_is_exactly_once(both: MixedFrame) -> None:
     [
         (lambda writer: writer.format("csv"), 'format "csv" needs a path'),
         (lambda writer: writer.format("csv").option("path", "out").partitionBy("day"), "partitionBy names day"),
-        (lambda writer: writer.format("parquet").option("path", "out").partitionBy("k"), "parquet does not support"),
+        (lambda writer: writer.format("parquet").option("path", "out").partitionBy("day"), "partitionBy names day"),
+        (lambda writer: writer.format("noop").partitionBy("k"), "noop does not support partitionBy"),
         (lambda writer: writer.format("noop").option("header", "true"), "noop does not know the option header"),
         (lambda writer: writer.foreachBatch(print).option("header", "true"), "foreachBatch does not know the option"),
     ],

@@ -1,0 +1,195 @@
+"""Staged output of an earlier run, made into what this run's sink takes.
+
+The last output of a run may not have been shown when the job is started again: the sink failed, or the process was
+killed.  If the job has other aliases, fewer columns, another layout or another sink since, its rows are staged anew,
+file by file in Spark tasks, and a file beside the checkpoint's ``_metadata`` names what was made of them.  From then on
+the transaction is that file's, so it is shown once whatever is killed, and another change after it begins with it.
+
+Invariants: epochs and the order of rows in a file stay, since deliveries go by both; nothing that an earlier run has
+shown is staged again; staged files are removed only when those made of them are named.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyspark import TaskContext
+from pyspark.sql.types import StructType
+
+from ..errors import CheckpointError
+from .checkpoints.metadata import CheckpointMetadata, SinkTransaction, TransactionFile
+from .checkpoints.staged_form import StagedColumn, StagedForm, columns_of, form_of, sources_of
+from .failpoints import failpoint
+from .filesystem import delete_quietly, exists, resolve
+from .rows import arrow_schema
+from .shard_task import REPORT_SCHEMA, report_batch
+from .staging import SPARK_SCHEMA, OutputPlace, StagedFile, check_staged, epoch_of, partition_values
+from .worker_errors import translate
+
+if TYPE_CHECKING:
+    from .checkpoints.store import CheckpointStore
+    from .spec import JobSpec
+
+
+def check_showable(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
+    """Raise CheckpointMismatchError if a checkpoint has output to be shown that this job has no columns for."""
+    transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
+    if transaction.form is None or not transaction.files or store.is_committed(metadata.checkpoint_id):
+        return
+    if job.sink.takes_rows:
+        sources_of(form_of(job.operator, job.sink).columns, transaction.form.columns, _what(metadata))
+
+
+def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> SinkTransaction:
+    """A checkpoint's output that was perhaps not shown, whole, and in the form of this job's sink, which is open.
+
+    Raises:
+        CheckpointMismatchError: the job has no columns for it.
+        CorruptStateError: a file is not as it was staged.
+        CheckpointError: a file is gone.
+    """
+    transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
+    mine = form_of(job.operator, job.sink)
+    place = _Place.of(job, store, transaction, metadata.job_id)
+    check_staged(place.filesystem, place.folder, [file.staged() for file in transaction.files])
+    form = transaction.form or place.form_of_files(transaction, mine)
+    if form == mine or not transaction.files or not job.sink.takes_rows:
+        return transaction
+    if exists(place.filesystem, f"{place.folder}/delivered-{transaction.id:08d}"):
+        return SinkTransaction(id=transaction.id, form=mine)
+    sources = sources_of(mine.columns, form.columns, _what(metadata))
+    left = [file for file in transaction.files if not place.has_shown(file, transaction.id)]
+    made = _restaged(job, place, form, sources, left)
+    failpoint("restaged-before-named")
+    other = SinkTransaction(id=transaction.id, files=made, form=mine)
+    store.write_restaged(metadata.checkpoint_id, other)
+    failpoint("restaged-named")
+    if place.folder == job.sink.staging[1]:
+        for file in left:
+            delete_quietly(place.filesystem, f"{place.folder}/{file.name}")
+    else:  # the job has left it, with all that its attempts had there
+        delete_quietly(place.filesystem, place.folder)
+    return other
+
+
+def _what(metadata: CheckpointMetadata) -> str:
+    return f"the output of checkpoint {metadata.checkpoint_id}"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a transaction's files are staged, and where its sink shows them (None: not as files)."""
+
+    filesystem: fs.FileSystem
+    folder: str
+    target: str | None
+
+    @classmethod
+    def of(cls, job: JobSpec, store: CheckpointStore, transaction: SinkTransaction, job_id: str) -> _Place:
+        if transaction.form is None:  # written before it was recorded
+            filesystem, folder = job.sink.staging
+            return cls(filesystem, folder, None)
+        if transaction.form.path is None:
+            return cls(store.filesystem, store.output, None)
+        filesystem, target = resolve(transaction.form.path)
+        return cls(filesystem, f"{target}/_mixedmode/{job_id}", target)
+
+    def form_of_files(self, transaction: SinkTransaction, mine: StagedForm) -> StagedForm:
+        """What the files themselves say, which is all that older versions have recorded."""
+        for file in transaction.files:
+            path = f"{self.folder}/{file.name}"
+            if exists(self.filesystem, path):
+                with self.filesystem.open_input_file(path) as stream:
+                    entry = pq.read_schema(stream).metadata[SPARK_SCHEMA]
+                columns = columns_of(StructType.fromJson(json.loads(entry)), None)
+                as_mine = tuple(StagedColumn(name=column.name, type=column.type) for column in mine.columns)
+                return mine if columns == as_mine else StagedForm(columns=columns, path=mine.path)
+        return mine
+
+    def has_shown(self, file: TransactionFile, number: int) -> bool:
+        """True if the file is gone from here because readers see it.
+
+        Raises:
+            CheckpointError: it is in neither place.
+        """
+        if exists(self.filesystem, f"{self.folder}/{file.name}"):
+            return False
+        if self.target is not None and exists(self.filesystem, f"{self.target}/{file.shown_as(number)}"):
+            return True
+        raise CheckpointError(
+            f"transaction {number} names {file.name}, which is not in {self.folder} and was not shown: somebody removed"
+            " it; restore it, or use a new checkpointLocation"
+        )
+
+
+def _restaged(
+    job: JobSpec, place: _Place, form: StagedForm, sources: list[int], files: list[TransactionFile]
+) -> tuple[TransactionFile, ...]:
+    if not files:
+        return ()
+    task = RestageTask(
+        place.filesystem,
+        place.folder,
+        tuple(file.name for file in files),
+        tuple(form.columns[source].name for source in sources),
+        job.sink.output,
+        job.operator.output_schema,
+        uuid.uuid4().hex[:8],
+    )
+    try:
+        reports = job.spark.range(0, len(files), 1, len(files)).mapInArrow(task, REPORT_SCHEMA).collect()
+    except Exception as error:
+        translated = translate(error)
+        raise translated from translated.__cause__
+    return tuple(TransactionFile(**file) for report in reports for file in json.loads(bytes(report[0])))
+
+
+@dataclass(frozen=True)
+class RestageTask:
+    """The function handed to ``mapInArrow``: one staged file a row; writes attempt-private files, as any task."""
+
+    filesystem: fs.FileSystem
+    folder: str
+    names: tuple[str, ...]
+    #: The staged columns, in the order of the output's.
+    columns: tuple[str, ...]
+    output: OutputPlace
+    schema: StructType
+    unique: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "staged files are made into others only inside a Spark task"
+        for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
+            name = f"e{epoch_of(self.names[place]):08d}-f{place:04d}-{self.unique}-{context.taskAttemptId()}"
+            files = self.made(self.names[place], name)
+            yield report_batch(json.dumps([asdict(file) for file in files]).encode())
+
+    def made(self, source: str, name: str) -> list[StagedFile]:
+        """What one file becomes."""
+        schema = arrow_schema(self.schema)
+        output = self.output.open(name, self.schema)
+        try:
+            with self.filesystem.open_input_file(f"{self.folder}/{source}") as stream:
+                staged = pq.ParquetFile(stream)
+                constants = partition_values(staged.schema_arrow)
+                for batch in staged.iter_batches():
+                    columns = [
+                        constants[column].take(pa.array([0] * len(batch)))
+                        if column in constants
+                        else batch.column(batch.schema.get_field_index(column))
+                        for column in self.columns
+                    ]
+                    typed = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+                    output.write(pa.RecordBatch.from_arrays(typed, schema=schema))
+            return output.finish()
+        except BaseException:
+            output.abort()
+            raise
