@@ -34,6 +34,8 @@ from .staging import SPARK_SCHEMA, OutputPlace, StagedFile, check_staged, epoch_
 from .worker_errors import translate
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from .checkpoints.store import CheckpointStore
     from .spec import JobSpec
 
@@ -57,9 +59,10 @@ def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoi
     """
     transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
     mine = form_of(job.operator, job.sink)
-    place = _Place.of(job, store, transaction, metadata.job_id)
+    form = _moved(transaction.form, mine)
+    place = _Place.of(job, store, form, metadata.job_id)
     check_staged(place.filesystem, place.folder, [file.staged() for file in transaction.files])
-    form = transaction.form or place.form_of_files(transaction, mine)
+    form = form or place.form_of_files(transaction, mine)
     if form == mine or not transaction.files or not job.sink.takes_rows:
         return transaction
     if exists(place.filesystem, f"{place.folder}/delivered-{transaction.id:08d}"):
@@ -83,6 +86,13 @@ def _what(metadata: CheckpointMetadata) -> str:
     return f"the output of checkpoint {metadata.checkpoint_id}"
 
 
+def _moved(form: StagedForm | None, mine: StagedForm) -> StagedForm | None:
+    """The form with the output's folder of today, if that of then is not there: it was moved, with what is staged."""
+    if form is None or form.path is None or mine.path is None or exists(*resolve(form.path)):
+        return form
+    return form.model_copy(update={"path": mine.path})
+
+
 @dataclass(frozen=True)
 class _Place:
     """Where a transaction's files are staged, and where its sink shows them (None: not as files)."""
@@ -92,13 +102,12 @@ class _Place:
     target: str | None
 
     @classmethod
-    def of(cls, job: JobSpec, store: CheckpointStore, transaction: SinkTransaction, job_id: str) -> _Place:
-        if transaction.form is None:  # written before it was recorded
-            filesystem, folder = job.sink.staging
-            return cls(filesystem, folder, None)
-        if transaction.form.path is None:
+    def of(cls, job: JobSpec, store: CheckpointStore, form: StagedForm | None, job_id: str) -> _Place:
+        # Before it was recorded it was where the sink has it.
+        path = job.sink.staging_path if form is None else form.path
+        if path is None:
             return cls(store.filesystem, store.output, None)
-        filesystem, target = resolve(transaction.form.path)
+        filesystem, target = resolve(path)
         return cls(filesystem, f"{target}/_mixedmode/{job_id}", target)
 
     def form_of_files(self, transaction: SinkTransaction, mine: StagedForm) -> StagedForm:
@@ -110,7 +119,8 @@ class _Place:
                     entry = pq.read_schema(stream).metadata[SPARK_SCHEMA]
                 columns = columns_of(StructType.fromJson(json.loads(entry)), None)
                 as_mine = tuple(StagedColumn(name=column.name, type=column.type) for column in mine.columns)
-                return mine if columns == as_mine else StagedForm(columns=columns, path=mine.path)
+                as_ever = columns == as_mine and not mine.partition_by
+                return mine if as_ever else StagedForm(columns=columns, path=mine.path)
         return mine
 
     def has_shown(self, file: TransactionFile, number: int) -> bool:
@@ -143,12 +153,18 @@ def _restaged(
         job.operator.output_schema,
         uuid.uuid4().hex[:8],
     )
+    reports = _run(job.spark, task, len(files))
+    return tuple(TransactionFile(**file) for report in reports for file in json.loads(report))
+
+
+def _run(spark: SparkSession, task: RestageTask, files: int) -> list[str]:
+    """The reports of the tasks, one for each file."""
     try:
-        reports = job.spark.range(0, len(files), 1, len(files)).mapInArrow(task, REPORT_SCHEMA).collect()
+        rows = spark.range(0, files, 1, files).mapInArrow(task, REPORT_SCHEMA).collect()
     except Exception as error:
         translated = translate(error)
         raise translated from translated.__cause__
-    return tuple(TransactionFile(**file) for report in reports for file in json.loads(bytes(report[0])))
+    return [bytes(row[0]).decode() for row in rows]
 
 
 @dataclass(frozen=True)
