@@ -334,8 +334,9 @@ class JobRunner:
                     if not self.stopping.is_set() and not live.failed:
                         self.lease.check()
                         step.events.check()
-                        step.tick(phase)
-                        if live.is_drained:
+                        drained = live.is_drained
+                        step.tick(phase, idle=drained)
+                        if drained:
                             step.note_drained()
                         step.checkpoint_if_due()
                         self._serve(phase)

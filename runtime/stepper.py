@@ -170,12 +170,14 @@ class Stepper:
             spec = last_epoch_of(self.state, now_ms(), keep_state=self.job.keeps_state)
             self._execute(phase, None, spec)
 
-    def tick(self, phase: Phase, upto_ms: int | None = None) -> bool:
+    def tick(self, phase: Phase, upto_ms: int | None = None, *, idle: bool = False) -> bool:
         """Fire what is due without new rows (None: due now), and send out events that wait; True if it ran an epoch.
 
         Args:
             phase: the phase it belongs to.
             upto_ms: timers up to here, and no events.
+            idle: nothing waits at the live inputs; if nothing is due, either, that counts as fired (Spark runs a
+                micro-batch without data for it).
         """
         self.state.watermark.advance(now_ms())
         due = self.state.shards_due(self.state.watermark.current_ms, now_ms() if upto_ms is None else upto_ms)
@@ -183,6 +185,8 @@ class Stepper:
             due = sorted({*due, *self.events.waiting})
         if due:
             self.streaming_epoch(phase, None, due)
+        elif idle:
+            self.state.watermark.fired(self.state.watermark.current_ms)
         return bool(due)
 
     def send_events(self, phase: Phase) -> None:
@@ -380,11 +384,11 @@ class Stepper:
                 self.checkpoint(trigger)
 
     def commit_now(self, phase: Phase) -> None:
-        """Fire what is due and make everything processed so far visible."""
+        """Fire what is due and make everything processed so far visible; nothing waits at the live inputs."""
         with self.turn:
             upto_ms = now_ms()  # fixed: a timer that registers the next one again and again must not keep us here
             self.send_events(phase)  # once: a coordinator that answers each event with another must not either
-            while self.tick(phase, upto_ms):
+            while self.tick(phase, upto_ms, idle=True):
                 pass
             self.checkpoint_if_behind("requested")
 

@@ -6,6 +6,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,18 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
 def compact_eagerly() -> None:
     """Have small states compacted too, by the jobs of this process."""
     lineage._FULL_MIN_BYTES, lineage._LOGS_MAX = 0, 2
+
+
+@contextmanager
+def rocksdb_state_store(spark: SparkSession) -> Iterator[None]:
+    """Stock queries that are started in here can run a processor."""
+    option = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(option)
+    spark.conf.set(option, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    try:
+        yield
+    finally:
+        spark.conf.set(option, before)
 
 
 class World:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import support
 from mixedmode.errors import StateSchemaError
 from mixedmode.runtime.handle import DeclaringHandle, TaskHandle
 from mixedmode.state.keygroups import KeyGroupRange
@@ -26,7 +27,6 @@ from pyspark.sql.types import StructType
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 EAST = timezone(timedelta(hours=5))
 NOON = datetime(2020, 1, 2, 12, 0, 0, 678901)
 Pair = collections.namedtuple("Pair", ["a", "b"])
@@ -201,13 +201,9 @@ class Keeps(StatefulProcessor):
 @pytest.fixture(scope="module")
 def stock(spark: SparkSession) -> dict[str, str]:
     """What stock Spark tells: one batch query, whose state lives in RocksDB for as long as it runs."""
-    before = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
-    try:
+    with support.rocksdb_state_store(spark):
         keyed = spark.range(1).groupBy("id")
         rows = keyed.transformWithState(Keeps(), "what string, found string", "update", "none").collect()
-    finally:
-        spark.conf.set("spark.sql.streaming.stateStore.providerClass", before)
     return {row.what: row.found for row in rows}
 
 

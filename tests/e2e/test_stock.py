@@ -21,7 +21,6 @@ pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 DELAY = "100 seconds"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 class OrderedSessions(support.Sessions):
@@ -50,10 +49,8 @@ BATCHES: list[list[support.Event]] = [
 def stock(spark: SparkSession, worlds: Any) -> list[tuple[Any, ...]]:
     """What stock Spark makes of the micro-batches."""
     world = worlds()
-    before = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
     found: list[tuple[Any, ...]] = []
-    try:
+    with support.rocksdb_state_store(spark):
         query = (
             world.live()
             .withWatermark("ts", DELAY)
@@ -67,8 +64,6 @@ def stock(spark: SparkSession, worlds: Any) -> list[tuple[Any, ...]]:
             world.land(batch)
             query.processAllAvailable()
         query.stop()
-    finally:
-        spark.conf.set("spark.sql.streaming.stateStore.providerClass", before)
     return sorted(support.without_flush(found), key=repr)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode import PlanError
+from mixedmode import OptionError, PlanError
 from mixedmode.planner.modes import JobFacts, plan_phases
+from mixedmode.planner.option_layers import Layer, resolve_options
 from mixedmode.planner.sorting import choose_sorter
+from mixedmode.planner.timer_order import resolve_timers
 from mixedmode.runtime.spec import Phase, Settings
 
 BOTH = JobFacts(has_history=True, has_live=True, uses_event_time=True, has_watermark=True)
@@ -156,6 +159,48 @@ def test_under_observed_each_key_ends_with_the_backlogs_own_watermark() -> None:
     assert "none while isBacklog; the greatest watermark of the backlog" in backlog.details["watermark"]
     assert "MAX_WATERMARK" not in str(plan_phases(settings, BOTH))
     assert "warning" not in backlog.details
+
+
+def test_a_processor_with_timers_is_told_when_they_fire_and_why() -> None:
+    """Both orders are explained where rows are handled; what has no timers of its own has nothing to be told (P5)."""
+    job = replace(BOTH, has_timers=True, why_timers="the default under final watermark observed")
+    in_order = Settings(final_watermark="observed", timers="in-order")
+    backlog, live = (phase(in_order, job, kind).details for kind in ("backlog", "live"))
+
+    assert backlog["timers"].startswith("in-order: ") and "fires before them" in backlog["timers"]
+    assert backlog["timers"].endswith("(pipeline.timers: the default under final watermark observed)")
+    assert "limits its batches" in backlog["timers"] and "limits its batches" not in live["timers"]
+    assert backlog["watermark"].startswith("t - delay for rows of event time t; ")
+    after_rows = phase(Settings(timers="after-rows"), job, "live").details
+    assert after_rows["timers"].startswith("after-rows: ") and "as Spark's" in after_rows["timers"]
+    assert "timers" not in phase(in_order, BOTH, "backlog").details
+
+
+@pytest.mark.parametrize(
+    ("options", "timers", "why"),
+    [
+        ({}, "after-rows", "the default under final watermark max"),
+        ({"execution.backlog.final-watermark": "observed"}, "in-order", "the default under final watermark observed"),
+        ({"pipeline.timers": "in-order"}, "in-order", "set by job.toml"),
+        (
+            {"execution.backlog.final-watermark": "observed", "pipeline.timers": "after-rows"},
+            "after-rows",
+            "set by job.toml",
+        ),
+    ],
+)
+def test_the_order_of_timers_follows_the_final_watermark(options: dict[str, str], timers: str, why: str) -> None:
+    """Unless it is set, which is possible with either (P5)."""
+    resolved = resolve_options(Layer("job.toml", options))
+    settings, reason = resolve_timers(resolved.settings, resolved)
+
+    assert (settings.timers, reason) == (timers, why)
+
+
+def test_an_unknown_order_of_timers_is_refused() -> None:
+    """The error names the option, the value, and what is allowed."""
+    with pytest.raises(OptionError, match=r"pipeline\.timers.*'sorted'.*in-order, after-rows"):
+        resolve_options(Layer("job.toml", {"pipeline.timers": "sorted"}))
 
 
 def test_under_max_an_operator_with_event_time_is_warned_about() -> None:

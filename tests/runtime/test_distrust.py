@@ -21,7 +21,7 @@ from mixedmode.runtime.pinned_backlog import PinnedBacklog
 from mixedmode.runtime.requests import Answer, Request, RequestFolder
 from mixedmode.runtime.sealed import seal, unseal
 from mixedmode.runtime.shard_task import REPORT_SUFFIX, ShardReport
-from mixedmode.runtime.spec import EpochSpec, ShardCounters
+from mixedmode.runtime.spec import EpochSpec, InOrder, ShardCounters
 from mixedmode.runtime.staging import StagedOutput, check_staged
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
@@ -187,6 +187,19 @@ def test_harmed_staged_output_is_named(tmp_path: Path) -> None:
             check_staged(LOCAL, str(tmp_path), [file])
     os.unlink(path)  # moved to its place already
     check_staged(LOCAL, str(tmp_path), [file])
+
+
+def test_a_pin_comes_back_as_it_was_and_of_another_version_not_at_all(store: CheckpointStore) -> None:
+    """All of the pass is in the pin; what a version that knew other kinds of passes has pinned is not gone on with."""
+    pin = PinnedBacklog(store, "fingerprint")
+    epoch = EpochSpec(1, "sorted", 0, 5, -(2**63), 7, -(2**63), in_order=InOrder(0, 60_000, 5))
+    pin.save(epoch, None)
+    assert pin.load(None) == epoch and pin.belongs
+    path = Path(pin.folder, "pin.json")
+    body = json.loads(unseal(path.read_bytes()))
+    body["epoch"]["ignore_new_timers"] = True
+    path.write_bytes(seal(json.dumps(body).encode()))
+    assert pin.load(None) is None and not pin.belongs
 
 
 def test_a_harmed_pin_or_report_is_not_used(store: CheckpointStore, make_state_file: MakeFile) -> None:

@@ -57,6 +57,22 @@ def test_end_of_input_is_the_last_word() -> None:
     assert tracker.current_ms == MAX_WATERMARK
 
 
+def test_what_has_fired_is_never_ahead_of_event_times() -> None:
+    """MAX_WATERMARK, at a switch or at the end of input, makes no row late that event times do not (P16)."""
+    tracker = WatermarkTracker(10)
+    tracker.fired(MAX_WATERMARK)
+    assert tracker.fired_ms == MIN_WATERMARK
+    tracker.observe(100)
+    tracker.fired(MAX_WATERMARK)
+    assert tracker.fired_ms == 90
+    tracker.fired(50)
+    assert tracker.fired_ms == 90, "it never goes back"
+    tracker.advance(0)
+    tracker.end_of_input()
+    tracker.fired(MAX_WATERMARK)
+    assert (tracker.fired_ms, tracker.would_reach(None), tracker.would_reach(200)) == (90, 90, 190)
+
+
 # -- several inputs ----------------------------------------------------------------------------------------------------
 
 
