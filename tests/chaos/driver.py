@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "e2e"))
 
 import jobs  # noqa: E402
+import outputs  # noqa: E402
 import processes  # noqa: E402
 import support  # noqa: E402
 from disturber import Disturber, prepare_workers  # noqa: E402
@@ -60,7 +61,13 @@ class Driver:
         """Start the job of a plan and come to its live phase."""
         made, root = plan_of(*plan[:2], cluster=plan[2]), Path(folder)
         lineage._FULL_MIN_BYTES, lineage._LOGS_MAX = (0, 2) if made.compacts_eagerly else _COMPACTION
-        writer = self._job(made, root, history).writeStream.option("path", str(root / out))
+        writer = self._job(made, root, history).writeStream
+        if made.kind == "totals":
+            writer = writer.outputMode("update")
+        if made.sink == "function":
+            writer = writer.foreachBatch(outputs.idempotent(root / out, checkpoints))
+        else:
+            writer = writer.option("path", str(root / out))
         for name, value in {"checkpointLocation": str(root / checkpoints), **made.options, **options}.items():
             writer = writer.option(name, value)
         self._query = writer.start()

@@ -18,10 +18,12 @@ UID = "chaos"
 #: A quiet period of this length ends a session.
 GAP_S = 300
 WINDOW_S, SLIDE_S = 600, 200
+#: How many alarms a quiet key raises.
+ALARMS = 3
 #: How often the timer of a key fires at least, in jobs with processing time.
 TICKS = 4
 #: Name of the state variable whose final values are looked at, by kind.
-FINAL_STATE = {"sessions": "open", "reorder": "done", "ticks": "done"}
+FINAL_STATE = {"sessions": "open", "quiet": "seen", "reorder": "done", "ticks": "done"}
 
 
 def job_of(plan: Plan, history: DataFrame | None, live: list[DataFrame]) -> Any:
@@ -38,6 +40,9 @@ def job_of(plan: Plan, history: DataFrame | None, live: list[DataFrame]) -> Any:
     if plan.kind == "reorder":
         schema = "key string, ts long, nth long, total long"
         return timed.groupBy("key").transformWithState(Reorder(), schema, "append", "eventTime").uid(UID)
+    if plan.kind == "quiet":
+        schema = "key string, since long, count long, alarm long"
+        return timed.groupBy("key").transformWithState(Quiet(), schema, "append", "eventTime").uid(UID)
     if plan.kind == "sessions":
         schema = "key string, start long, count long, total long"
         return timed.groupBy("key").transformWithState(Sessions(), schema, "append", "eventTime").uid(UID)
@@ -80,6 +85,37 @@ class Sessions(StatefulProcessor):
         start, _, count, total = self._open.get()
         self._open.clear()
         yield (key[0], start, count, total)
+
+
+class Quiet(StatefulProcessor):
+    """Counts rows, and raises an alarm when a key has been quiet for a while, and again, at most ALARMS times; then it
+    forgets the key.
+
+    What it counts depends on whether the timers between two rows fire before the second one.
+    """
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._seen = handle.getValueState("seen", "count long, alarms long, timer long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        for row in rows:
+            count, _, timer = self._seen.get() or (0, 0, -1)
+            if timer >= 0:
+                self._handle.deleteTimer(timer)
+            timer = ms_of(row) + GAP_S * 1000
+            self._handle.registerTimer(timer)
+            self._seen.update((count + 1, 0, timer))
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
+        count, alarms, timer = self._seen.get()
+        if alarms + 1 < ALARMS:
+            self._handle.registerTimer(timer + GAP_S * 1000)
+            self._seen.update((count, alarms + 1, timer + GAP_S * 1000))
+        else:
+            self._seen.clear()
+        yield (key[0], timer, count, alarms + 1)
 
 
 class Reorder(StatefulProcessor):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from jobs import GAP_S, SLIDE_S, TICKS, WINDOW_S
+from jobs import ALARMS, GAP_S, SLIDE_S, TICKS, WINDOW_S
 from plans import FLUSH_KEY, Event, Plan
 from support import START
 
@@ -19,13 +20,20 @@ def expected(plan: Plan) -> list[Row]:
     """All rows that are committed in the end (of ticking jobs: as :func:`seen` sums them up)."""
     all_rows = [*plan.backlog, *plan.live]
     if plan.kind == "reorder":
-        return sorted(row for key, events in _by_key(all_rows) for row in _reordered(key, events))
+        return sorted(row for key in _keys(plan) for row in _reordered(plan, key))
+    if plan.kind == "quiet":
+        return sorted(row for key in _keys(plan) for row in _alarms(plan, key))
     if plan.kind == "ticks":
         return sorted((key, len(events), sum(event[2] for event in events), True) for key, events in _by_key(all_rows))
     # Under max everything fires at the switch, and what comes later begins anew.
     parts = [plan.backlog, plan.live] if plan.final_watermark == "max" else [all_rows]
-    by_kind = {"sessions": _sessions, "session-windows": _session_windows, "sliding": _windows, "means": _means}
-    return sorted((row for part in parts for row in by_kind[plan.kind](part)), key=repr)
+    if plan.kind == "sessions":
+        of = _sessions
+    elif plan.kind == "session-windows":
+        of = _session_windows
+    else:
+        of = _means if plan.kind == "means" else _windows
+    return sorted((row for part in parts for row in of(part)), key=repr)
 
 
 def seen(plan: Plan, rows: Iterable[Row]) -> list[Row]:
@@ -62,11 +70,46 @@ def _by_key(events: Iterable[Event]) -> list[tuple[str, list[Event]]]:
     return sorted(found.items())
 
 
-def _reordered(key: str, events: list[Event]) -> Iterable[Row]:
+def _keys(plan: Plan) -> list[str]:
+    return sorted({event[0] for event in [*plan.backlog, *plan.live]})
+
+
+def _rows_of(key: str, events: list[Event]) -> list[Event]:
+    return sorted((event for event in events if event[0] == key), key=lambda event: event[1])
+
+
+def _reordered(plan: Plan, key: str) -> Iterable[Row]:
+    backlog = _rows_of(key, plan.backlog)
+    # Under max the one timer that the rows have registered fires at the switch; the one that it registers is carried.
+    ahead = backlog[:1] if plan.final_watermark == "max" else []
+    rest = _rows_of(key, [event for event in [*plan.backlog, *plan.live] if event not in ahead])
     total = 0
-    for nth, (_, seconds, value) in enumerate(events, 1):
+    for nth, (_, seconds, value) in enumerate([*ahead, *rest], 1):
         total += value
         yield (key, _ms(seconds), nth, total)
+
+
+def _alarms(plan: Plan, key: str) -> Iterable[Row]:
+    """The orderly stream: what is due by a row's event time less the delay fires before it, the rest at the end."""
+    count, alarms, timer = 0, 0, None
+    raised: list[Row] = []
+
+    def fire(upto_s: float, most: int = ALARMS) -> None:
+        nonlocal count, alarms, timer
+        while timer is not None and timer <= upto_s and most:
+            alarms, most = alarms + 1, most - 1
+            raised.append((key, _ms(timer), count, alarms))
+            timer = timer + GAP_S if alarms < ALARMS else None
+            count = count if timer is not None else 0
+
+    for part in (plan.backlog, plan.live):
+        for _, seconds, _ in _rows_of(key, part):
+            fire(seconds - plan.delay_s)
+            count, alarms, timer = count + 1, 0, seconds + GAP_S
+        if part is plan.backlog and plan.final_watermark == "max":
+            fire(math.inf, most=1)  # what a timer registers at the switch is carried into the stream
+    fire(math.inf)
+    return raised
 
 
 def _split(events: Iterable[Event]) -> Iterable[tuple[str, list[Event]]]:

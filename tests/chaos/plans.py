@@ -14,7 +14,7 @@ from points import CHECKPOINT, LIVE, RESTART, SAVEPOINT, START, TASK_LIVE, TASK_
 Event = tuple[str, int, int]
 
 #: Jobs whose result does not depend on how rows within the delay are spread over files.
-AGGREGATES = ("sliding", "means", "session-windows")
+AGGREGATES = ("sliding", "means", "session-windows", "totals")
 KINDS = ("sessions", "reorder", "ticks", *AGGREGATES)
 FLUSH_KEY = "flush"
 MAX_DELAY_S = 600
@@ -51,6 +51,8 @@ class Plan:
     #: ``max`` or ``observed``.
     final_watermark: str
     delay_s: int
+    #: ``parquet``, or ``function`` for ``foreachBatch``.
+    sink: str
     #: How many live inputs there are; rows are dealt to them in turn.
     inputs: int
     history: list[Event]
@@ -80,9 +82,9 @@ class Plan:
         return sum(len(step.disturbances) for step in self.steps)
 
     def __str__(self) -> str:
-        inputs = "" if self.inputs == 1 else f", {self.inputs} inputs"
+        more = ("" if self.inputs == 1 else f", {self.inputs} inputs") + (", cluster" if self.cluster else "")
         steps = " ".join(f"{step.do}:{step.parallelism}" if step.parallelism else step.do for step in self.steps)
-        return f"{self.kind}, {self.final_watermark}{inputs}{', cluster' if self.cluster else ''} ({steps})"
+        return f"{self.kind}, {self.final_watermark}, {self.sink}{more} ({steps})"
 
 
 def plan_of(seed: int, number: int, *, cluster: bool = False) -> Plan:
@@ -101,7 +103,7 @@ def plan_of(seed: int, number: int, *, cluster: bool = False) -> Plan:
     events = _arriving(chance, delay_s if kind in (*AGGREGATES, "reorder", "ticks") else 0)
     first, then = _cut(chance, len(events))
     final_watermark = chance.choice(["max", "observed"])
-    if kind == "reorder":
+    if kind in ("reorder", "totals"):
         final_watermark = "observed"
     options = _options(chance, final_watermark)
     plan = Plan(
@@ -110,6 +112,7 @@ def plan_of(seed: int, number: int, *, cluster: bool = False) -> Plan:
         kind,
         final_watermark,
         delay_s,
+        "function" if kind == "totals" else chance.choice(["parquet", "parquet", "function"]),
         inputs,
         events[:first],
         [events[first:then][number::inputs] for number in range(inputs)],

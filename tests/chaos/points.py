@@ -15,6 +15,8 @@ CHECKPOINT = (
     "gc-after-metadata",
     "gc-between-files",
     "sink-between-files",
+    "sink-after-function",
+    "sink-delivered",
 )
 #: In the driver, from the start of the job to its live phase.
 START = (

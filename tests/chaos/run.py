@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import models
+import outputs
 import support
 from disturber import flag_of
 from drivers import DriverProcess, Drivers, Lost, Wrong
@@ -232,7 +233,10 @@ class Run:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def _seen(self) -> list[models.Row]:
-        rows = [row for out in sorted(self._folder.glob("out-*")) for row in support.committed(out)]
+        try:
+            rows = outputs.committed(self._folder, last_only=self._plan.kind == "totals")
+        except AssertionError as wrong:
+            raise Wrong(str(wrong)) from None
         return models.seen(self._plan, rows)
 
     def _check_state(self) -> None:

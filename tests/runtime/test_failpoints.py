@@ -53,3 +53,34 @@ def test_kill_once_spares_the_second_process(tmp_path: Path) -> None:
     configured = f"here=kill-once:{tmp_path / 'flag'}"
     assert run(configured, "failpoint('here')").returncode == -signal.SIGKILL
     assert run(configured, "failpoint('here')").stdout == "alive\n"
+
+
+#: Three generations as Spark has them, each of the elder two saying how the one below it has ended.
+_GENERATIONS = """
+import os
+
+def wait_for(child):
+    pid = os.fork()
+    if pid:
+        return os.waitpid(pid, 0)[1]
+    child()
+    os._exit(0)
+
+def daemon():
+    print("worker", wait_for(lambda: failpoint("here")), flush=True)
+
+print("daemon", wait_for(daemon), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("kill-once", ["worker 9", "daemon 0", "alive"]),
+        ("kill-daemon-once", ["daemon 9", "alive"]),
+        ("kill-executor-once", ["worker 9"]),
+    ],
+)
+def test_a_worker_takes_its_daemon_or_its_executor_along(tmp_path: Path, verb: str, said: list[str]) -> None:
+    """A worker dies alone, with its daemon, or with the process that has started the daemon."""
+    assert run(f"here={verb}:{tmp_path / 'flag'}", _GENERATIONS).stdout.splitlines() == said
