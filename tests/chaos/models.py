@@ -79,12 +79,16 @@ def _rows_of(key: str, events: list[Event]) -> list[Event]:
 
 
 def _reordered(plan: Plan, key: str) -> Iterable[Row]:
-    backlog = _rows_of(key, plan.backlog)
-    # Under max the one timer that the rows have registered fires at the switch; the one that it registers is carried.
-    ahead = backlog[:1] if plan.final_watermark == "max" else []
-    rest = _rows_of(key, [event for event in [*plan.backlog, *plan.live] if event not in ahead])
+    ordered = _rows_of(key, [*plan.backlog, *plan.live])
+    if plan.final_watermark == "max":
+        # Of the timers only that of the earliest row is there when MAX_WATERMARK fires; the next one is carried.
+        backlog = _rows_of(key, plan.backlog)
+        waiting = [row for row in backlog if row[1] > plan.observed_s] if plan.fires_in_order else backlog
+        early = [row for row in waiting[:1] if row[1] > plan.observed_s]
+        passed = [row for row in backlog if row[1] <= plan.observed_s]
+        ordered = [*passed, *early, *(row for row in ordered if row not in passed and row not in early)]
     total = 0
-    for nth, (_, seconds, value) in enumerate([*ahead, *rest], 1):
+    for nth, (_, seconds, value) in enumerate(ordered, 1):
         total += value
         yield (key, _ms(seconds), nth, total)
 
@@ -107,6 +111,7 @@ def _alarms(plan: Plan, key: str) -> Iterable[Row]:
             fire(seconds - plan.delay_s)
             count, alarms, timer = count + 1, 0, seconds + GAP_S
         if part is plan.backlog and plan.final_watermark == "max":
+            fire(plan.observed_s)
             fire(math.inf, most=1)  # what a timer registers at the switch is carried into the stream
     fire(math.inf)
     return raised

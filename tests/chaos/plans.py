@@ -6,6 +6,7 @@ difference make the same plan.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +16,7 @@ Event = tuple[str, int, int]
 
 #: Jobs whose result does not depend on how rows within the delay are spread over files.
 AGGREGATES = ("sliding", "means", "session-windows", "totals")
-KINDS = ("sessions", "reorder", "ticks", *AGGREGATES)
+KINDS = ("sessions", "quiet", "reorder", "ticks", *AGGREGATES)
 FLUSH_KEY = "flush"
 MAX_DELAY_S = 600
 #: How many kills of a run may cost the life of its driver.
@@ -73,6 +74,18 @@ class Plan:
         return [*self.history, *(event for rows in self.waiting for event in rows)]
 
     @property
+    def fires_in_order(self) -> bool:
+        """Whether timers fire between the rows of their key."""
+        given = self.options.get("pipeline.timers")
+        return given == "in-order" or (given is None and self.final_watermark == "observed")
+
+    @property
+    def observed_s(self) -> float:
+        """The watermark at the switch: that of the live input that is least far."""
+        reached = [max((event[1] for event in [*self.history, *rows]), default=-math.inf) for rows in self.waiting]
+        return min(reached) - self.delay_s
+
+    @property
     def live(self) -> list[Event]:
         return [event for _, rows in self.files for event in rows]
 
@@ -103,9 +116,13 @@ def plan_of(seed: int, number: int, *, cluster: bool = False) -> Plan:
     events = _arriving(chance, delay_s if kind in (*AGGREGATES, "reorder", "ticks") else 0)
     first, then = _cut(chance, len(events))
     final_watermark = chance.choice(["max", "observed"])
-    if kind in ("reorder", "totals"):
+    if kind == "totals":  # max is refused for it
         final_watermark = "observed"
     options = _options(chance, final_watermark)
+    if kind == "quiet":  # its result depends on the order
+        options["pipeline.timers"] = "in-order"
+    elif kind in ("sessions", "reorder") and chance.random() < 0.5:
+        options["pipeline.timers"] = chance.choice(["in-order", "after-rows"])
     plan = Plan(
         seed,
         number,
@@ -120,7 +137,7 @@ def plan_of(seed: int, number: int, *, cluster: bool = False) -> Plan:
         options,
         compacts_eagerly=chance.random() < 0.6,
         cluster=cluster,
-        drains=kind not in ("ticks", "reorder") and chance.random() < 0.25,
+        drains=kind in ("sessions", *AGGREGATES) and chance.random() < 0.25,
     )
     _fill_in(chance, plan)
     return plan
