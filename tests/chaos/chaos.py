@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from run import Run
 
 def main() -> int:
     arguments = _parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that no driver is left behind
     folder = Path(tempfile.mkdtemp(prefix="mixedmode-chaos-"))
     drivers = Drivers(folder, arguments.deadline)
     began = time.monotonic()
