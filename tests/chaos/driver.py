@@ -124,7 +124,7 @@ def main(folder: Path, replies: int, master: str) -> None:
                 print(traceback.format_exc(), flush=True)
                 jvms = processes.find(os.getpid(), "jvm")
                 answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}", "jvm": bool(jvms)}
-            out.write(json.dumps(answer) + "\n")
+            out.write(json.dumps(answer, default=str) + "\n")
     os._exit(0)  # no need to wait for the JVM to say good-bye
 
 
