@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from ..errors import OperatorEventError, PlanError
+from ..errors import OperatorEventError, PlanError, StateSchemaError
 from ..state.keyed import KeyedState
 from ..state.registry import StateRegistry
 from .operator_events.plain import encode
@@ -78,7 +78,8 @@ class DeclaringHandle(StatefulProcessorHandle):
         return _Undefined("coordinator", "coordinator", "there is no shard; send events in handlers")
 
     def deleteIfExists(self, stateName: str) -> None:
-        """Nothing to note: a stored variable that ``init`` does not declare is dropped when the state is taken over."""
+        """Take back what ``init`` has declared under the name; a stored variable that is not declared is dropped."""
+        self.registry.withdraw(stateName)
 
 
 class _Undefined:
@@ -94,6 +95,22 @@ class _Undefined:
         raise PlanError(f"{self._what}.{attribute}() in init(): {self._why}")
 
 
+class _Deleted:
+    """A state variable that ``init`` declares and then deletes."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind = kind
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        raise StateSchemaError(
+            f"{self._kind} state {self._name!r} is not initialized: init() deletes it with deleteIfExists, so that "
+            f"{attribute}() has nothing to work on; declare it after deleting it, or under another name"
+        )
+
+
 class TaskHandle(StatefulProcessorHandle):
     """Live state and timers of the current key of a shard task."""
 
@@ -105,15 +122,19 @@ class TaskHandle(StatefulProcessorHandle):
         self.coordinator = coordinator
 
     def getValueState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
-        return self._state.value_state(stateName)
+        return self._state.value_state(stateName) if self._has(stateName) else _Deleted("value", stateName)
 
     def getListState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
-        return self._state.list_state(stateName)
+        return self._state.list_state(stateName) if self._has(stateName) else _Deleted("list", stateName)
 
     def getMapState(
         self, stateName: str, userKeySchema: Schema, valueSchema: Schema, ttlDurationMs: int | None = None
     ) -> Any:
-        return self._state.map_state(stateName)
+        return self._state.map_state(stateName) if self._has(stateName) else _Deleted("map", stateName)
+
+    def _has(self, name: str) -> bool:
+        """False for a variable that the same ``init`` goes on to delete."""
+        return name in self._state.registry
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         self._state.register_timer(self._kind("registerTimer"), expiryTimestampMs)

@@ -15,13 +15,17 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from .filesystem import delete_quietly, list_files, read_bytes
+from .frozen import FrozenDict
 
 #: How often a task reports its row count while a sorted pass runs.
 _REPORT_EVERY_S = 0.5
 
 
-class QueryProgress(dict[str, Any]):
+class QueryProgress(FrozenDict):
     """One finished epoch, as a dictionary whose entries are also attributes (like Spark's StreamingQueryProgress).
+
+    A record that was handed out stays what it was, and cannot be changed, nor can what is in it.  What becomes known of
+    its epoch later (a checkpoint, a delivery) is in the record that the query hands out from then on.
 
     Field names are Spark's where Spark has the thing:
 

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
+from .frozen import FrozenDict
 from .lifecycle.events import Stop
 from .lifecycle.story import Lifecycle
 from .live import Stopped
@@ -95,10 +96,10 @@ class MixedQuery:
     # -- what it is --------------------------------------------------------------------------------------------------
 
     @property
-    def id(self) -> str | None:
-        """Id of the query, the same over restarts from one checkpointLocation; None until recovery has read it."""
-        stepper = self._runner.stepper
-        return None if stepper is None else stepper.state.job_id
+    def id(self) -> str:
+        """Id of the query, a UUID: the same over restarts from one checkpointLocation."""
+        assert self._runner.identity is not None, "start() has claimed the location"
+        return self._runner.identity.query_id
 
     @property
     def name(self) -> str | None:
@@ -148,7 +149,7 @@ class MixedQuery:
     @property
     def checkpoints(self) -> list[dict[str, Any]]:
         """The last 100 checkpoints that this run has completed, oldest first."""
-        return [report.to_json() for report in self._recorder.checkpoints]
+        return [FrozenDict(report.to_json()) for report in self._recorder.checkpoints]
 
     @property
     def lateRows(self) -> DataFrame:

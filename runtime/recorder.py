@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any
 
 from .checkpointer import CheckpointReport
+from .checkpoints.identity import query_id
 from .epoch_metrics import durations_ms, state_operator, totals
 from .lifecycle.story import LifecycleEvent
 from .progress import QueryProgress, timestamp
@@ -62,8 +63,7 @@ class Recorder:
         with self._lock:
             self._checkpoints.append(report)
             self._checkpoint = report.to_json()
-            if self._recent:
-                self._recent[-1]["checkpoint"] = self._checkpoint
+            self._replace_last(checkpoint=self._checkpoint)
         self.event("checkpoint", f"{report.checkpoint_id} ({report.trigger}, {report.duration_ms} ms)")
 
     def epoch(
@@ -84,7 +84,7 @@ class Recorder:
         since_last_s = now - elapsed_s - self._epoch_started if self._epoch_started is not None else 0.0
         self._epoch_started = now - elapsed_s
         progress = QueryProgress(
-            id=state.job_id,
+            id=query_id(state.job_id),
             runId=self._run_id,
             name=self._name,
             timestamp=timestamp(),
@@ -134,8 +134,13 @@ class Recorder:
         with self._lock:
             if self._recent:
                 durations, elapsed_ms = self._recent[-1]["durationMs"], round(elapsed_s * 1000)
-                durations["deliver"] = elapsed_ms
-                durations["triggerExecution"] = durations["addBatch"] + elapsed_ms
+                in_all = durations["addBatch"] + elapsed_ms
+                self._replace_last(durationMs={**durations, "deliver": elapsed_ms, "triggerExecution": in_all})
+
+    def _replace_last(self, **entries: Any) -> None:
+        """The last epoch's record with more that is known of it; the old one may be in somebody's hands."""
+        if self._recent:
+            self._recent[-1] = QueryProgress({**self._recent[-1], **entries})
 
     @property
     def recent(self) -> list[QueryProgress]:

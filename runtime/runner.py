@@ -83,6 +83,8 @@ class JobRunner:
         self._recovered: Recovered | None = None
         #: Savepoints that users ask for.
         self.desk = SavepointDesk(lambda request: claim(request, self.store.location))
+        #: The location's, from the moment when it is claimed.
+        self.identity: JobIdentity | None = None
         self._ending: Ending | None = None
         self.live: LiveSource | None = None
         if job.live is not None:
@@ -94,18 +96,25 @@ class JobRunner:
         """Claim the checkpoint location for this run, which may take one ``execution.lease.expiry``.
 
         Raises:
-            CheckpointError: another driver has it.
+            CheckpointError: another driver has it, or it is not for this job.
         """
         if self.lease.claim is None:
             self.lease.take()
             self.lease.on_lost = self._wake.set
+        if self.identity is None:
+            try:
+                self.identity = identify(self.job, self.store)
+            except BaseException:
+                self.lease.release()
+                raise
 
     def run(self) -> None:
         """Recover, then execute the phases; returns at the end of input or when stopped."""
         self.claim()
         self._thread_id = threading.get_ident()
         try:
-            self._run(identify(self.job, self.store))
+            assert self.identity is not None, "claim() finds it"
+            self._run(self.identity)
         except Stopped:
             self._close_tasks()
             raise

@@ -277,7 +277,7 @@ class KeyedOperator(ABC):
             CheckpointMismatchError: it is the state of other aggregates.
         """
         changes = self.registry.changes_since(stored)
-        self.registry = self.registry.evolve(stored)
+        self.registry = self.registry.evolve(stored, self.state_values == "rows")
         return changes, None
 
     @abstractmethod

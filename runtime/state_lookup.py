@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | Re
             found[name] += [_own(scan, row) for row in _rows(reader.read_all(), scan.schema)]
     is_known = any(found.values())
     pending: dict[str, list[int]] = {}
-    for kind, ts_ms in found.pop(_TIMERS):
+    for ts_ms, kind in found.pop(_TIMERS):
         pending.setdefault(kind, []).append(ts_ms)
     state = {name: _value(scans[name], rows) for name, rows in found.items()}
     return {"found": is_known, "state": state, "timers": pending}
@@ -88,16 +88,18 @@ def _rows(table: pa.Table, schema: StructType) -> list[Row]:
 
 
 def _own(scan: Scan, row: Row) -> tuple[Any, ...]:
-    """The scan's own columns of a row: without the key before them and the shard after them."""
-    return tuple(row)[len(scan.shards.key_schema) : -1]
+    """The scan's own columns of a row, Spark's and ours: without the key before them and the shard in between."""
+    shard = 1 + len(scan.own_schema.fields)
+    return (*row[1:shard], *row[shard + 1 :])
 
 
 def _value(scan: RowScan | RecordScan, rows: list[tuple[Any, ...]]) -> Any:
     """A variable as a user thinks of it."""
     if isinstance(scan, RecordScan):
         return [row[0] for row in rows] if scan.sessions else (rows[0][0] if rows else None)
+    read: Callable[[Any], Any] = (lambda value: value.value) if scan.has_ttl else (lambda value: value)
     if scan.descriptor.kind == "list":
-        return [row[1] for row in rows]
+        return [read(row[0]) for row in rows]
     if scan.descriptor.kind == "map":
-        return dict(rows)
-    return rows[0][0] if rows else None
+        return {key: read(value) for key, value in rows}
+    return read(rows[0][0]) if rows else None

@@ -111,7 +111,7 @@ class StateReader:
     """Reads the checkpoints of one location.
 
     Wherever a method takes ``checkpoint``, None means the newest; wherever it takes ``operator`` or ``name``, None
-    means the only one.  A key column that is named like one of the other columns is called ``key_<name>``.
+    means the only one.  Columns are those of Spark's ``statestore`` source; where we have more, they come last.
     """
 
     def __init__(self, store: CheckpointStore, spark: SparkSession | None) -> None:
@@ -192,13 +192,15 @@ class StateReader:
     # -- what is in it -----------------------------------------------------------------------------------------------
 
     def state(self, name: str | None = None, operator: str | None = None, checkpoint: int | None = None) -> DataFrame:
-        """One state variable: the key columns, then
+        """One state variable: ``key``, a struct of the key columns, then
 
         ``value``                            a value state, or an aggregate's buffers (a row per open session)
-        ``position``, ``list_element``       one row per element of a list state
+        ``list_element``                     one row per element of a list state
         ``user_map_key``, ``user_map_value`` one row per entry of a map state
 
-        and ``partition_id``, the shard.  Values that have expired are not shown.
+        and ``partition_id``, the shard.  With a TTL, values are structs of ``value`` and ``ttlExpirationMs``.  All this
+        is as in Spark's ``statestore`` source with ``stateVarName``; unlike there, expired values are not shown,
+        and the elements of a list have their ``position`` in a last column.
 
         Raises:
             UnknownStateError: there is no such checkpoint, operator or variable.
@@ -207,12 +209,15 @@ class StateReader:
         stored, shards = self._opened(operator, checkpoint)
         scans = _scans(stored, shards)
         wanted = _only(scans, name, "state variable", f"operator {stored.uid!r} of checkpoint {shards.checkpoint_id}")
-        return self._frame(scans[wanted], _layout(stored))
+        return self._frame(scans[wanted])
 
     def timers(self, operator: str | None = None, checkpoint: int | None = None) -> DataFrame:
-        """Pending timers: the key columns, ``timer_kind`` (event, processing), ``expiration_timestamp_ms``, shard."""
-        stored, shards = self._opened(operator, checkpoint)
-        return self._frame(TimerScan(shards), _layout(stored))
+        """Pending timers: ``key``, ``expiration_timestamp_ms``, ``partition_id``; ``timer_kind``, event or processing.
+
+        All but the last as in Spark's ``statestore`` source with ``readRegisteredTimers``.
+        """
+        _, shards = self._opened(operator, checkpoint)
+        return self._frame(TimerScan(shards))
 
     def lookup(self, *key: Any, operator: str | None = None, checkpoint: int | None = None) -> dict[str, Any]:
         """State and timers of one key; only its shard is read.
@@ -282,18 +287,16 @@ class StateReader:
             uid=uid,
             lineages=tuple(shard.load() for shard in stored.shards),
             key_schema=schema_from_json(_layout(stored).key_schema),
+            key_labels=tuple(_layout(stored).key_labels),
             local_dir=self._spark.conf.get(_LOCAL_DIR, None),
             now_ms=round(time.time() * 1000),
             visited=tuple(range(len(stored.shards))),
         )
         return stored, shards
 
-    def _frame(self, scan: Scan, layout: StateLayout) -> DataFrame:
+    def _frame(self, scan: Scan) -> DataFrame:
         count = len(scan.shards.visited)
-        own = [*scan.own_schema.fieldNames(), "partition_id"]
-        keys = [f"key_{label}" if label in own else label for label in layout.key_labels]
-        rows = self._spark.range(0, count, 1, count).mapInArrow(scan, scan.schema)
-        return rows.toDF(*keys, *own)
+        return self._spark.range(0, count, 1, count).mapInArrow(scan, scan.schema)
 
 
 def _scans(stored: OperatorState, shards: Shards) -> dict[str, RowScan | RecordScan]:

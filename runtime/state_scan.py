@@ -60,6 +60,8 @@ class Shards:
     uid: str
     lineages: tuple[ShardLineage, ...]
     key_schema: pa.Schema
+    #: The key columns under the names that the user knows.
+    key_labels: tuple[str, ...]
     local_dir: str | None
     now_ms: int
     #: Partition number -> shard.
@@ -96,25 +98,37 @@ class Shards:
 
 @dataclass(frozen=True)
 class Scan:
-    """What is common to the scans: a task per shard; columns are the key's, the scan's own, and the shard."""
+    """What is common to the scans: a task per shard, and Spark's columns: key, what belongs to it, shard, then ours."""
 
     shards: Shards
 
     @property
     def own_schema(self) -> StructType:
-        """The scan's own columns."""
+        """What belongs to a key, as in Spark's ``statestore`` source."""
         raise NotImplementedError
 
+    @property
+    def more_schema(self) -> StructType:
+        """What we have to say besides."""
+        return StructType()
+
     def batches(self, view: ShardView) -> Iterator[tuple[list[bytes], list[pa.Array]]]:
-        """Encoded keys, and the scan's own columns for them."""
+        """Encoded keys, and for them the columns of ``own_schema`` and then those of ``more_schema``."""
         raise NotImplementedError
 
     @property
     def schema(self) -> StructType:
-        """All columns, named by their place (names of users may hold dots, which ``mapInArrow`` takes for syntax)."""
-        types = [spark_type(field.type) for field in self.shards.key_schema]
-        types += [field.dataType for field in self.own_schema.fields] + [IntegerType()]
-        return StructType([StructField(f"c{place}", data_type) for place, data_type in enumerate(types)])
+        """All columns."""
+        types = zip(self.shards.key_labels, self.shards.key_schema, strict=True)
+        key = StructType([StructField(label, spark_type(field.type)) for label, field in types])
+        return StructType(
+            [
+                StructField("key", key),
+                *self.own_schema.fields,
+                StructField("partition_id", IntegerType()),
+                *self.more_schema.fields,
+            ]
+        )
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # The rows say which shards to visit: in a union the numbers of the partitions begin elsewhere.
@@ -126,11 +140,20 @@ class Scan:
     def of_shard(self, shard: int, view: ShardView) -> Iterator[pa.RecordBatch]:
         """The record batches of one shard."""
         fields = [pa.field(field.name, arrow_type(field.dataType)) for field in self.schema.fields]
+        own = len(self.own_schema.fields)
         for keys, columns in self.batches(view):
-            key_columns = view.key_codec.decode_columns(keys) if len(self.shards.key_schema) else []
-            arrays = [*key_columns, *columns, pa.array([shard] * len(keys), pa.int32())]
+            shards = pa.array([shard] * len(keys), pa.int32())
+            arrays = [self._key(view, keys), *columns[:own], shards, *columns[own:]]
             typed = [array.cast(field.type) for array, field in zip(arrays, fields, strict=True)]
             yield pa.RecordBatch.from_arrays(typed, schema=pa.schema(fields))
+
+    def _key(self, view: ShardView, keys: list[bytes]) -> pa.Array:
+        if not self.shards.key_labels:
+            return pa.array([{}] * len(keys), pa.struct([]))
+        fields = zip(self.shards.key_labels, self.shards.key_schema, strict=True)
+        return pa.StructArray.from_arrays(
+            view.key_codec.decode_columns(keys), fields=[field.with_name(label) for label, field in fields]
+        )
 
 
 @dataclass(frozen=True)
@@ -139,12 +162,16 @@ class TimerScan(Scan):
 
     @property
     def own_schema(self) -> StructType:
-        return StructType([StructField("timer_kind", StringType()), StructField("expiration_timestamp_ms", LongType())])
+        return StructType([StructField("expiration_timestamp_ms", LongType())])
+
+    @property
+    def more_schema(self) -> StructType:
+        return StructType([StructField("timer_kind", StringType())])
 
     def batches(self, view: ShardView) -> Iterator[tuple[list[bytes], list[pa.Array]]]:
         for kind in TIMER_KINDS:
             for keys, times in _pieces((key, ts_ms, 0) for key, ts_ms in view.timers(kind)):
-                yield keys, [pa.array([kind] * len(keys)), pa.array(times, pa.int64())]
+                yield keys, [pa.array(times, pa.int64()), pa.array([kind] * len(keys))]
 
 
 @dataclass(frozen=True)
@@ -156,18 +183,31 @@ class RowScan(Scan):
     @property
     def own_schema(self) -> StructType:
         value = struct_of(self.descriptor.schema)
+        if self.has_ttl:
+            value = StructType([StructField("value", value), StructField("ttlExpirationMs", LongType())])
         if self.descriptor.kind == "value":
             return StructType([StructField("value", value)])
         if self.descriptor.kind == "list":
-            return StructType([StructField("position", LongType()), StructField("list_element", value)])
+            return StructType([StructField("list_element", value)])
         assert self.descriptor.user_key_schema is not None
         user_key = struct_of(self.descriptor.user_key_schema)
         return StructType([StructField("user_map_key", user_key), StructField("user_map_value", value)])
 
+    @property
+    def has_ttl(self) -> bool:
+        """True if the time at which a value expires stands beside it."""
+        return self.descriptor.ttl_ms is not None
+
+    @property
+    def more_schema(self) -> StructType:
+        return StructType([StructField("position", LongType())] if self.descriptor.kind == "list" else [])
+
     def batches(self, view: ShardView) -> Iterator[tuple[list[bytes], list[pa.Array]]]:
-        columns = [_column_of(field.dataType) for field in self.own_schema.fields]
+        columns = [_column_of(field.dataType) for field in (*self.own_schema.fields, *self.more_schema.fields)]
         for keys, rows in _pieces(view.rows(self.descriptor)):
-            parts = zip(*rows, strict=True)
+            parts = list(zip(*rows, strict=True))
+            if self.descriptor.kind == "list":
+                parts.reverse()  # positions come last
             yield keys, [column(values) for column, values in zip(columns, parts, strict=True)]
 
 

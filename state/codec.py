@@ -45,6 +45,7 @@ from .conversions import (
     wall_micros,
 )
 from .structs import StructClass, plain_tuple, struct_values
+from .widening import fields_reader
 
 #: The version is one byte; 0xFF is kept for a longer form.
 MAX_VERSIONS = 255
@@ -72,7 +73,8 @@ class RowCodec:
     """Codec of the values of one state variable.
 
     ``history`` holds the older schemas of the variable, oldest first; values that they wrote are decoded and then
-    adapted by field name: fields that are gone are dropped, new ones are None (also those that take up an old name).
+    adapted by field name: fields that are gone are dropped, new ones are None (also those that take up an old name),
+    and the values of those whose type has become wider follow (see :mod:`.widening`).
     ``struct_class`` makes what structs inside values come back as; the value itself is always a tuple.
     """
 
@@ -81,7 +83,7 @@ class RowCodec:
     ) -> None:
         self.schema = schema
         self.history = tuple(history)
-        self._struct_class = struct_class
+        self.struct_class = struct_class
         if len(self.history) >= MAX_VERSIONS:
             raise StateSchemaError(f"a state variable can change its schema {MAX_VERSIONS - 1} times, not more")
         self._version = bytes([len(self.history)])
@@ -107,12 +109,14 @@ class RowCodec:
         self._has_longs = 64 in ints
         #: Bytes of a tuple, list, Row or other sequence with one value per field.
         self.encode = self._encoder()
+        # Version by version: a field that was removed and came back is a new one, and what older values hold under its
+        # name is not its.
         self._older: dict[int, _Older] = {}
-        # A field that was removed and came back is a new one: what older values hold under its name is not its.
-        kept = set(self._names)
+        newer: _Older | None = None
         for version in reversed(range(len(self.history))):
-            kept &= set(self.history[version].names)
-            self._older[version] = _Older(RowCodec(self.history[version], struct_class=struct_class), self._names, kept)
+            after = self.schema if newer is None else self.history[version + 1]
+            newer = _Older(RowCodec(self.history[version], struct_class=struct_class), after, newer)
+            self._older[version] = newer
 
     def _encoder(self) -> Callable[[Any], bytes]:
         """:attr:`encode`, with all that it needs at hand: a processor calls it for every key."""
@@ -197,7 +201,7 @@ class RowCodec:
         return older.decode(data)
 
     def __reduce__(self) -> tuple[type[RowCodec], tuple[Any, ...]]:
-        return RowCodec, (self.schema, self.history, self._struct_class)
+        return RowCodec, (self.schema, self.history, self.struct_class)
 
 
 def _types_of_any(values: Any) -> tuple[type, ...]:
@@ -224,16 +228,19 @@ _TYPES_OF = {1: _types_of_one, 2: _types_of_two, 3: _types_of_three}
 
 
 class _Older:
-    """Decodes with an older schema and adapts by name."""
+    """Decodes with an older schema and brings what it finds to the newest, one version after the other."""
 
-    def __init__(self, codec: RowCodec, names: tuple[str, ...], kept: set[str]) -> None:
+    def __init__(self, codec: RowCodec, after: pa.Schema, newer: _Older | None) -> None:
         self._codec = codec
-        older = list(codec.schema.names)
-        self._places = [older.index(name) if name in kept else None for name in names]
+        self._step = fields_reader(list(codec.schema), list(after), codec.struct_class)
+        self._newer = newer
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
-        row = self._codec.decode(b"\x00" + data[1:])
-        return tuple([None if place is None else row[place] for place in self._places])
+        row: Sequence[Any] = self._codec.decode(b"\x00" + data[1:])
+        step: _Older | None = self
+        while step is not None:
+            row, step = step._step(row), step._newer
+        return tuple(row)
 
 
 def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -90,9 +90,12 @@ class ShardView:
             yield from self.replica.scan(prefix, after_prefix(prefix))
 
     def rows(self, descriptor: StateDescriptor) -> Iterator[tuple[bytes, tuple[Any, ...], int]]:
-        """``(key, row, bytes)`` of a variable: ``(value,)``, ``(position, element)`` or ``(user key, value)``."""
+        """``(key, row, bytes)`` of a variable: ``(value,)``, ``(position, element)`` or ``(user key, value)``.
+
+        With a TTL, value and element are ``(value, ms at which it expires)``.
+        """
         holder = KeyCells()
-        variable = _CLASSES[descriptor.kind](holder, descriptor, self.now_ms)
+        variable = _CLASSES[descriptor.kind](holder, descriptor, self.now_ms, with_expiry=True)
         for key, cells in self.cells(descriptor.slot):
             holder.cells = cells
             share = sum(map(len, cells.values())) // len(cells)

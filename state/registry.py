@@ -19,6 +19,7 @@ from .codec import MAX_VERSIONS, RowCodec
 from .keys import KeyCodec
 from .layout import MAX_VARIABLE_SLOT
 from .structs import StructClass, plain_tuple
+from .widening import obstacle
 
 StateKind = Literal["value", "list", "map"]
 _KINDS = ("value", "list", "map")
@@ -80,6 +81,10 @@ class StateRegistry:
         descriptor.user_key_codec()
         self._descriptors[name] = descriptor
         return descriptor
+
+    def withdraw(self, name: str) -> None:
+        """Take a declaration back; a name that is not declared is not an error."""
+        self._descriptors.pop(name, None)
 
     def _next_slot(self) -> int:
         used = [descriptor.slot for descriptor in self._descriptors.values()] + list(self._retired.values())
@@ -179,12 +184,16 @@ class StateRegistry:
                 changes += _changed_fields(stored.get(item.name), item)
         return changes
 
-    def evolve(self, stored: StateRegistry) -> StateRegistry:
+    def evolve(self, stored: StateRegistry, widens: bool = True) -> StateRegistry:
         """This registry's declarations with the slots and histories of the stored state.
 
-        Whole variables may come and go, and so may nullable fields of a variable's values (top level; order does not
-        matter, a field is found by its name).  A TTL may change its length but not come or go.  Anything else is a
-        StateSchemaError that spells out the difference.
+        Whole variables may come and go, and so may nullable fields of a variable's values (order does not matter, a
+        field is found by its name); a field's type may become wider (see :mod:`.widening`).  A TTL may change its
+        length but not come or go.  Anything else is a StateSchemaError that spells out the difference.
+
+        Args:
+            stored: the registry that the state was written with.
+            widens: whether the values are encoded by :class:`~.codec.RowCodec`, which can follow a type.
         """
         evolved = StateRegistry()
         evolved._retired = dict(stored._retired)
@@ -192,7 +201,7 @@ class StateRegistry:
             if item.name not in self._descriptors:
                 evolved._retired[_retired_name(item.name, evolved._retired)] = item.slot
             else:
-                evolved._descriptors[item.name] = _evolve_one(item, self._descriptors[item.name])
+                evolved._descriptors[item.name] = _evolve_one(item, self._descriptors[item.name], widens)
         for item in self:
             if item.name not in stored:
                 slot = evolved._next_slot()
@@ -225,7 +234,7 @@ def _differences(old: StateDescriptor, new: StateDescriptor) -> list[str]:
     return found
 
 
-def _evolve_one(old: StateDescriptor, new: StateDescriptor) -> StateDescriptor:
+def _evolve_one(old: StateDescriptor, new: StateDescriptor, widens: bool) -> StateDescriptor:
     problems = []
     if old.kind != new.kind:
         problems.append(f"kind {old.kind!r} became {new.kind!r}")
@@ -239,8 +248,8 @@ def _evolve_one(old: StateDescriptor, new: StateDescriptor) -> StateDescriptor:
         if now is None:
             if not field.nullable:
                 problems.append(f"field {name!r} was removed but is not nullable")
-        elif now.type != field.type:
-            problems.append(f"field {name!r} changed from {field.type} to {now.type}")
+        elif now.type != field.type and (found := _obstacle(field.type, now.type, widens)) is not None:
+            problems.append(f"field {name!r} {found}")
         elif field.nullable and not now.nullable:
             problems.append(f"field {name!r} was nullable and is no longer")
     problems += [
@@ -251,7 +260,8 @@ def _evolve_one(old: StateDescriptor, new: StateDescriptor) -> StateDescriptor:
     if problems:
         raise StateSchemaError(
             f"state {old.name!r} cannot take over its stored values: {'; '.join(problems)}; "
-            "use a new variable name, or add and remove nullable fields only"
+            "use a new variable name, or only add and remove nullable fields and make types wider (int to long, float "
+            "to double, a decimal with more digits)"
         )
     if _same_fields(old.schema, new.schema):
         return replace(old, ttl_ms=new.ttl_ms)
@@ -263,6 +273,10 @@ def _evolve_one(old: StateDescriptor, new: StateDescriptor) -> StateDescriptor:
     return replace(old, schema=new.schema, ttl_ms=new.ttl_ms, history=history)
 
 
+def _obstacle(old: pa.DataType, new: pa.DataType, widens: bool) -> str | None:
+    return obstacle(old, new) if widens else f"changed from {old} to {new}"
+
+
 def _changed_fields(old: StateDescriptor, new: StateDescriptor) -> list[str]:
     """What becomes of the stored values of one variable."""
     state = f"state {new.name!r}"
@@ -270,9 +284,15 @@ def _changed_fields(old: StateDescriptor, new: StateDescriptor) -> list[str]:
     gained = [field for field in new.schema if field.name not in old.schema.names]
     found = [f"{state} lost field {field.name!r} ({field.type}): its stored values are dropped" for field in lost]
     found += [f"{state} gained field {field.name!r} ({field.type}): None in older values" for field in gained]
+    before = {field.name: field.type for field in old.schema}
+    wider = [field for field in new.schema if before.get(field.name, field.type) != field.type]
+    found += [
+        f"{state}: field {field.name!r} has become wider, {before[field.name]} is {field.type} now; its values follow"
+        for field in wider
+    ]
     if {field.type for field in lost} & {field.type for field in gained}:
         found.append(f"{state}: a field that was renamed counts as lost and gained; its values are not taken over")
-    if not (lost or gained) and not _same_fields(old.schema, new.schema):
+    if not (lost or gained or wider) and not _same_fields(old.schema, new.schema):
         found.append(f"{state}: fields ({_text(old.schema)}) became ({_text(new.schema)}); values go by name")
     if old.ttl_ms != new.ttl_ms:
         found.append(f"{state}: ttl {old.ttl_ms} ms became {new.ttl_ms} ms for values written from now on")

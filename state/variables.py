@@ -9,7 +9,7 @@ cell and writes two whatever the list's length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ..errors import StateSchemaError
@@ -37,17 +37,36 @@ class Cells(Protocol):
 
 
 class _Variable:
-    """What the three kinds share: codec and expiry."""
+    """What the three kinds share: codec and expiry.
+
+    Args:
+        cells: the cells of the current key.
+        descriptor: the variable.
+        now_ms: values that have expired by then are not there.
+        struct_class: see :mod:`.structs`.
+        with_expiry: values of a variable with a TTL are read as ``(value, ms at which it expires)``.
+    """
 
     def __init__(
-        self, cells: Cells, descriptor: StateDescriptor, now_ms: int, struct_class: StructClass = plain_tuple
+        self,
+        cells: Cells,
+        descriptor: StateDescriptor,
+        now_ms: int,
+        struct_class: StructClass = plain_tuple,
+        with_expiry: bool = False,
     ) -> None:
         self._cells = cells
         self.descriptor = descriptor
         self._suffix = bytes([descriptor.slot])
         codec = descriptor.row_codec(struct_class)
-        self._encode, self._decode = codec.encode, codec.decode
+        self._encode = codec.encode
+        self._decode: Callable[[bytes], Any] = codec.decode
         self._ttl = descriptor.ttl_ms is not None
+        #: How much of a stored value with a TTL is not for whoever reads it.
+        self._skipped = 8
+        if with_expiry and self._ttl:
+            self._skipped = 0
+            self._decode = lambda stored: (codec.decode(stored[8:]), decode_ts(stored[:8]))
         self._now_ms = now_ms
         self._expiry = encode_ts(min(now_ms + (descriptor.ttl_ms or 0), 2**63 - 1))
 
@@ -58,7 +77,7 @@ class _Variable:
         """The stored value without its expiry; None if it has expired."""
         if stored is None or not self._ttl:
             return stored
-        return stored[8:] if decode_ts(stored[:8]) > self._now_ms else None
+        return stored[self._skipped :] if decode_ts(stored[:8]) > self._now_ms else None
 
 
 class ValueState(_Variable):
@@ -158,9 +177,14 @@ class MapState(_Variable):
     """Values by user key, iterated in key order; with a TTL each entry has its own time."""
 
     def __init__(
-        self, cells: Cells, descriptor: StateDescriptor, now_ms: int, struct_class: StructClass = plain_tuple
+        self,
+        cells: Cells,
+        descriptor: StateDescriptor,
+        now_ms: int,
+        struct_class: StructClass = plain_tuple,
+        with_expiry: bool = False,
     ) -> None:
-        super().__init__(cells, descriptor, now_ms, struct_class)
+        super().__init__(cells, descriptor, now_ms, struct_class, with_expiry)
         key_codec = descriptor.user_key_codec(struct_class)
         assert key_codec is not None
         self._key_codec = key_codec

@@ -181,8 +181,10 @@ def local_session() -> SparkSession:
 
 def count_keys(reader: StateReader, operator: OperatorState, checkpoint: int) -> int:
     """Distinct keys that have state or a timer; reads all of it."""
-    labels = 0 if operator.layout is None else len(operator.layout.key_labels)
     frames = [reader.state(item.name, operator.uid, checkpoint) for item in StateRegistry.from_json(operator.registry)]
     frames.append(reader.timers(operator.uid, checkpoint))
-    keys = [frame.select(*frame.columns[:labels]).toDF(*(f"k{place}" for place in range(labels))) for frame in frames]
-    return functools.reduce(lambda one, other: one.unionByName(other), keys).distinct().count()
+    return (
+        functools.reduce(lambda one, other: one.union(other), [frame.select("key") for frame in frames])
+        .distinct()
+        .count()
+    )

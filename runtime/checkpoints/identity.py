@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -38,11 +39,24 @@ class JobIdentity:
             different = [name for name in different if name in self.operator and name in described]
         return [_difference(name, self.operator.get(name), described.get(name)) for name in different]
 
+    @property
+    def query_id(self) -> str:
+        """See :func:`query_id`."""
+        return query_id(self.job_id)
+
     def __str__(self) -> str:
         """The job by what its author called it: the name of its query, its operator and keys."""
         parts = [str(self.operator.get("operator", "")), spoken(self.operator.get("key"))]
         by = " by ".join(part for part in parts if part)
         return ", ".join(part for part in (f"query {self.name!r}" if self.name else "", by) if part)
+
+
+def query_id(job_id: str) -> str:
+    """The id of the job's query as PySpark writes one: a UUID, of an id that is none always the same."""
+    try:
+        return str(uuid.UUID(job_id))
+    except ValueError:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, job_id))
 
 
 def _difference(name: str, mine: object, theirs: object) -> str:

@@ -29,9 +29,9 @@ class First(StatefulProcessor):
 
     def init(self, handle: Any) -> None:
         self._handle = handle
-        self._total = handle.getValueState("total", "count long, note string")
+        self._total = handle.getValueState("total", "count int, note string")
         self._seen = handle.getListState("seen", "value long")
-        self._last = handle.getMapState("last", "parity long", "value long")
+        self._last = handle.getMapState("last", "parity long", "value int")
         self._old = handle.getValueState("old", "n long")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
@@ -46,14 +46,14 @@ class First(StatefulProcessor):
 
 
 class Second(First):
-    """Drops and adds fields in each kind of state, drops a variable, adds one; tells what it finds of the past."""
+    """Drops, adds, widens fields in each kind of state, drops and adds a variable; tells what it finds of the past."""
 
     def init(self, handle: Any) -> None:
         self._handle = handle
         handle.deleteIfExists("old")
         self._total = handle.getValueState("total", "mark string, count long")
         self._seen = handle.getListState("seen", "value long, version int")
-        self._last = handle.getMapState("last", "parity long", "version int, value long")
+        self._last = handle.getMapState("last", "parity long", "version int, value double")
         self._new = handle.getValueState("new", "n long")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
@@ -99,9 +99,10 @@ def test_old_and_new_values_live_side_by_side(world: World) -> None:
     assert "state 'total' lost field 'note' (string): its stored values are dropped" in changes
     assert "state 'seen' gained field 'version' (int32): None in older values" in changes
     assert "state 'new' is new" in changes
+    assert "state 'total': field 'count' has become wider, int32 is int64 now; its values follow" in changes
     assert {("k2", 3), ("k3", 2), ("k4", 1)} <= set(world.output())
     reader = mixedmode.state_reader(str(world.checkpoints), world.spark)
-    assert {(row.key, *row.value) for row in reader.state("total").collect()} == {
+    assert {(*row.key, *row.value) for row in reader.state("total").collect()} == {
         ("k0", None, 1),
         ("k1", None, 2),
         ("k2", "second", 3),
@@ -109,16 +110,16 @@ def test_old_and_new_values_live_side_by_side(world: World) -> None:
         ("k4", "second", 1),
     }
     seen = reader.state("seen").orderBy("key", "position").collect()
-    assert [(row.key, *row.list_element) for row in seen] == [
+    assert [(*row.key, *row.list_element) for row in seen] == [
         ("k0", 1, None),
         *[("k1", 2, None), ("k1", 4, None)],
         *[("k2", 3, None), ("k2", 5, None), ("k2", 7, 2)],
         *[("k3", 6, None), ("k3", 8, 2)],
         ("k4", 9, 2),
     ]
-    last = {(row.key, *row.user_map_key, *row.user_map_value) for row in reader.state("last").collect()}
+    last = {(*row.key, *row.user_map_key, *row.user_map_value) for row in reader.state("last").collect()}
     assert ("k2", 1, 2, 7) in last and ("k3", 0, 2, 8) in last and ("k1", 0, None, 4) in last
-    assert {row.key for row in reader.state("new").collect()} == {"k2", "k3", "k4"}
+    assert {row.key.key for row in reader.state("new").collect()} == {"k2", "k3", "k4"}
     versions = {row.state: row.schema_version for row in reader.metadata().collect()}
     assert versions == {"total": 1, "seen": 1, "last": 1, "new": 0}
     again = lived(world, Second())
@@ -145,17 +146,17 @@ def test_what_state_cannot_follow_is_refused_before_anything_runs(world: World) 
             StateSchemaError,
             [
                 "state 'total'",
-                "field 'count' changed from int64 to string",
+                "field 'count' changed from int32 to string",
                 "field 'note' changed from string to int32",
             ],
         ),
         (
-            {"processor": other(lambda handle: handle.getListState("total", "count long, note string"))},
+            {"processor": other(lambda handle: handle.getListState("total", "count int, note string"))},
             StateSchemaError,
             ["kind 'value' became 'list'"],
         ),
         (
-            {"processor": other(lambda handle: handle.getMapState("last", "parity string", "value long"))},
+            {"processor": other(lambda handle: handle.getMapState("last", "parity string", "value int"))},
             StateSchemaError,
             ["user key schema (parity int64) became (parity string)"],
         ),

@@ -32,7 +32,7 @@ def running(worlds: Callable[[], World]) -> Iterator[MixedQuery]:
 def test_identity(running: MixedQuery) -> None:
     """The handle has an id, a run id and the name that was given."""
     assert running.name == "sessions_table"
-    assert running.id is not None and uuid.UUID(running.id) and uuid.UUID(running.runId)
+    assert running.id == str(uuid.UUID(running.id)) and running.runId == str(uuid.UUID(running.runId))
     assert running.isActive
     assert running.exception() is None
 
@@ -71,6 +71,7 @@ def test_history_of_progress(running: MixedQuery) -> None:
     """lastProgress is the last of recentProgress, with entries that are also attributes."""
     assert running.lastProgress == running.recentProgress[-1]
     assert running.recentProgress[0].phase == "backlog"
+    assert running.lastProgress is not None and running.lastProgress.id == running.id
     assert running.recentProgress[0]["numInputRows"] == len(EVENTS)
 
 
@@ -100,10 +101,16 @@ def test_failing_foreach_batch_is_called_again_with_the_same_rows(world: World) 
         writer = keyed.writeStream.foreachBatch(function).option("pipeline.parallelism", 2)
         return writer.option("checkpointLocation", str(world.checkpoints)).start()
 
-    with pytest.raises(QueryError, match="the table is locked"):
-        start().awaitTermination(300)
-    start().awaitTermination(300)
-    start().awaitTermination(300)
+    ids = set()
+    for fails in (True, False, False):
+        query = start()
+        ids.add(query.id)
+        if fails:
+            with pytest.raises(QueryError, match="the table is locked"):
+                query.awaitTermination(300)
+        else:
+            query.awaitTermination(300)
+    assert len(ids) == 1, "the query's id is known from the start, and the same over restarts"
     assert calls == [(1, support.expected_sessions(world.spark, EVENTS))] * 2
 
 

@@ -138,7 +138,7 @@ def test_savepoint_can_be_looked_into(first: World, taken: Path) -> None:
     assert [info.uid for info in reader.operators()] == [UID]
     rows = sorted(reader.state("open").drop("partition_id").collect())
     assert rows == sorted(origin.state("open").drop("partition_id").collect())
-    assert reader.lookup(rows[0].key)["state"]["open"] == rows[0].value
+    assert reader.lookup(*rows[0].key)["state"]["open"] == rows[0].value
 
 
 @pytest.mark.parametrize("what", ["state/", "spark/sources/"])

@@ -90,7 +90,7 @@ def test_value_state(reader: StateReader) -> None:
     """A value state is one row per key: key columns, a struct, the shard; state of backlog and stream together."""
     frame = reader.state("sums")
     assert frame.columns == ["key", "value", "partition_id"]
-    found = {row.key: tuple(row.value) for row in frame.collect()}
+    found = {row.key.key: tuple(row.value) for row in frame.collect()}
     assert found == {
         key: (len(events), sum(event[2] for event in events), support.at(events[-1][1]))
         for key, events in by_key(EVENTS).items()
@@ -103,10 +103,10 @@ def test_list_and_map_state(reader: StateReader) -> None:
     elements = reader.state("seen").orderBy("key", "position").collect()
     found: dict[str, list[int]] = defaultdict(list)
     for row in elements:
-        assert row.position == len(found[row.key])
-        found[row.key].append(row.list_element.value)
+        assert row.position == len(found[row.key.key])
+        found[row.key.key].append(row.list_element.value)
     assert found == {key: [event[2] for event in events] for key, events in by_key(EVENTS).items()}
-    entries = reader.state("by_value").select("key", "user_map_key.value", "user_map_value.*").collect()
+    entries = reader.state("by_value").select("key.key", "user_map_key.value", "user_map_value.*").collect()
     times: dict[tuple[str, int], int] = defaultdict(int)
     for key, _, value in EVENTS:
         times[key, value] += 1
@@ -118,7 +118,7 @@ def test_list_and_map_state(reader: StateReader) -> None:
 def test_timers(reader: StateReader) -> None:
     """Every pending timer is a row with its kind and time."""
     rows = reader.timers().collect()
-    assert {(row.key, row.timer_kind, row.expiration_timestamp_ms) for row in rows} == {
+    assert {(row.key.key, row.timer_kind, row.expiration_timestamp_ms) for row in rows} == {
         (key, "event", support.at_ms(10_000_000 + len(events))) for key, events in by_key(EVENTS).items()
     }
 
@@ -146,7 +146,7 @@ def test_frames_can_be_united(reader: StateReader) -> None:
     timers, sums = reader.timers().select("key"), reader.state("sums").select("key")
     united = timers.union(sums).union(sums.coalesce(1))
     keys = sorted(by_key(EVENTS))
-    assert sorted(row.key for row in united.collect()) == sorted(keys * 3)
+    assert sorted(row.key.key for row in united.collect()) == sorted(keys * 3)
 
 
 def test_checkpoints_operators_and_metadata(reader: StateReader) -> None:
@@ -166,7 +166,7 @@ def test_checkpoints_operators_and_metadata(reader: StateReader) -> None:
 def test_an_older_checkpoint_shows_its_own_time(reader: StateReader) -> None:
     """A checkpoint that is still retained is read as it was: the one of the switch holds the history only."""
     first = reader.checkpoints()[0].id
-    found = {row.key: row.value["count"] for row in reader.state("sums", checkpoint=first).collect()}
+    found = {row.key.key: row.value["count"] for row in reader.state("sums", checkpoint=first).collect()}
     assert found == {key: len(events) for key, events in by_key(HISTORY).items()}
     assert reader.lookup("k1", checkpoint=first)["state"]["sums"]["count"] == found["k1"]
 
@@ -244,8 +244,8 @@ def test_an_aggregate_with_windows(world: World) -> None:
     lived(world, keyed, LIVE)
     reader = mixedmode.state_reader(str(world.checkpoints), world.spark)
     frame = reader.state()
-    assert frame.columns == ["key", "window", "value", "partition_id"]
-    rows = frame.select("key", "window.start", "value.*").collect()
+    assert frame.columns == ["key", "value", "partition_id"] and frame.select("key.*").columns == ["key", "window"]
+    rows = frame.select("key.key", "key.window.start", "value.*").collect()
     stock = world.spark.createDataFrame([(key, support.at(s), value) for key, s, value in EVENTS], support.ROW_SCHEMA)
     wanted = stock.groupBy("key", F.window("ts", "10 minutes")).agg(F.count("*").alias("n"), F.sum("value").alias("t"))
     expected = {(row.key, row.window.start): (row.n, row.t) for row in wanted.collect()}
@@ -254,7 +254,7 @@ def test_an_aggregate_with_windows(world: World) -> None:
     (count,) = [name for name in names if name.lower().startswith("count(")][:1]
     assert {(row.key, row.start): (row[count], row[total]) for row in rows} == expected
     (key, start), (_, wanted_total) = next(iter(expected.items()))
-    window = next(row.window for row in frame.collect() if row.key == key and row.window.start == start)
+    window = next(row.key.window for row in frame.collect() if row.key.key == key and row.key.window.start == start)
     assert reader.lookup(key, window)["state"]["aggregate"][total] == wanted_total
 
     def inspect(*keys: str) -> Any:
@@ -285,7 +285,7 @@ def test_an_aggregate_with_sessions(world: World) -> None:
     )
     lived(world, keyed, LIVE)
     reader = mixedmode.state_reader(str(world.checkpoints), world.spark)
-    rows = reader.state().select("key", "value.*").collect()
+    rows = reader.state().select("key.key", "value.*").collect()
     (count,) = [name for name in rows[0].__fields__ if name.lower().startswith("count(")]
     (total,) = [name for name in rows[0].__fields__ if name.lower().startswith("sum(")]
     found = sorted(((row.key, row.start, row[count], row[total]) for row in rows), key=repr)
@@ -311,7 +311,7 @@ class Remembers(StatefulProcessor):
 
 
 def test_expired_values_and_keys_of_any_name(world: World) -> None:
-    """Expired values are not shown; a key column named like one of the reader's own is called key_<name>."""
+    """Expired values are not shown, of others the expiry is; key columns may be named like the reader's own."""
     keyed = mixedmode.read(history=world.history(HISTORY), live=world.live()).groupBy(
         F.col("value").alias("dotted.name"), F.col("key").alias("value")
     )
@@ -320,11 +320,13 @@ def test_expired_values_and_keys_of_any_name(world: World) -> None:
     threading.Event().wait(0.01)  # the short value's one millisecond
     assert reader.state("short").collect() == []
     frame = reader.state("long")
-    assert frame.columns == ["dotted.name", "key_value", "value", "partition_id"]
+    assert frame.columns == ["key", "value", "partition_id"]
+    assert [field.name for field in frame.schema["key"].dataType.fields] == ["dotted.name", "value"]  # type: ignore[attr-defined]
     counts: dict[tuple[int, str], int] = defaultdict(int)
     for key, _, value in HISTORY:
         counts[value, key] += 1
-    assert {(row["dotted.name"], row.key_value): row.value.n for row in frame.collect()} == dict(counts)
+    assert {tuple(row.key): row.value.value.n for row in frame.collect()} == dict(counts)
+    assert all(row.value.ttlExpirationMs > 10**12 for row in frame.collect())
     one = next(iter(counts))
     found = reader.lookup(*one)
     assert found["state"] == {"short": None, "long": Row(n=counts[one])}

@@ -170,6 +170,9 @@ class Keeps(StatefulProcessor):
         self._lost = [handle.getValueState(f"lost{place}", schema) for place, (schema, _) in enumerate(LOST)]
         self._refused = [handle.getValueState(f"refused{place}", schema) for place, (schema, _) in enumerate(REFUSED)]
         self._list = handle.getListState("list", "s struct<a:int>, t string")
+        self._gone = handle.getValueState("gone", "n int")
+        handle.deleteIfExists("gone")
+        handle.deleteIfExists("never there")
         self._map = handle.getMapState("map", "k struct<a:int>, j string", "s struct<a:int,b:array<struct<c:date>>>")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
@@ -189,6 +192,17 @@ class Keeps(StatefulProcessor):
         yield Row(what="map keys", found=told(sorted(self._map.keys())))
         yield Row(what="map values", found=told(sorted(self._map.values(), key=repr)))
         yield Row(what="map get", found=told([self._map.getValue((Row(a=1), "j")), self._map.containsKey(((2,), "7"))]))
+
+        for name, use in (
+            ("exists", lambda: self._gone.exists()),
+            ("get", lambda: self._gone.get()),
+            ("update", lambda: self._gone.update((1,))),
+            ("clear", lambda: self._gone.clear()),
+        ):
+            try:
+                yield Row(what=f"gone {name}", found=told(use()))
+            except Exception as error:
+                yield Row(what=f"gone {name}", found=f"{type(error).__name__}: {error}")
 
     def _told(self, what: str, state: Any, value: Any) -> Row:
         try:
@@ -242,6 +256,15 @@ def test_what_stock_refuses_is_refused(stock: dict[str, str], ours: dict[str, st
     for place, (_, value) in enumerate(REFUSED):
         assert "Error: " in stock[f"refused {place}"]
         assert ours[f"refused {place}"].startswith(StateSchemaError.__name__), (value, ours[f"refused {place}"])
+
+
+def test_state_that_init_declares_and_deletes_raises_when_it_is_used(
+    stock: dict[str, str], ours: dict[str, str]
+) -> None:
+    """Whatever is done with it, the error says that it is not initialized, and here why."""
+    for name in ("gone exists", "gone get", "gone update", "gone clear"):
+        assert "Value state gone is not initialized" in stock[name]
+        assert "value state 'gone' is not initialized: init() deletes it" in ours[name]
 
 
 def test_an_int_is_a_float_where_it_is_exact(spark: SparkSession) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from mixedmode.runtime import progress
+from mixedmode.runtime.checkpointer import CheckpointReport
 from mixedmode.runtime.progress import BacklogProgress, QueryProgress, TaskProgress
+from mixedmode.runtime.recorder import Recorder
 from pyarrow import fs
 
 
@@ -74,6 +81,51 @@ def test_the_end_removes_the_reports(backlog: BacklogProgress) -> None:
     assert Path(backlog.folder).exists()
     backlog.end()
     assert not Path(backlog.folder).exists()
+
+
+def test_a_record_cannot_be_changed() -> None:
+    """Nor can what is in it, in any way that a dictionary or list has; it is equal to, and prints as, a plain one."""
+    plain = {"sources": [{"description": "live"}], "durationMs": {"addBatch": 1}, "name": None}
+    record = QueryProgress(plain)
+    plain["sources"][0]["description"] = "other"  # type: ignore[index]
+    assert record.sources == [{"description": "live"}]
+    edits: list[Callable[[], Any]] = [
+        lambda: record.__setitem__("name", "x"),
+        lambda: record.update(name="x"),
+        lambda: record.pop("name"),
+        lambda: record.clear(),
+        lambda: record.setdefault("x", 1),
+        lambda: record.__ior__({"name": "x"}),
+        lambda: record.durationMs.__delitem__("addBatch"),
+        lambda: record.sources.append({}),
+        lambda: record.sources.sort(),
+        lambda: record.sources.__iadd__([1]),
+        lambda: record.sources[0].__setitem__("description", "x"),
+    ]
+    before = record.json
+    for edit in edits:
+        with pytest.raises(TypeError, match="cannot be changed"):
+            edit()
+    assert record.json == before == json.dumps(record)
+    for copied in (pickle.loads(pickle.dumps(record)), copy.deepcopy(record), copy.copy(record)):
+        assert type(copied) is QueryProgress and copied == record == json.loads(before)
+    mine = {**record, "name": "mine"}
+    mine["name"] = "again"
+    assert record.name is None
+
+
+def test_what_is_learnt_later_is_in_later_records() -> None:
+    """A delivery and a checkpoint after an epoch do not touch the record that was handed out before."""
+    recorder = Recorder("run", None, "sink")
+    recorder._recent.append(QueryProgress(durationMs={"addBatch": 5, "triggerExecution": 5}, checkpoint=None))
+    (before,) = recorder.recent
+    recorder.delivered(0.002)
+    (delivered,) = recorder.recent
+    recorder.checkpoint(CheckpointReport(3, "interval", "checkpoint", False, 7, 0, 0, 0))
+    (checkpointed,) = recorder.recent
+    assert before == {"durationMs": {"addBatch": 5, "triggerExecution": 5}, "checkpoint": None}
+    assert delivered.durationMs == {"addBatch": 5, "deliver": 2, "triggerExecution": 7} and delivered.checkpoint is None
+    assert checkpointed.checkpoint["id"] == 3 and checkpointed.durationMs == delivered.durationMs
 
 
 def test_entries_are_attributes() -> None:

@@ -65,7 +65,7 @@ def test_every_kind_is_read(views: Any, registry: StateRegistry) -> None:
         (encoded(key), ((len(key),),)) for key in KEYS
     ]
     assert [(key, row) for key, row, _ in view.rows(registry.get("l"))] == [
-        (encoded(key), (place, (place + 1,))) for key in KEYS for place in (0, 1)
+        (encoded(key), (place, ((place + 1,), 110 + 5 * place))) for key in KEYS for place in (0, 1)
     ]
     assert [(key, row) for key, row, _ in view.rows(registry.get("m"))] == [
         (encoded(key), ((number,), (len(key),))) for key in KEYS for number in (-2, -1)
@@ -93,10 +93,11 @@ def test_one_key_alone(views: Any, registry: StateRegistry) -> None:
 def test_what_has_expired_is_not_there(views: Any, registry: StateRegistry) -> None:
     """An element is shown until its time is up; the ones that are left move up."""
     assert [row for _, row, _ in views(now_ms=109, only=(5, encoded("ab"))).rows(registry.get("l"))] == [
-        (0, (1,)),
-        (1, (2,)),
+        (0, ((1,), 110)),
+        (1, ((2,), 115)),
     ]
-    assert [row for _, row, _ in views(now_ms=110, only=(5, encoded("ab"))).rows(registry.get("l"))] == [(0, (2,))]
+    after = views(now_ms=110, only=(5, encoded("ab")))
+    assert [row for _, row, _ in after.rows(registry.get("l"))] == [(0, ((2,), 115))]
     assert list(views(now_ms=115).rows(registry.get("l"))) == []
 
 
