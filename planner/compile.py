@@ -271,7 +271,7 @@ def _sources(stage: KeyedStage) -> tuple[SourcePlan, ...]:
 
 
 def _sink_plan(sink: Sink) -> SinkPlan:
-    return SinkPlan(name=sink.name, description=sink.describe(), guarantee=sink.guarantee)
+    return SinkPlan(name=sink.name, description=sink.describe(), guarantee=sink.guarantee, fencing=sink.fencing)
 
 
 def _described(operator: KeyedOperator) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from .values import format_duration_ms
 
 #: Text is wrapped here; Spark's own plans are printed as they come.
 _WIDTH = 110
+_NOT_FENCED = "not fenced: a driver that lost its location stops by its own clock, the output cannot refuse it"
 
 
 def render(plan: ExecutionPlan, *, extended: bool = False) -> str:
@@ -63,6 +64,7 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"
+    yield "second driver", f"fenced: {sink.fencing}" if sink.fencing else _NOT_FENCED
     yield "trigger", ", ".join(_trigger(name, value) for name, value in plan.trigger.items())
     shares = f"{plan.parallelism} over {settings.max_parallelism} key groups"
     yield "shards", f"{shares}: one Spark task and one state store for each"

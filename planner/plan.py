@@ -36,6 +36,8 @@ class SinkPlan(BaseModel):
     name: str
     description: str
     guarantee: Literal["exactly-once", "at-least-once"]
+    #: How a driver that was paused and has lost its location is kept out; None: only by its own clock.
+    fencing: str | None = None
 
 
 class ExecutionPlan(BaseModel):

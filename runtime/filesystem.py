@@ -13,6 +13,8 @@ from ..state.pool import naming, sync_path
 
 #: Filesystems of pyarrow whose files appear when they are complete.
 _OBJECT_STORES = ("s3", "gcs", "abfs")
+#: The same, as fsspec names them behind ``pyarrow.fs``.
+_FSSPEC_STORES = re.compile(r"py::fsspec\+.*\b(s3a?|gs|gcs|abfss?|az|adl)\b")
 #: What stands before the path of a local URI, which names no host.
 _LOCAL_URI = re.compile(r"file:(///|/(?!/))", re.IGNORECASE)
 
@@ -54,6 +56,13 @@ def list_files(filesystem: fs.FileSystem, folder: str, *, recursive: bool = Fals
     return filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=recursive))
 
 
+def appears_whole(filesystem: fs.FileSystem) -> bool:
+    """True if a file is there only when it was written to its end: of object stores, and of handlers that say so."""
+    name = filesystem.type_name
+    said = getattr(getattr(filesystem, "handler", None), "appears_whole", False)
+    return name in _OBJECT_STORES or bool(said) or _FSSPEC_STORES.match(name) is not None
+
+
 def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     """Write a file so that a reader sees all of it or none, and nothing of it is left if the disk refuses.
 
@@ -61,7 +70,7 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     and a rename, local ones durably.  Where a rename does not replace (HDFS), a file that is written again is gone in
     between; ``_metadata`` is never written again.
     """
-    if filesystem.type_name in _OBJECT_STORES:
+    if appears_whole(filesystem):
         with naming(path), filesystem.open_output_stream(path) as stream:
             stream.write(data)
         return

@@ -57,6 +57,19 @@ class LateRows:
         self.schema = StructType([*input_schema.fields, StructField(WATERMARK_COLUMN, TimestampType())])
         self._sink = ParquetSink(self.schema, path)
 
+    @property
+    def branch(self) -> int:
+        """As :attr:`Sink.branch`."""
+        return self._sink.branch
+
+    @branch.setter
+    def branch(self, number: int) -> None:
+        self._sink.branch = number
+
+    def remove_older_branches(self) -> None:
+        """As :meth:`Sink.remove_older_branches`."""
+        self._sink.remove_older_branches()
+
     def check(self, spark: SparkSession) -> None:
         """Raise PlanError for a column that Parquet cannot hold: the first late row would be the end of the query."""
         jvm: Any = spark._jvm

@@ -46,7 +46,7 @@ class PinnedBacklog:
     @property
     def folder(self) -> str:
         """Where the pin and the reports are."""
-        return f"{self.store.root}/backlog"
+        return f"{self.store.home}/backlog"
 
     @property
     def reports(self) -> str | None:

@@ -127,7 +127,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         if metadata.spark is not None:
             log.check()
         _check_coordinator(job, state, metadata, store)
-        commit_transaction(job, store, metadata, _pending(job, store, metadata))
+        commit_transaction(job, store, metadata, pending_output(job, store, metadata))
         failpoint("recovery-after-commit")
         savepoint = complete_pending(store, metadata)
         store.guard()
@@ -193,7 +193,7 @@ def _first_positions(job: JobSpec, store: CheckpointStore) -> FirstPositions:
     return FirstPositions(store, () if job.live is None else live_sources(job.live))
 
 
-def _pending(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> SinkTransaction:
+def pending_output(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> SinkTransaction:
     """What a crash has kept from being shown, read and checked: it has lain on disk for who knows how long."""
     if store.is_committed(metadata.checkpoint_id):
         return metadata.transaction

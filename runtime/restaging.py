@@ -30,7 +30,7 @@ from .failpoints import failpoint
 from .filesystem import delete_quietly, exists, resolve
 from .rows import arrow_schema
 from .shard_task import REPORT_SCHEMA, report_batch
-from .staging import SPARK_SCHEMA, OutputPlace, StagedFile, check_staged, epoch_of, partition_values
+from .staging import SPARK_SCHEMA, OutputPlace, StagedFile, check_staged, epoch_of, partition_values, staging_folder
 from .worker_errors import translate
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class _Place:
         if path is None:
             return cls(store.filesystem, store.output, None)
         filesystem, target = resolve(path)
-        return cls(filesystem, f"{target}/_mixedmode/{job_id}", target)
+        return cls(filesystem, staging_folder(target, job_id, store.branch.number), target)
 
     def form_of_files(self, transaction: SinkTransaction, mine: StagedForm) -> StagedForm:
         """What the files themselves say, which is all that older versions have recorded."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import QueryError
 from .assembly import Run, assemble
+from .checkpoints.branch import Branch
 from .checkpoints.identity import JobIdentity
 from .checkpoints.metadata import SourceState
 from .checkpoints.store import CheckpointStore
@@ -35,6 +36,7 @@ from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
 from .stepper import Stepper, now_ms
+from .takeover import begin_branch, open_outputs, remove_older_branches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,7 +79,6 @@ class JobRunner:
             heartbeat_ms=settings.lease_heartbeat_ms,
         )
         self.store.guard = self.lease.check
-        self.backlog = BacklogProgress(filesystem, f"{self.store.root}/progress")
         self._wake = threading.Event()
         self._thread_id: int | None = None
         self._recovered: Recovered | None = None
@@ -86,11 +87,14 @@ class JobRunner:
         #: The location's, from the moment when it is claimed.
         self.identity: JobIdentity | None = None
         self._ending: Ending | None = None
+        self._location = location
+        # What is below depends on the branch that the run works in, which is known when it has claimed the location.
         self.live: LiveSource | None = None
         if job.live is not None:
             spark_checkpoint = uri(location, self.store.spark_location)
             self.live = LiveSource(job.live, spark_checkpoint, job.name, self.turn, self.stopping)
         self._live_start = LiveStart(job, self.store, location, self.live, recorder)
+        self.backlog = BacklogProgress(filesystem, f"{self.store.root}/progress")
 
     def claim(self) -> None:
         """Claim the checkpoint location for this run, which may take one ``execution.lease.expiry``.
@@ -99,8 +103,13 @@ class JobRunner:
             CheckpointError: another driver has it, or it is not for this job.
         """
         if self.lease.claim is None:
-            self.lease.take()
+            claim = self.lease.take(self.store.view)
             self.lease.on_lost = self._wake.set
+            self.store.work_in(Branch(claim.branch))
+            self.backlog = BacklogProgress(self.store.filesystem, f"{self.store.home}/progress")
+            if self.job.live is not None:
+                spark_checkpoint = uri(self._location, self.store.spark_location)
+                self.live = LiveSource(self.job.live, spark_checkpoint, self.job.name, self.turn, self.stopping)
         if self.identity is None:
             try:
                 self.identity = identify(self.job, self.store)
@@ -129,10 +138,13 @@ class JobRunner:
             self.lease.release()
 
     def _run(self, identity: JobIdentity) -> None:
-        self.job.sink.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
-        if self.job.late_rows is not None:
-            self.job.late_rows.open(self.job.spark, self.store.filesystem, self.store.output, identity.job_id)
+        assert self.lease.claim is not None
+        begin_branch(self.job, self.store, identity, self.lease.claim)
+        open_outputs(self.job, self.store, identity)
         self._recovered = recover(self.job, self.store, identity)
+        self.store.guard()
+        self.job.sink.fence()
+        remove_older_branches(self.job, self.store)
         self.stepper = step = self._assembled(self._recovered.state)
         self._ending = ending = Ending(step, self.desk)
         state, checkpoint = self._recovered.state, self._recovered.checkpoint

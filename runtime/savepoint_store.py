@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from .checkpoints import metadata
+from .checkpoints.branch import Branch
 from .checkpoints.format import Format
 from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore
@@ -104,7 +105,7 @@ class SavepointStore(CheckpointStore):
     """
 
     def __init__(self, filesystem: fs.FileSystem, location: str) -> None:
-        super().__init__(filesystem, location)
+        super().__init__(filesystem, location, Branch())
         self.root = location
         path = f"{location}/{MANIFEST}"
         if not exists(filesystem, path):

@@ -64,6 +64,11 @@ def partition_values(schema: pa.Schema) -> dict[str, pa.Array]:
     return dict(zip(row.schema.names, row.columns, strict=True))
 
 
+def staging_folder(path: str, job_id: str, branch: int) -> str:
+    """Where a job's tasks stage files that are renamed into ``path``, in a branch of its location."""
+    return f"{path}/_mixedmode/{job_id}-b{branch:08d}" if branch else f"{path}/_mixedmode/{job_id}"
+
+
 def check_staged(filesystem: fs.FileSystem, folder: str, files: Iterable[StagedFile]) -> None:
     """Read the files that are (still) staged; CorruptStateError if one is not as its task wrote it."""
     for file in files:

@@ -3,10 +3,14 @@
 ::
 
     job.json                      which job this location belongs to
+    lease/                        which driver has it (:mod:`..claims`)
     newest.json                   id of the newest checkpoint whose output is visible
     checkpoints/chk-00000007/_metadata
     state/<operator uid>/*.sst|*.log     pool of immutable files, shared by checkpoints
     output/                       staged rows of sinks that are not files
+
+All but the first two are below ``branch-00000003/`` once a driver has taken over from one that might still have been
+running (:mod:`.branch`).
 
 A file of the pool is removed only when no retained checkpoint, no running epoch and no savepoint that is being written
 can name it.
@@ -27,12 +31,14 @@ from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateErro
 from ...state.files import StateFile
 from ...state.lineage import ShardLineage
 from ...state.pool import StatePool
+from ..claims import ClaimFolder, authority
 from ..exclusive import put_if_absent
 from ..failpoints import failpoint
 from ..filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from ..sealed import seal, unseal
 from ..sparklog import SparkLog
 from ..staging import epoch_of
+from .branch import Branch, branch_that_counts, branches_in, checkpoints_in
 from .identity import JobIdentity
 from .metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
 
@@ -44,15 +50,48 @@ _FOLDER = re.compile(r"chk-(\d{8})$")
 class CheckpointStore:
     """Reads and writes the checkpoints below one checkpoint location."""
 
-    def __init__(self, filesystem: fs.FileSystem, location: str) -> None:
+    def __init__(self, filesystem: fs.FileSystem, location: str, branch: Branch | None = None) -> None:
         self.filesystem = filesystem
         self.location = location
         self.root = f"{location}/mixedmode"
-        self.spark_location = f"{location}/spark"
         #: Called right before each step that others can see; raises if this driver may not do it (any more).
         self.guard: Callable[[], None] = lambda: None
         #: Names of state files that somebody reads without a checkpoint that names them; by whatever identifies him.
         self._held: dict[object, frozenset[str]] = {}
+        self._branch = branch
+        #: True: whatever drivers do, this one branch is meant.
+        self._is_fixed = branch is not None
+
+    @property
+    def branch(self) -> Branch:
+        """What is read and written here; a reader's follows the drivers whenever it looks for checkpoints."""
+        if self._branch is None:
+            claim = authority(ClaimFolder(self.filesystem, self.root).look())
+            self._branch = branch_that_counts(self.filesystem, self.root, claim)
+        return self._branch
+
+    def work_in(self, branch: Branch) -> None:
+        """Read and write this branch from now on: its driver does."""
+        self._branch, self._is_fixed = branch, True
+
+    def _look_again(self) -> None:
+        if not self._is_fixed:
+            self._branch = None
+
+    def view(self) -> tuple[int, tuple[int, ...]]:
+        """Where one that takes the location over goes on from: the branch, and its checkpoints that are complete."""
+        ids = self.ids()
+        return self.branch.number, tuple(ids)
+
+    @property
+    def home(self) -> str:
+        """Folder of the branch: all that its driver changes is below it."""
+        return self.branch.home(self.root)
+
+    @property
+    def spark_location(self) -> str:
+        """Folder of the live source's query."""
+        return f"{self.home}/spark" if self.branch.number else f"{self.location}/spark"
 
     @property
     def spark_log(self) -> SparkLog:
@@ -61,12 +100,12 @@ class CheckpointStore:
 
     def pool(self, uid: str) -> str:
         """Folder of an operator's state files."""
-        return f"{self.root}/state/{uid}"
+        return f"{self.home}/state/{uid}"
 
     @property
     def output(self) -> str:
         """Folder for staged output of sinks that have no folder of their own."""
-        return f"{self.root}/output"
+        return f"{self.home}/output"
 
     def identity(self) -> JobIdentity | None:
         """The job that this location belongs to; None: it is empty."""
@@ -105,7 +144,9 @@ class CheckpointStore:
 
     def _refuse_orphaned(self, path: str) -> None:
         """A location with checkpoints or a query log belongs to a job: job.json is written before either."""
-        for held in (f"{self.root}/checkpoints", f"{self.root}/state", f"{self.spark_location}/offsets"):
+        branches = [Branch(number).home(self.root) for number in (0, *branches_in(self.filesystem, self.root))]
+        held_by_jobs = [f"{home}/{name}" for home in branches for name in ("checkpoints", "state")]
+        for held in (*held_by_jobs, f"{self.location}/spark/offsets"):
             if list_files(self.filesystem, held):
                 raise CorruptStateError(
                     f"{path} is missing, but {held} is there: a job has run here. Restore {path}, or use another "
@@ -129,12 +170,8 @@ class CheckpointStore:
 
     def ids(self) -> list[int]:
         """Ids of the complete checkpoints, oldest first."""
-        found = []
-        for info in list_files(self.filesystem, f"{self.root}/checkpoints"):
-            match = _FOLDER.search(info.path)
-            if match and exists(self.filesystem, f"{info.path}/_metadata"):
-                found.append(int(match[1]))
-        return sorted(found)
+        self._look_again()
+        return sorted(found for found in checkpoints_in(self.filesystem, self.home) if self.branch.counts(found))
 
     def known_ids(self) -> list[int]:
         """Ids of the checkpoints that are complete, or were and have lost their metadata, oldest first."""
@@ -145,13 +182,13 @@ class CheckpointStore:
 
     def _committed_ids(self) -> list[int]:
         """Ids of all checkpoints that are marked as visible."""
-        matches = [_FOLDER.search(info.path) for info in list_files(self.filesystem, f"{self.root}/checkpoints")]
-        ids = [int(match[1]) for match in matches if match]
+        matches = [_FOLDER.search(info.path) for info in list_files(self.filesystem, f"{self.home}/checkpoints")]
+        ids = [int(match[1]) for match in matches if match and self.branch.counts(int(match[1]))]
         return [found for found in ids if self.is_committed(found)]
 
     def folder(self, checkpoint_id: int) -> str:
         """Folder of a checkpoint."""
-        return f"{self.root}/checkpoints/chk-{checkpoint_id:08d}"
+        return f"{self.home}/checkpoints/chk-{checkpoint_id:08d}"
 
     def read(self, checkpoint_id: int) -> CheckpointMetadata:
         """Read one checkpoint's metadata; it is verified."""
@@ -222,7 +259,7 @@ class CheckpointStore:
 
     @property
     def _newest(self) -> str:
-        return f"{self.root}/newest.json"
+        return f"{self.home}/newest.json"
 
     def _newest_committed(self) -> int:
         """The newest checkpoint that has shown its output; 0: none that is known, 1: there was one.
@@ -258,7 +295,7 @@ class CheckpointStore:
             if lost > latest_id:
                 raise self.with_alternative(CorruptStateError(f"{self.folder(lost)}/_metadata is missing"), lost)
         newest = self._newest_committed()
-        if newest > latest_id:
+        if newest > latest_id and self.branch.counts(newest):
             raise self.with_alternative(
                 CorruptStateError(
                     f"{self._newest} says that checkpoint {newest} was complete and has shown its output, but "

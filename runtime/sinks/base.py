@@ -42,6 +42,10 @@ class Sink(ABC):
     takes_rows: bool = True
     #: Output columns by which files are laid out, if that is done when they are staged.
     partition_by: tuple[str, ...] = ()
+    #: The branch of the location that the run works in, set before :meth:`open`; 0 unless a driver had to take over.
+    branch: int = 0
+    #: How an older driver that wakes up is kept from handing rows over; None: only by its own clock.
+    fencing: str | None = None
 
     def __init__(self, schema: StructType) -> None:
         #: The columns that go out.
@@ -98,6 +102,14 @@ class Sink(ABC):
     def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
         """Hand over one epoch's rows (sinks that show rows at once)."""
         self.discard(files)
+
+    def fence(self) -> None:
+        """Keep older drivers out, if this kind of output can: called by one that took over, when it has recovered."""
+        return None
+
+    def remove_older_branches(self) -> None:
+        """Remove what older drivers have staged outside of the location."""
+        return None
 
     def end_input(self) -> None:
         """No more rows will be staged: all input has ended.  Not called if the job only stops."""

@@ -11,6 +11,8 @@ committed stays, and what it had only staged stays below its id, invisible, unti
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,10 +23,10 @@ from ...errors import CheckpointError, OptionError
 from ...state.pool import sync_path
 from ..checkpoints.metadata import SinkTransaction
 from ..failpoints import failpoint
-from ..filesystem import absolute, delete_quietly, exists, resolve
+from ..filesystem import absolute, delete_quietly, exists, list_files, resolve
 from ..folders import check_folder
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
-from ..staging import OutputPlace
+from ..staging import OutputPlace, staging_folder
 from .base import Sink
 from .file_formats import check_partition_columns, column_fold
 
@@ -38,6 +40,7 @@ class ParquetSink(Sink):
 
     name = "parquet"
     guarantee = "exactly-once"
+    fencing = "whoever takes over removes what the other has staged"
 
     def __init__(self, schema: StructType, path: str, partition_by: Sequence[str] = ()) -> None:
         super().__init__(schema)
@@ -63,7 +66,9 @@ class ParquetSink(Sink):
         if self.partition_by and self._partitions is None:
             self._partitions = partition_paths(spark, self.schema, self.partition_by)
         target_filesystem, self._target = resolve(self.path)
-        super().open(spark, target_filesystem, f"{self._target}/_mixedmode/{job_id}", job_id)
+        self._job_id = job_id
+        staging = staging_folder(self._target, job_id, self.branch)
+        super().open(spark, target_filesystem, staging, job_id)
         target_filesystem.create_dir(self._target, recursive=True)
 
     def check_place(self, spark: SparkSession) -> None:
@@ -82,7 +87,11 @@ class ParquetSink(Sink):
             if file.name in staged:
                 if file.folder:
                     self._filesystem.create_dir(f"{self._target}/{file.folder}", recursive=True)
-                self._filesystem.move(source, target)
+                try:
+                    self._filesystem.move(source, target)
+                except OSError:
+                    if not exists(self._filesystem, target):  # another driver commits the same checkpoint
+                        raise
                 failpoint("sink-between-files")
             elif not exists(self._filesystem, target):
                 raise CheckpointError(
@@ -99,6 +108,13 @@ class ParquetSink(Sink):
                 sync_path(f"{self._target}/{folder}")
             sync_path(self._target)
         delete_if_empty(self._filesystem, self._staging)
+
+    def remove_older_branches(self) -> None:
+        for info in list_files(self._filesystem, f"{self._target}/_mixedmode"):
+            match = re.fullmatch(rf"{re.escape(self._job_id)}(?:-b(\d{{8}}))?", info.base_name)
+            if match and int(match[1] or 0) < self.branch:
+                with contextlib.suppress(OSError):  # somebody may still be writing there
+                    delete_quietly(self._filesystem, info.path)
 
 
 def partition_paths(spark: SparkSession, schema: StructType, partition_by: Sequence[str]) -> PartitionPaths | None:

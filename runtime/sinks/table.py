@@ -6,7 +6,9 @@ acknowledgement they are appended again: at-least-once.
 
 A *transactional* format closes that gap.  It remembers ``txnVersion`` by ``txnAppId`` together with the rows, and skips
 an append whose version it already has (https://docs.delta.io/latest/delta-streaming.html#idempotent-table-writes-in-foreachbatch).
-The application id is the job's, the same over restarts; the version is the checkpoint's id, which only grows.
+The application id is the job's, the same over restarts; the version is the checkpoint's id, which only grows.  A driver
+that takes over from one that may still be running goes on with greater versions than any that the other can give, and
+begins by appending nothing under the first of them: what the other hands over later is skipped.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ TRANSACTIONAL_FORMATS = ("delta",)
 #: Spark's own formats that cannot do without a path or a table.
 _NEED_PATH = ("csv", "json", "orc", "text", "xml", "avro", "delta")
 _APPLICATION, _VERSION = "txnAppId", "txnVersion"
+#: A version is the branch of the checkpoint, then its id.
+_BRANCH_BITS = 32
 
 
 class TableSink(DeliverySink):
@@ -75,6 +79,7 @@ class TableSink(DeliverySink):
         self._partition_by = tuple(partition_by)
         self.is_transactional = format.lower() in TRANSACTIONAL_FORMATS if transactional is None else transactional
         self.guarantee: Guarantee = "exactly-once" if self.is_transactional else "at-least-once"
+        self.fencing = f"greater {_VERSION}s after a take-over" if self.is_transactional else None
         self._job_id: str | None = None
         ours = [name for name in self._options if name.lower() in (_APPLICATION.lower(), _VERSION.lower())]
         if self.is_transactional and ours:
@@ -119,6 +124,11 @@ class TableSink(DeliverySink):
         super().open(spark, filesystem, staging, job_id)
         self._job_id = job_id
 
+    def fence(self) -> None:
+        if self.is_transactional and self.branch:
+            assert self._spark is not None, "open() comes first"
+            self.hand_over(self._spark.createDataFrame([], self.schema), 0)
+
     def hand_over(self, rows: DataFrame, number: int) -> None:
         if self._spark is not None:
             # Spark looks a data source of Python's up in this thread's session, and in no other.
@@ -128,7 +138,8 @@ class TableSink(DeliverySink):
             writer = writer.partitionBy(*self._partition_by)
         if self.is_transactional:
             assert self._job_id is not None, "open() comes first"
-            writer = writer.option(_APPLICATION, self._job_id).option(_VERSION, number)
+            version = (self.branch << _BRANCH_BITS) + number
+            writer = writer.option(_APPLICATION, self._job_id).option(_VERSION, version)
         if self.table is not None:
             (writer.option("path", self.path) if self.path else writer).saveAsTable(self.table)
         else:
