@@ -3,6 +3,7 @@
 ``MIXEDMODE_FAILPOINTS="name=kill;other=raise:3;third=kill-once:/tmp/flag"``: the process SIGKILLs itself when it
 reaches ``name`` for the first time, raises when it reaches ``other`` for the third time, and dies at ``third`` if it
 is the first process that manages to create the flag file (a retried task runs in a new process and must get through).
+``stop`` instead of ``kill`` pauses the process (SIGSTOP) until somebody has it go on.
 ``kill-daemon-once:/tmp/flag`` takes the daemon along that the Python worker was forked from, and
 ``kill-executor-once:/tmp/flag`` the whole executor: the JVM that started the daemon.
 Unset (always, outside tests) a point costs one dictionary look-up.
@@ -42,6 +43,9 @@ def failpoint(name: str) -> None:
         elif _hits[name] == int(argument or 1):
             if verb == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if verb == "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+                return
             raise InjectedFailure(f"failpoint {name!r}, hit {_hits[name]}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,50 @@ class _Output:
 
     def close(self) -> None:
         self._file.close()
+
+
+class ObjectStore(Refusing):
+    """A filesystem without rename: a move is a copy and a removal, and a file is there when it was closed."""
+
+    appears_whole = True
+
+    def move(self, src: str, dest: str) -> None:
+        self.copy_file(src, dest)
+        self.delete_file(src)
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        self.inner.create_dir(path, recursive=True)
+
+    def copy_file(self, src: str, dest: str) -> None:
+        hidden = f"{dest}.{uuid.uuid4().hex}"
+        self.inner.copy_file(src, hidden)
+        os.replace(hidden, dest)
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:
+        return pa.PythonFile(_Upload(path), mode="w")
+
+
+class _Upload:
+    """A file that appears when it is closed."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._hidden = path, f"{path}.{uuid.uuid4().hex}"
+        self._file = open(self._hidden, "wb")  # noqa: SIM115 - closed by close()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def write(self, data: bytes) -> int:
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._file.close()
+            os.replace(self._hidden, self._path)

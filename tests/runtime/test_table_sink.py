@@ -103,6 +103,30 @@ def test_what_the_writer_is_told(sink: TableSink, place: str, told: dict[str, An
     assert rows.write.saved == [(place, {"format": (sink.name,), "mode": ("append",), **told})]
 
 
+def test_a_take_over_outbids_the_older_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a branch that a take-over began, versions are greater than any of the driver before, from an empty append on;
+    a format that takes no versions is not fenced, and nothing is appended."""
+
+    class Empty(Rows):
+        def createDataFrame(self, rows: list[Any], schema: StructType) -> Rows:
+            assert (rows, schema) == ([], SCHEMA)
+            return self
+
+    monkeypatch.setattr("mixedmode.runtime.sinks.table.activate", lambda session: None)
+    spark: Any = Empty()
+    sink, plain = TableSink(SCHEMA, "delta", path="out"), TableSink(SCHEMA, "csv", path="out")
+    assert sink.fencing and plain.fencing is None
+    for one in (sink, plain):
+        opened(one, tmp_path)._spark = spark
+        one.fence()
+    assert spark.write.saved == [], "nobody had to take over"
+    sink.branch = plain.branch = 3
+    sink.fence()
+    plain.fence()
+    sink.hand_over(spark, 7)
+    assert [told["txnVersion"] for _, told in spark.write.saved] == [3 << 32, (3 << 32) + 7]
+
+
 @pytest.mark.spark
 class TestRealFormats:
     """Through Spark itself."""

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 
 import pytest
-from conftest import _metadata
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from mixedmode.errors import CorruptStateError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.driver_lease import LocationLost
 from mixedmode.runtime.sinks import files as sink_files
@@ -81,16 +81,23 @@ def test_a_driver_paused_at_each_access(make_metadata: MakeMetadata, renames: bo
 
 
 @example([(0, 60), (1, 200)], True, 1)
+@example([(0, 1), (1, 71), (0, 50), (1, 79)], True, 2)
+@example([(0, 1), (1, 69), (0, 50), (1, 75)], True, 2)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 1) | st.integers(1, 150)), max_size=12),
     st.booleans(),
     st.integers(1, 2),
 )
-@settings(max_examples=int(os.environ.get("MIXEDMODE_EXAMPLES", "100")))
-def test_three_drivers_paused_anywhere(turns: list[tuple[int, int]], renames: bool, retained: int) -> None:
+@settings(
+    max_examples=int(os.environ.get("MIXEDMODE_EXAMPLES", "100")),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],  # the fixture is a function
+)
+def test_three_drivers_paused_anywhere(
+    make_metadata: MakeMetadata, turns: list[tuple[int, int]], renames: bool, retained: int
+) -> None:
     """However long each of three drivers is paused before which access, no checkpoint that counts loses a file, and all
     rows are shown, each once."""
-    world = World(_metadata, renames)
+    world = World(make_metadata, renames)
     drivers = [Driver(f"d{number}", world, 2, retained) for number in range(3)]
     accesses = (number for number, some in turns for _ in range(some))
 
@@ -113,3 +120,20 @@ def test_who_has_lost_the_location_is_told(make_metadata: MakeMetadata) -> None:
     assert "another driver (run second" in str(first.error)
     assert world.now_ms > EXPIRY_MS
     finish(world)
+
+
+def test_a_damaged_claim_of_a_branch_that_has_nothing_yet(make_metadata: MakeMetadata) -> None:
+    """Where a claim is needed to know what counts, its damage is named; it is not taken for an empty location."""
+    world = World(make_metadata, True)
+    run(world, [Driver("first", world, 2, 2)], lambda running: running[0])
+    (path,) = [name for name in world.files if name.endswith(".beat")]
+    world.files[path] = world.files[path].replace(b"true", b"false")  # as if it had been killed
+    second = Driver("second", world, 1, 2)
+    while not (second.about or "").startswith("put loc/mixedmode/branch-"):
+        second.step()
+    second.give_up()
+    assert world.store.ids() == [1, 2]
+    (path,) = [name for name in world.files if name.endswith("-second.claim")]
+    world.files[path] = world.files[path][:-1]
+    with pytest.raises(CorruptStateError, match=r"-second\.claim, which says what branch 2 goes on from, is damaged"):
+        world.store.ids()

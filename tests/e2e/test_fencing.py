@@ -1,0 +1,171 @@
+"""Two real drivers on one location: one is paused with SIGSTOP, the other takes over, and the first one wakes up."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import support
+from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.state.owner import PLACE_VARIABLE
+from pyarrow import fs
+
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many queries, one after the other
+
+DRIVER = Path(__file__).with_name("driver_paused.py")
+EVENTS = support.stream_of(460, seed=29)
+HISTORY = 200
+#: In the order of a job's life; the first one before there is any checkpoint.
+POINTS = {
+    "local": [
+        "epoch-before-apply",
+        "checkpoint-start",
+        "checkpoint-before-metadata",
+        "checkpoint-after-metadata",
+        "sink-between-files",
+        "checkpoint-after-commit",
+        "gc-after-metadata",
+        "checkpoint-before-gc",
+        "gc-between-files",
+        "recovery-after-commit",
+    ],
+    "store": ["checkpoint-before-metadata", "checkpoint-after-metadata", "sink-between-files", "gc-between-files"],
+}
+
+
+class Process:
+    """A driver process on a host of its own."""
+
+    def __init__(self, folder: Path, host: str, kind: str) -> None:
+        self._log = open(folder / f"{host}.log", "w")  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, str(DRIVER), str(folder), kind],
+            env={**os.environ, PLACE_VARIABLE: f"{host}.1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            bufsize=1,
+        )
+        self._said: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._said.put(line.strip())
+        self._said.put("ended")
+
+    def tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+
+    def answer(self) -> str:
+        return self._said.get(timeout=300)
+
+    def ask(self, command: str) -> str:
+        self.tell(command)
+        return self.answer()
+
+    def wait_until_paused(self) -> None:
+        """Wait for the SIGSTOP that the process gives itself."""
+        deadline = time.monotonic() + 300
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":
+            assert self._said.empty(), self.answer()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+        self.wait_until_paused()
+
+    def end(self) -> None:
+        self.go_on()
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+
+class Pair:
+    """Two drivers, and what lands for them."""
+
+    def __init__(self, folder: Path, kind: str, rounds: int) -> None:
+        self.folder = folder
+        support.write(folder / "history.parquet", EVENTS[:HISTORY])
+        self._world = support.World(None, folder)  # type: ignore[arg-type]
+        self._rest = EVENTS[HISTORY:]
+        self._share = len(self._rest) // (2 * rounds)
+        self.first, self.second = (Process(folder, host, kind) for host in ("one", "two"))
+        for process in (self.first, self.second):
+            assert process.answer() == "ready"
+
+    def land(self, everything: bool = False) -> None:
+        some, self._rest = (self._rest, []) if everything else (self._rest[: self._share], self._rest[self._share :])
+        self._world.land(some)
+
+    @property
+    def store(self) -> CheckpointStore:
+        return CheckpointStore(fs.LocalFileSystem(), str(self.folder / "checkpoints"))
+
+    def finish(self) -> None:
+        """The next start works, and all rows were shown, each once."""
+        self.land(everything=True)
+        self._world.land(support.flush_after(EVENTS))
+        assert self.first.ask("run ") == "done"
+        assert self.first.ask("stop") == "stopped"
+        assert support.without_flush(self._world.output()) == support.sessions_of(EVENTS)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
+    made = Pair(tmp_path, request.param, len(POINTS[request.param]) + 2)
+    yield made
+    for process in (made.first, made.second):
+        process.end()
+
+
+def take_over(pair: Pair, point: str) -> None:
+    """The first driver is paused; the second one recovers, runs an epoch and takes a checkpoint; the first wakes up."""
+    pair.land()
+    assert pair.second.ask("run ") == "done", point
+    ours = pair.store.latest()
+    pair.first.go_on()
+    said = pair.first.answer()
+    if point == "gc-between-files" and said == "done":  # its checkpoint was complete, and counts: there was no more
+        said = pair.first.ask("stop")
+    else:
+        assert said.startswith("failed:") and "taken over" in said, (point, said)
+    assert pair.store.latest() == ours, point
+    pair.land()
+    assert pair.second.ask("stop") == "stopped", point
+
+
+@pytest.mark.parametrize("pair", ["local", "store"], indirect=True)
+def test_a_driver_that_wakes_up_behind_another_one(pair: Pair, request: pytest.FixtureRequest) -> None:
+    """Paused anywhere in a checkpoint, or in recovery, a driver that others have taken over from ends with an error
+    that says so, changes nothing that counts, and what is committed is what an undisturbed run gives."""
+    for point in POINTS[request.node.callspec.params["pair"]]:
+        pair.first.tell(f"run {point}=stop")
+        pair.first.wait_until_paused()
+        take_over(pair, point)
+    # One that is paused while it takes over itself.
+    assert pair.second.ask("run ") == "done"
+    pair.second.pause()
+    pair.first.tell("run takeover-before-metadata=stop")
+    pair.first.wait_until_paused()
+    pair.second.go_on()
+    assert pair.second.ask("stop").startswith("failed:")
+    take_over(pair, "takeover-before-metadata")
+    pair.finish()
