@@ -235,16 +235,26 @@ class DriverLease:
             if self._successor is not None:
                 return False
             began_ms = self._clock.now_ms()
-            self._folder.beat(claim, self._count + 1)
+            try:
+                self._folder.beat(claim, self._count + 1)
+            except OSError:
+                if self._is_succeeded(claim):  # who came next cleans up, perhaps just while we write
+                    return False
+                raise
             self._count += 1
-            newer = {name for name in self._folder.names() if int(name[:8]) > claim.generation}
-            if newer:
-                claims = [one for one in self._folder.look() if one.claim.name in newer]
-                if any(one.is_established for one in claims):
-                    self._successor = authority(claims)
+            if self._is_succeeded(claim):
                 return False
             self._tenure.renewed(began_ms)
             return True
+
+    def _is_succeeded(self, claim: Claim) -> bool:
+        """True if there is a newer claim."""
+        newer = {name for name in self._folder.names() if int(name[:8]) > claim.generation}
+        if newer:
+            claims = [one for one in self._folder.look() if one.claim.name in newer]
+            if any(one.is_established for one in claims):
+                self._successor = authority(claims)
+        return bool(newer)
 
     def _keep(self) -> None:
         """Count until the run ends."""

@@ -52,7 +52,8 @@ class LiveSource:
         self, frame: DataFrame, checkpoint: str, name: str | None, turn: threading.RLock, stopping: threading.Event
     ) -> None:
         self._frame = frame
-        self._checkpoint = checkpoint
+        #: Where Spark keeps the query's log; known for good when the run has claimed its location.
+        self.checkpoint = checkpoint
         self._name = name
         self._turn = turn
         self._stopping = stopping
@@ -76,7 +77,7 @@ class LiveSource:
         """Start the query, or go on with it where it was."""
         self._error, self._refusing = None, False
         writer = self._frame.writeStream.foreachBatch(self._guarded(on_batch)).trigger(**trigger)
-        writer = writer.option("checkpointLocation", self._checkpoint)
+        writer = writer.option("checkpointLocation", self.checkpoint)
         if self._name:
             writer = writer.queryName(f"{self._name} (live source)")
         self.query = writer.start()

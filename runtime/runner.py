@@ -88,13 +88,12 @@ class JobRunner:
         self.identity: JobIdentity | None = None
         self._ending: Ending | None = None
         self._location = location
-        # What is below depends on the branch that the run works in, which is known when it has claimed the location.
+        # Both move to the branch that the run works in, which is known when it has claimed the location.
+        self.backlog = BacklogProgress(filesystem, f"{self.store.root}/progress")
         self.live: LiveSource | None = None
         if job.live is not None:
-            spark_checkpoint = uri(location, self.store.spark_location)
-            self.live = LiveSource(job.live, spark_checkpoint, job.name, self.turn, self.stopping)
+            self.live = LiveSource(job.live, uri(location, f"{path}/spark"), job.name, self.turn, self.stopping)
         self._live_start = LiveStart(job, self.store, location, self.live, recorder)
-        self.backlog = BacklogProgress(filesystem, f"{self.store.root}/progress")
 
     def claim(self) -> None:
         """Claim the checkpoint location for this run, which may take one ``execution.lease.expiry``.
@@ -107,9 +106,8 @@ class JobRunner:
             self.lease.on_lost = self._wake.set
             self.store.work_in(Branch(claim.branch))
             self.backlog = BacklogProgress(self.store.filesystem, f"{self.store.home}/progress")
-            if self.job.live is not None:
-                spark_checkpoint = uri(self._location, self.store.spark_location)
-                self.live = LiveSource(self.job.live, spark_checkpoint, self.job.name, self.turn, self.stopping)
+            if self.live is not None:
+                self.live.checkpoint = uri(self._location, self.store.spark_location)
         if self.identity is None:
             try:
                 self.identity = identify(self.job, self.store)
