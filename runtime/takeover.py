@@ -24,7 +24,7 @@ from .checkpoints.store import CheckpointStore
 from .claims import Claim
 from .failpoints import failpoint
 from .filesystem import delete_quietly, exists, list_files, write_atomically
-from .recovery import check_staged_output, commit_transaction
+from .recovery import commit_transaction, pending_output
 from .savepoint_files import in_parallel
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def begin_branch(job: JobSpec, store: CheckpointStore, identity: JobIdentity, cl
     newest = older.latest()
     if newest is not None:
         open_outputs(job, older, identity)
-        check_staged_output(job, older, newest)
-        commit_transaction(job, older, newest)
+        commit_transaction(job, older, newest, pending_output(job, older, newest))
         failpoint("takeover-after-commit")
         _take_over(older, store, newest)
     _copy_spark_log(older, store)

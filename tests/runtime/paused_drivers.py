@@ -17,9 +17,10 @@ import pyarrow as pa
 from mixedmode.runtime.checkpoints.branch import Branch
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.staged_form import form_of
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import Clock, DriverLease
-from mixedmode.runtime.recovery import check_staged_output, commit_transaction
+from mixedmode.runtime.recovery import commit_transaction, pending_output
 from mixedmode.runtime.sinks.files import ParquetSink
 from mixedmode.runtime.takeover import begin_branch, open_outputs, remove_older_branches
 from mixedmode.state.files import StateFile
@@ -228,7 +229,8 @@ class Driver:
         store.guard = lease.check
         here.disk = disk
         sink = ParquetSink(StructType(), OUT)
-        job: Any = SimpleNamespace(sink=sink, spark=None, late_rows=None)
+        operator = SimpleNamespace(output_schema=StructType(), output_identities=None)
+        job: Any = SimpleNamespace(sink=sink, spark=None, late_rows=None, operator=operator)
         claim = lease.take(store.view, heartbeat=False)
         world.claimed.append((claim.generation, self.name))
         store.work_in(Branch(claim.branch))
@@ -236,8 +238,7 @@ class Driver:
         open_outputs(job, store, IDENTITY)
         last = store.latest()
         if last is not None:
-            check_staged_output(job, store, last)
-            commit_transaction(job, store, last)
+            commit_transaction(job, store, last, pending_output(job, store, last))
         store.guard()
         sink.sweep()
         named = [] if last is None else [shard.load() for shard in last.operators[0].shards]
@@ -269,6 +270,7 @@ class Driver:
             transaction={
                 "id": number,
                 "files": [{"name": name, "rows": 1, "size_bytes": size}],
+                "form": form_of(job.operator, job.sink),
             },
         )
         lease.check(look=True)

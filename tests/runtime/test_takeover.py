@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError
+from mixedmode.runtime import restaging
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.driver_lease import LocationLost
 from mixedmode.runtime.sinks import files as sink_files
-from paused_drivers import EXPIRY_MS, Driver, World, here
+from paused_drivers import EXPIRY_MS, OUT, Driver, World, here
 
 MakeMetadata = Callable[..., CheckpointMetadata]
 Choose = Callable[[list[Driver]], Driver]
@@ -23,6 +24,7 @@ def output_on_the_tests_disk() -> object:
     """The path of the sinks is on the disk of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sink_files, "resolve", lambda path: (here.disk, path))
+        patch.setattr(restaging, "resolve", lambda path: (here.disk, OUT))
         yield
 
 
