@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError
 from mixedmode.runtime import driver_lease
-from mixedmode.runtime.claims import ClaimFolder
+from mixedmode.runtime.claims import Claim, ClaimFolder, Holder
 from mixedmode.runtime.driver_lease import Clock, DriverLease
 from mixedmode.runtime.sealed import seal, unseal
 from mixedmode.state.owner import PLACE_VARIABLE, place, process_start_time
@@ -278,6 +278,24 @@ def test_the_first_versions_file(tmp_path: Path, time: Time) -> None:
     third = take(tmp_path, "third", time, lambda: (0, (5,)))
     assert time.now_ms >= EXPIRY_MS
     assert third.claim is not None and third.claim.seed == (5,)
+
+
+def test_a_claim_as_version_2_wrote_it(tmp_path: Path, time: Time) -> None:
+    """The files are a contract: these stay readable, name, content and counter."""
+    folder = tmp_path / "lease"
+    folder.mkdir()
+    holder = '{"run": "1f2e3d4c", "place": "there.4026531836", "pid": 7, "started": 99, "boot": "b7"}'
+    body = f'{{"version": 2, "holder": {holder}, "expiry_ms": 30000, "parent": 2, "seed": [4, 5], "is_alone": true}}'
+    name = "00000003-00000003-1f2e3d4c"
+    (folder / f"{name}.claim").write_bytes(seal(body.encode()))
+    (folder / f"{name}.beat").write_text('{"version": 2, "count": 12, "released": true}')
+    (seen,) = ClaimFolder(LOCAL, str(tmp_path)).look()
+    assert seen.is_released
+    expected = Holder("1f2e3d4c", "there.4026531836", 7, 99, "b7")
+    assert seen.claim == Claim(3, 3, expected, 30_000, 2, (4, 5), True, name)
+    assert take(tmp_path, "next", time).claim == Claim(
+        4, 3, Holder.here("next"), EXPIRY_MS, 2, (4, 5), True, "00000004-00000003-next"
+    )
 
 
 def test_a_claim_of_a_newer_version_is_refused(tmp_path: Path, time: Time) -> None:
