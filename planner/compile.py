@@ -212,19 +212,22 @@ def _format(spark: SparkSession, request: SinkRequest) -> str:
 
 
 def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
-    """The writer's mode; a stage that has its own must agree with it, as in Spark."""
-    if stage.output_mode is not None and request.output_mode not in (None, stage.output_mode):
+    """What the plan shows; a processor's own mode and the writer's need not be the same, as in Spark.
+
+    A processor hands on what it yields, whatever its mode says; what the sink must be able to do is the writer's.
+    """
+    written = request.output_mode or "append"
+    if stage.output_mode is not None and written == "complete":
         raise PlanError(
-            f"outputMode of the writer is {request.output_mode}, of transformWithState {stage.output_mode}; give both"
-            " the same, or leave it out at the writer"
+            "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
+            " aggregation has a complete result; use append or update"
         )
-    mode = stage.output_mode or request.output_mode or "append"
-    if mode != "append" and format.lower() in _FILE_FORMATS:
+    if written != "append" and format.lower() in _FILE_FORMATS:
         raise PlanError(
-            f"format {format} supports outputMode append only, got {mode}: files are never rewritten; use append, or"
+            f"format {format} supports outputMode append only, got {written}: files are never rewritten; use append, or"
             " foreachBatch and merge the rows into a table"
         )
-    return mode
+    return request.output_mode or stage.output_mode or "append"
 
 
 def _checkpoint_location(

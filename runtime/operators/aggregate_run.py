@@ -63,11 +63,18 @@ class AggregateRun(ABC):
     def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count rows and drop late ones."""
         late_ms = self.epoch.late_watermark_ms
+        # Without keys Spark gives a row for no rows, too: nothing to be shown of a stream that has not begun.
+        is_update = self.operator.output_mode == "update" and self.epoch.keep_state
+        begins_with_rows = is_update and not self.operator.keys and self.context.base is None
         for batch in rows:
             if batch.num_rows == 0:
                 continue
             counts = batch.column(self.operator.rows_column)
             self.counters.rows_in += pc.sum(counts).as_py()
+            if begins_with_rows:
+                batch = batch.filter(pc.greater(counts, 0))
+                if batch.num_rows == 0:
+                    continue
             ends_ms = self._ends_ms(batch) if late_ms > MIN_WATERMARK else None
             if ends_ms is not None and (ends_ms <= late_ms).any():
                 late = pa.array(ends_ms <= late_ms)

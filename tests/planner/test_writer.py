@@ -12,6 +12,7 @@ from mixedmode.planner import writer as writer_module
 from mixedmode.planner.frame import MixedFrame
 from mixedmode.planner.writer import MixedStreamWriter
 from mixedmode.runtime.spec import JobSpec
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -114,25 +115,35 @@ def test_a_job_of_history_alone_finishes(history: DataFrame) -> None:
     assert [source.name for source in plan.sources] == ["history"]
 
 
+@pytest.mark.parametrize("written", ["append", "update", "complete", None])
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
-def test_the_processors_output_mode_is_the_writers(both: MixedFrame, mode: str) -> None:
-    """The mode given to transformWithState holds if the writer says nothing or the same."""
-    assert writer_of(both, mode=mode).plan().output_mode == mode
-    assert writer_of(both, mode=mode).outputMode(mode.upper()).plan().output_mode == mode
+def test_the_writers_mode_is_free_of_the_processors_as_in_stock(
+    spark: SparkSession, both: MixedFrame, live: DataFrame, mode: str, written: str | None
+) -> None:
+    """Every pair that stock takes is taken; a writer that says nothing appends."""
+    jvm: Any = spark._jvm
+    stock = live.groupBy("k").transformWithState(Counter(), "k string, n long", mode, "none")
+    stock_mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, (written or "append").capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    writer = writer_of(both, mode=mode) if written is None else writer_of(both, mode=mode).outputMode(written.upper())
 
-
-def test_two_different_output_modes_are_refused(both: MixedFrame) -> None:
-    """As in Spark."""
-    with pytest.raises(PlanError, match="of the writer is update, of transformWithState append"):
-        writer_of(both).outputMode("update").plan()
+    if written == "complete":
+        with pytest.raises(AnalysisException, match="complete"):
+            checker.checkForStreaming(stock._jdf.queryExecution().analyzed(), stock_mode)
+        with pytest.raises(PlanError, match="complete of the writer is not supported after transformWithState"):
+            writer.plan()
+    else:
+        checker.checkForStreaming(stock._jdf.queryExecution().analyzed(), stock_mode)
+        assert writer.plan().output_mode == (written or mode)
 
 
 def test_files_are_append_only(both: MixedFrame) -> None:
-    """As in Spark: a changed row could not replace the one in a file."""
+    """As in Spark: a changed row could not replace the one in a file; what a processor yields are new rows."""
     writer = writer_of(both, mode="update").format("parquet").option("path", "out").option("checkpointLocation", "ck")
 
+    assert writer.plan().sink.name == "parquet"
     with pytest.raises(PlanError, match="format parquet supports outputMode append only, got update"):
-        writer.plan()
+        writer.outputMode("update").plan()
 
 
 def test_an_output_that_lasts_needs_a_checkpoint_location(both: MixedFrame) -> None:

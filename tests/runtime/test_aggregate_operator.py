@@ -83,14 +83,17 @@ def test_empty_epochs_write_and_emit_nothing(spark: SparkSession, job: Any) -> N
 @pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 def test_without_keys_all_rows_are_one_group(spark: SparkSession, job: Any, style: Any) -> None:
-    """It has state across epochs, and an epoch without rows gives the row again, as stock Spark in update mode."""
+    """It begins with the first row; then an epoch without rows gives the result again, as in stock Spark."""
     frame = spark.createDataFrame([(0, 1, "a"), (1, 2, "b"), (1, 4, "c")], "e int, v long, t string")
     exprs = [F.count("*"), F.sum("v"), F.max("t"), F.collect_list("v")]
     operator = plan_aggregate(frame, [], exprs, event_time=None, output_mode="update", uid="agg")
     running = job(operator)
-    assert running.run(frame.where("false"), style=style) == [(0, None, None, [])]
-    assert running.total("rows_in") == 0
+    for _ in range(2):
+        assert running.run(frame.where("false"), style=style) == []
+        assert running.total("rows_in") == running.stored_entries() == 0
     assert running.run(frame.where("e = 0"), style=style) == [(1, 1, "a", [1])]
+    if style == "random":
+        assert running.run(frame.where("false"), style=style) == [(1, 1, "a", [1])]
     assert running.run(None, style=style) == []
     [(count, total, greatest, values)] = running.run(frame.where("e = 1"), style=style)
     assert (count, total, greatest, sorted(values)) == (3, 7, "c", [1, 2, 4])
