@@ -226,7 +226,7 @@ def test_initial_state_comes_first_and_once(world: World, mode: str) -> None:
         ("a", "timer", 16),
         ("b", "rows", 2),
         ("c", "rows", 8),
-        ("c", "timer", 8),
+        ("c", "timer", 7),  # in order: due at 500, before the row at 1000
         ("z", "timer", 1),
     ]
 
