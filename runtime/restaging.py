@@ -6,7 +6,8 @@ file by file in Spark tasks, and a file beside the checkpoint's ``_metadata`` na
 the transaction is that file's, so it is shown once whatever is killed, and another change after it begins with it.
 
 Invariants: epochs and the order of rows in a file stay, since deliveries go by both; nothing that an earlier run has
-shown is staged again; staged files are removed only when those made of them are named.
+shown is staged again, and what readers of a folder see of a transaction has one form; staged files are removed only
+when those made of them are named.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,10 +45,11 @@ if TYPE_CHECKING:
 def check_showable(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
     """Raise CheckpointMismatchError if a checkpoint has output to be shown that this job has no columns for."""
     transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
-    if transaction.form is None or not transaction.files or store.is_committed(metadata.checkpoint_id):
-        return
-    if job.sink.takes_rows:
-        sources_of(form_of(job.operator, job.sink).columns, transaction.form.columns, _what(metadata))
+    if transaction.form is not None and not store.is_committed(metadata.checkpoint_id):
+        mine = form_of(job.operator, job.sink)
+        old = _Old.of(job, store, transaction, mine, metadata.job_id)
+        if old.must_be_made_anew(mine, job.sink.takes_rows) and old.left:
+            sources_of(mine.columns, old.form.columns, _what(metadata))
 
 
 def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> SinkTransaction:
@@ -59,26 +62,21 @@ def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoi
     """
     transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
     mine = form_of(job.operator, job.sink)
-    form = _moved(transaction.form, mine)
-    place = _Place.of(job, store, form, metadata.job_id)
-    check_staged(place.filesystem, place.folder, [file.staged() for file in transaction.files])
-    form = form or place.form_of_files(transaction, mine)
-    if form == mine or not transaction.files or not job.sink.takes_rows:
+    old = _Old.of(job, store, transaction, mine, metadata.job_id)
+    check_staged(old.filesystem, old.folder, [file.staged() for file in transaction.files])
+    if not old.must_be_made_anew(mine, job.sink.takes_rows):
         return transaction
-    if exists(place.filesystem, f"{place.folder}/delivered-{transaction.id:08d}"):
-        return SinkTransaction(id=transaction.id, form=mine)
-    sources = sources_of(mine.columns, form.columns, _what(metadata))
-    left = [file for file in transaction.files if not place.has_shown(file, transaction.id)]
-    made = _restaged(job, place, form, sources, left)
+    sources = sources_of(mine.columns, old.form.columns, _what(metadata)) if old.left else []
+    made = _restaged(job, old, sources)
     failpoint("restaged-before-named")
     other = SinkTransaction(id=transaction.id, files=made, form=mine)
     store.write_restaged(metadata.checkpoint_id, other)
     failpoint("restaged-named")
-    if place.folder == job.sink.staging[1]:
-        for file in left:
-            delete_quietly(place.filesystem, f"{place.folder}/{file.name}")
+    if old.folder == job.sink.staging[1]:
+        for file in old.left:
+            delete_quietly(old.filesystem, f"{old.folder}/{file.name}")
     else:  # the job has left it, with all that its attempts had there
-        delete_quietly(place.filesystem, place.folder)
+        delete_quietly(old.filesystem, old.folder)
     return other
 
 
@@ -86,51 +84,59 @@ def _what(metadata: CheckpointMetadata) -> str:
     return f"the output of checkpoint {metadata.checkpoint_id}"
 
 
-def _moved(form: StagedForm | None, mine: StagedForm) -> StagedForm | None:
-    """The form with the output's folder of today, if that of then is not there: it was moved, with what is staged."""
-    if form is None or form.path is None or mine.path is None or exists(*resolve(form.path)):
-        return form
-    return form.model_copy(update={"path": mine.path})
-
-
 @dataclass(frozen=True)
-class _Place:
-    """Where a transaction's files are staged, and where its sink shows them (None: not as files)."""
+class _Old:
+    """A transaction as an earlier run has left it."""
 
+    transaction: SinkTransaction
+    form: StagedForm
     filesystem: fs.FileSystem
+    #: Where its files are staged.
     folder: str
+    #: Where its sink shows them; None: not as files.
     target: str | None
 
     @classmethod
-    def of(cls, job: JobSpec, store: CheckpointStore, form: StagedForm | None, job_id: str) -> _Place:
+    def of(
+        cls, job: JobSpec, store: CheckpointStore, transaction: SinkTransaction, mine: StagedForm, job_id: str
+    ) -> _Old:
+        form = transaction.form
         # Before it was recorded it was where the sink has it.
-        path = job.sink.staging_path if form is None else form.path
-        if path is None:
-            return cls(store.filesystem, store.output, None)
-        filesystem, target = resolve(path)
-        return cls(filesystem, staging_folder(target, job_id, store.branch.number), target)
+        path = mine.path if form is None else form.path
+        if path is not None and mine.path is not None and not exists(*resolve(path)):
+            path = mine.path  # the output was moved, with what is staged there
+        filesystem, folder, target = store.filesystem, store.output, None
+        if path is not None:
+            filesystem, target = resolve(path)
+            folder = staging_folder(target, job_id, store.branch.number)
+        known = _form_of_files(filesystem, folder, transaction, mine) if form is None else form
+        return cls(transaction, known.model_copy(update={"path": path}), filesystem, folder, target)
 
-    def form_of_files(self, transaction: SinkTransaction, mine: StagedForm) -> StagedForm:
-        """What the files themselves say, which is all that older versions have recorded."""
-        for file in transaction.files:
-            path = f"{self.folder}/{file.name}"
-            if exists(self.filesystem, path):
-                with self.filesystem.open_input_file(path) as stream:
-                    entry = pq.read_schema(stream).metadata[SPARK_SCHEMA]
-                columns = columns_of(StructType.fromJson(json.loads(entry)), None)
-                as_mine = tuple(StagedColumn(name=column.name, type=column.type) for column in mine.columns)
-                as_ever = columns == as_mine and not mine.partition_by
-                return mine if as_ever else StagedForm(columns=columns, path=mine.path)
-        return mine
-
-    def has_shown(self, file: TransactionFile, number: int) -> bool:
-        """True if the file is gone from here because readers see it.
+    def must_be_made_anew(self, mine: StagedForm, is_taken: bool) -> bool:
+        """True if the job's sink cannot show it as it is.
 
         Raises:
-            CheckpointError: it is in neither place.
+            CheckpointError: a file is gone.
         """
+        files = self.transaction.files
+        if self.form == mine or not files or not is_taken:
+            return False
+        if exists(self.filesystem, f"{self.folder}/delivered-{self.transaction.id:08d}"):
+            return True
+        # If readers see a part of it in that very folder, the rest must not look different.
+        return len(self.left) == len(files) or self.form.path != mine.path
+
+    @cached_property
+    def left(self) -> list[TransactionFile]:
+        """The files that no reader has seen."""
+        if exists(self.filesystem, f"{self.folder}/delivered-{self.transaction.id:08d}"):
+            return []
+        return [file for file in self.transaction.files if not self._has_shown(file)]
+
+    def _has_shown(self, file: TransactionFile) -> bool:
         if exists(self.filesystem, f"{self.folder}/{file.name}"):
             return False
+        number = self.transaction.id
         if self.target is not None and exists(self.filesystem, f"{self.target}/{file.shown_as(number)}"):
             return True
         raise CheckpointError(
@@ -139,16 +145,31 @@ class _Place:
         )
 
 
-def _restaged(
-    job: JobSpec, place: _Place, form: StagedForm, sources: list[int], files: list[TransactionFile]
-) -> tuple[TransactionFile, ...]:
+def _form_of_files(
+    filesystem: fs.FileSystem, folder: str, transaction: SinkTransaction, mine: StagedForm
+) -> StagedForm:
+    """What staged files themselves say, which is all that older versions have recorded."""
+    for file in transaction.files:
+        path = f"{folder}/{file.name}"
+        if exists(filesystem, path):
+            with filesystem.open_input_file(path) as stream:
+                entry = pq.read_schema(stream).metadata[SPARK_SCHEMA]
+            columns = columns_of(StructType.fromJson(json.loads(entry)), None)
+            as_mine = tuple(StagedColumn(name=column.name, type=column.type) for column in mine.columns)
+            as_ever = columns == as_mine and not mine.partition_by
+            return mine if as_ever else StagedForm(columns=columns, path=mine.path)
+    return mine
+
+
+def _restaged(job: JobSpec, old: _Old, sources: list[int]) -> tuple[TransactionFile, ...]:
+    files = old.left
     if not files:
         return ()
     task = RestageTask(
-        place.filesystem,
-        place.folder,
+        old.filesystem,
+        old.folder,
         tuple(file.name for file in files),
-        tuple(form.columns[source].name for source in sources),
+        tuple(old.form.columns[source].name for source in sources),
         job.sink.output,
         job.operator.output_schema,
         uuid.uuid4().hex[:8],

@@ -19,7 +19,7 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, SinkTrans
 from mixedmode.runtime.checkpoints.staged_form import form_of
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.partition_paths import PartitionPaths
-from mixedmode.runtime.restaging import RestageTask, pending_transaction
+from mixedmode.runtime.restaging import RestageTask, check_showable, pending_transaction
 from mixedmode.runtime.sinks import make_sink
 from mixedmode.runtime.staging import StagedFile
 from pyarrow import fs
@@ -153,12 +153,39 @@ def test_another_sink(tmp_path: Path, before: tuple[str, ...]) -> None:
     assert {file.folder for file in last.files} == {f"number={n}" for _, n in rows}
 
 
+def test_what_a_folder_shows_in_part_is_completed_as_it_was(tmp_path: Path) -> None:
+    """Files of one transaction with two names for a column would be read as one with nulls."""
+    stage = Stage(tmp_path, ["k", "n"], "parquet")
+    metadata = stage.staged()
+    stage.sink.commit(SinkTransaction(id=3, files=metadata.transaction.files[:1]))
+    today = Stage(tmp_path, ["k", "number"], "parquet")
+    assert today.pending(metadata) == metadata.transaction
+    today.sink.commit(metadata.transaction)
+    names = {name for path in (tmp_path / "out").glob("*.parquet") for name in pq.read_schema(path).names}
+    assert names == {"k", "n"}
+
+
 def test_what_was_delivered_is_not_shown_again(tmp_path: Path) -> None:
     """A function had returned, and the process was killed before the checkpoint knew it."""
     stage = Stage(tmp_path, ["k", "n"])
     metadata = stage.staged()
     (Path(stage.store.output) / "delivered-00000003").touch()
     assert Stage(tmp_path, ["k", "number"]).pending(metadata).files == ()
+
+
+def test_columns_that_were_not_staged_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    """By what start() looks at, as by recovery; not if everything was delivered."""
+    stage = Stage(tmp_path, ["k", "n"])
+    metadata = stage.staged()
+    more: Any = Stage(tmp_path, ["k", "n", "x"])
+    for refuse in (more.pending, lambda metadata: check_showable(more, more.store, metadata)):
+        with pytest.raises(CheckpointMismatchError, match=r"this job's column x \(x\) is none of them"):
+            refuse(metadata)
+    less: Any = Stage(tmp_path, ["number"])
+    check_showable(less, less.store, metadata)
+    (Path(stage.store.output) / "delivered-00000003").touch()
+    check_showable(more, more.store, metadata)
+    assert more.pending(metadata).files == ()
 
 
 def test_an_output_that_was_moved(tmp_path: Path) -> None:
