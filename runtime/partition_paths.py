@@ -13,6 +13,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import (
     BooleanType,
@@ -81,18 +82,23 @@ class PartitionPaths:
     types: tuple[DataType, ...]
     time_zone: str
 
-    def folders(self, rows: pa.RecordBatch) -> tuple[list[str], pa.Array]:
+    def folders(self, rows: pa.RecordBatch) -> tuple[list[str], np.ndarray]:
         """The folders that a batch has rows for, and for each row the place of its folder among them."""
-        texts = [
-            self._texts(rows.column(place), name, data_type)
-            for place, name, data_type in zip(self.columns, self.names, self.types, strict=True)
-        ]
-        joined = ["/".join(parts) for parts in zip(*texts, strict=True)]
-        coded = pa.array(joined, pa.string()).dictionary_encode()
-        return coded.dictionary.to_pylist(), coded.indices
+        combined = np.zeros(rows.num_rows, dtype=np.int64)
+        parts: list[list[str]] = []
+        for place, name, data_type in zip(self.columns, self.names, self.types, strict=True):
+            known, codes = self._parts(rows.column(place), name, data_type)
+            # Numbered anew with each column, so that the product of their numbers stays small.
+            found, combined = np.unique(combined * len(known) + codes, return_inverse=True)
+            before = parts or [[]]
+            parts = [[*before[code // len(known)], known[code % len(known)]] for code in found.tolist()]
+        # Null and the empty string are one folder.
+        folders: dict[str, int] = {}
+        places = [folders.setdefault("/".join(part), len(folders)) for part in parts]
+        return list(folders), np.array(places, dtype=np.int64)[combined]
 
-    def _texts(self, column: pa.Array, name: str, data_type: DataType) -> list[str]:
-        """A column's part of the path of each row; each value is written out once."""
+    def _parts(self, column: pa.Array, name: str, data_type: DataType) -> tuple[list[str], np.ndarray]:
+        """A column's part of the paths, and for each row which it is; each value is written out once."""
         coded = column.dictionary_encode(null_encoding="encode")
         write = self._writer(data_type)
         prefix = f"{escaped(name)}="
@@ -100,7 +106,7 @@ class PartitionPaths:
         for value in coded.dictionary.to_pylist():
             text = "" if value is None else write(value)
             known.append(prefix + (escaped(text) if text else DEFAULT_PARTITION))
-        return [known[at] for at in coded.indices.to_pylist()]
+        return known, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def _writer(self, data_type: DataType) -> Callable[[Any], str]:
         if isinstance(data_type, BooleanType):

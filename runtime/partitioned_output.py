@@ -46,8 +46,7 @@ class PartitionedOutput:
         """Add rows; those of one partition stay in their order."""
         if rows.num_rows == 0:
             return
-        folders, indices = self._paths.folders(rows)
-        codes = indices.to_numpy(zero_copy_only=False)
+        folders, codes = self._paths.folders(rows)
         order = np.argsort(codes, kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(len(folders) + 1))
         for place, folder in enumerate(folders):

@@ -69,9 +69,9 @@ def test_folders_are_named_as_spark_names_them(spark: SparkSession, tmp_path: Pa
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")
         assert mine is not None
-        found, indices = mine.folders(batch(ROWS))
+        found, codes = mine.folders(batch(ROWS))
         theirs = {str(path.parent.relative_to(out)) for path in out.rglob("*.parquet")}
-        assert {found[place] for place in indices.to_pylist()} == theirs
+        assert {found[place] for place in codes} == theirs
     jvm: Any = spark._jvm
     every = "".join(map(chr, [*range(1, 0x180), 0x20AC]))
     assert escaped(every) == jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName(every)
