@@ -94,13 +94,9 @@ class Driver:
         self.query.stopWithSavepoint(path, drain=drain)
 
     def state(self, location: str, name: str | None) -> list[Any]:
-        """Key and value of everything in a state variable, timers that are pending as values of the key None."""
-        reader = state_reader(location, self._spark)
-        found = []
-        for row in reader.state(name).collect():
-            key, value = row["key"], row["value"]
-            found.append([key if isinstance(key, str) else key[0], list(value)])
-        return found
+        """The first key column and the value of everything in a state variable."""
+        rows = state_reader(location, self._spark).state(name).collect()
+        return [[row["key"][0], list(row["value"])] for row in rows]
 
 
 def main(folder: Path, replies: int, master: str) -> None:
