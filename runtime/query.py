@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
 from .frozen import FrozenDict
+from .clean_up import take_all
+from .jvm_loss import explain_jvm_loss
 from .lifecycle.events import Stop
 from .lifecycle.story import Lifecycle
 from .live import Stopped
@@ -86,12 +88,16 @@ class MixedQuery:
             if self._runner.stopping.is_set() and _is_cancellation(error):
                 self._recorder.event("stopped", "in the middle of an epoch: nothing of it is visible")
             else:
-                self._error = explain_corruption(translate(error), self._runner.store)
+                self._error = self._explained(error)
                 self._recorder.event("failed", f"{type(self._error).__name__}: {self._error}")
         finally:
-            if self._temporary is not None:
-                self._temporary.cleanup()
+            # Again, for a run that has not even begun; whoever sees that it has ended may start the next one.
+            take_all(self._runner.lease.release, *([] if self._temporary is None else [self._temporary.cleanup]))
             self._ended.set()
+
+    def _explained(self, error: BaseException) -> BaseException:
+        """The error as its reader needs it."""
+        return explain_corruption(explain_jvm_loss(translate(error), self._job.spark), self._runner.store)
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -160,7 +166,10 @@ class MixedQuery:
         """
         if self._job.late_rows is None:
             raise QueryError("late rows of this query are dropped; set pipeline.late-data.path to keep them")
-        return self._job.late_rows.committed(self._job.spark)
+        try:
+            return self._job.late_rows.committed(self._job.spark)
+        except Exception as error:
+            raise QueryError(f"late rows cannot be read: {self._explained(error)}") from error
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -215,17 +224,14 @@ class MixedQuery:
         while self.isActive:
             phase, live = self._runner.phase, self._runner.live
             source = live.query if live is not None and phase is not None and phase.kind == "live" else None
-            if source is not None and phase is not None and source.isActive:
-                try:
+            try:
+                if source is not None and source.isActive:
                     source.processAllAvailable()
-                except Exception:
-                    self._ended.wait()  # the query is failing: its own error says more
+                    if not self._runner.ask_commit().result():
+                        self._ended.wait()  # it has failed, or somebody stops it, which takes a checkpoint
                     break
-                assert self._runner.stepper is not None
-                try:
-                    self._runner.stepper.commit_now(phase)
-                except Stopped:
-                    self._ended.wait()  # somebody else stops the query, which takes the checkpoint
+            except Exception:
+                self._ended.wait()  # the query is failing: its own error says more
                 break
             self._ended.wait(0.05)
         if not self.isActive:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,15 @@ from .checkpoints.branch import Branch
 from .checkpoints.identity import JobIdentity
 from .checkpoints.metadata import SourceState
 from .checkpoints.store import CheckpointStore
+from .clean_up import take_all
+from .commit_desk import CommitDesk
 from .driver_lease import DriverLease
 from .ending import Ending
 from .epoch_specs import OBSERVED
 from .failpoints import failpoint
 from .filesystem import resolve, uri
 from .history import HistoryCut, cut
+from .jvm_loss import explain_jvm_loss
 from .live import LiveSource, OnBatch, Stopped, delivers_one_batch
 from .live_start import LiveStart
 from .naps import nap_s
@@ -37,6 +41,7 @@ from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
 from .stepper import Stepper, now_ms
 from .takeover import begin_branch, open_outputs, remove_older_branches
+from .worker_errors import translate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,6 +91,8 @@ class JobRunner:
         self.desk = SavepointDesk(lambda request: claim(request, self.store.location))
         #: The location's, from the moment when it is claimed.
         self.identity: JobIdentity | None = None
+        #: What users ask to be made visible.
+        self.commits = CommitDesk()
         self._ending: Ending | None = None
         self._location = location
         # Both move to the branch that the run works in, which is known when it has claimed the location.
@@ -119,21 +126,28 @@ class JobRunner:
         """Recover, then execute the phases; returns at the end of input or when stopped."""
         self.claim()
         self._thread_id = threading.get_ident()
+        why = "the query has ended"
         try:
             assert self.identity is not None, "claim() finds it"
             self._run(self.identity)
         except Stopped:
             self._close_tasks()
             raise
+        except BaseException as error:
+            why = f"the query has failed: {explain_jvm_loss(translate(error), self.job.spark)}"
+            raise
         finally:
             self._thread_id = None
-            self.desk.close("the query has ended")
+            self.desk.close(why)
+            # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
+            steps: list[Callable[[], object]] = []
             if self.stepper is not None:
-                self.stepper.events.close()
+                steps.append(self.stepper.events.close)
             if self.stepper is not None and self._ending is not None:
-                self._ending.wait_for_savepoints()  # before another run may remove their files
-                self.stepper.executor.close()
-            self.lease.release()
+                # Before another run may remove their files.
+                steps += [self._ending.wait_for_savepoints, self.stepper.executor.close]
+            take_all(*steps, self.lease.release)
+            self.commits.close()
 
     def _run(self, identity: JobIdentity) -> None:
         assert self.lease.claim is not None
@@ -228,9 +242,9 @@ class JobRunner:
         if self.is_inside:
             return  # the step in hand is the caller's own: it is finished, and no other begins
         if self.phase is None or self.phase.kind != "live":
-            self.job.spark.sparkContext.cancelJobsWithTag(self._tag)
-            if self.live is not None:
-                self.live.stop()
+            stop_live = [] if self.live is None else [self.live.stop]
+            # Where Spark itself is gone there is nothing to cancel, and the run finds out by itself.
+            take_all(lambda: self.job.spark.sparkContext.cancelJobsWithTag(self._tag), *stop_live)
 
     @property
     def is_inside(self) -> bool:
@@ -359,11 +373,16 @@ class JobRunner:
                             step.note_drained()
                         step.checkpoint_if_due()
                         self._serve(phase)
-        finally:
-            # The epoch in hand is finished first; a micro-batch that still waits for its turn is refused.
+                        self._commit_for_users(phase, step)
+        except BaseException:
             live.refuse()
             with self.turn:
-                live.stop()
+                take_all(live.stop)
+            raise
+        # The epoch in hand is finished first; a micro-batch that still waits for its turn is refused.
+        live.refuse()
+        with self.turn:
+            live.stop()
         if live.failed or self.desk.ready_stop() is None:
             live.raise_failure()
         if self.desk.ready_stop() is None or self.stopping.is_set():
@@ -393,6 +412,18 @@ class JobRunner:
         """Take the savepoints that were asked for since the last epoch."""
         if self._ending is not None:
             self._ending.serve(phase)
+
+    def ask_commit(self) -> Future[bool]:
+        """Have all that is processed made visible; False: the run has ended instead."""
+        wish = self.commits.ask()
+        self._wake.set()
+        return wish
+
+    def _commit_for_users(self, phase: Phase, step: Stepper) -> None:
+        """Make visible what users have asked for; after a failure that is tolerated, with a later turn."""
+        wishes = self.commits.pending()
+        if wishes and step.commit_now(phase):
+            self.commits.grant(wishes)
 
     # -- small things ------------------------------------------------------------------------------------------------
 

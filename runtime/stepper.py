@@ -377,20 +377,23 @@ class Stepper:
                 self.tasks.run()
         return report
 
-    def checkpoint_if_behind(self, trigger: str) -> None:
-        """Take a checkpoint if there was an epoch since the last one."""
+    def checkpoint_if_behind(self, trigger: str) -> bool:
+        """Take a checkpoint if there was an epoch since the last one; False if it failed tolerably."""
         with self.turn:
-            if self._has_news:
-                self.checkpoint(trigger)
+            return not self._has_news or self.checkpoint(trigger) is not None
 
-    def commit_now(self, phase: Phase) -> None:
-        """Fire what is due and make everything processed so far visible; nothing waits at the live inputs."""
+    def commit_now(self, phase: Phase) -> bool:
+        """Fire what is due and make everything processed so far visible; nothing waits at the live inputs.
+
+        Returns:
+            False if that failed tolerably.
+        """
         with self.turn:
             upto_ms = now_ms()  # fixed: a timer that registers the next one again and again must not keep us here
             self.send_events(phase)  # once: a coordinator that answers each event with another must not either
             while self.tick(phase, upto_ms, idle=True):
                 pass
-            self.checkpoint_if_behind("requested")
+            return self.checkpoint_if_behind("requested")
 
 
 def clock_ms() -> int:

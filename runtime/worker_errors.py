@@ -36,9 +36,12 @@ def explain_corruption(error: BaseException, store: CheckpointStore) -> BaseExce
         return error
     if not str(error).startswith("state file"):
         return error  # an older checkpoint would not help
-    ids = store.ids()
-    if not ids:
+    try:
+        ids = store.ids()
+        if not ids:
+            return error
+        explained = store.with_alternative(error, ids[-1])
+    except OSError:  # the location is gone as a whole
         return error
-    explained = store.with_alternative(error, ids[-1])
     explained.__cause__ = error
     return explained
