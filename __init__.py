@@ -35,6 +35,7 @@ from .errors import (
     SorterError,
     StateSchemaError,
     UnknownStateError,
+    UserCodeError,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ __all__ = [
     "StateReader",
     "StateSchemaError",
     "UnknownStateError",
+    "UserCodeError",
     "check_environment",
     "read",
     "state_reader",

@@ -63,5 +63,10 @@ class CoordinatorError(MixedModeError, RuntimeError):
     """A coordinator raised, or gave something that is not allowed.  ``__cause__`` holds its own error."""
 
 
+class UserCodeError(MixedModeError, RuntimeError):
+    """A handler of a processor, or a function of foreachBatch, raised.  The message begins with the place in the
+    user's code, then says what was raised, and by which stage, handler, key and time."""
+
+
 class QueryError(MixedModeError, RuntimeError):
     """A running query failed.  ``__cause__`` holds the original error."""

@@ -13,7 +13,14 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedModeError, OptionError
+from ..errors import (
+    CheckpointError,
+    CheckpointMismatchError,
+    CorruptStateError,
+    MixedModeError,
+    OptionError,
+    UserCodeError,
+)
 from ..state.registry import StateRegistry
 from .checkpoints.identity import ALIASES, JobIdentity
 from .checkpoints.metadata import CheckpointMetadata, SinkTransaction
@@ -221,9 +228,9 @@ def commit_transaction(
         return
     try:
         _commit(job, store, metadata, transaction or metadata.transaction)
-    except MixedModeError:
-        raise
     except Exception as error:
+        if isinstance(error, MixedModeError) and not isinstance(error, UserCodeError):
+            raise
         said = str(error).rstrip(". ")
         raise CheckpointError(
             f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed: {said}. Nothing is "

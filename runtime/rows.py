@@ -14,6 +14,7 @@ from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from itertools import repeat
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,16 @@ class RowReader:
         self._names = schema.fieldNames()
         self._row_class = row_class(self._names)
         self._converters = [_column_reader(field) for field in schema.fields]
+        #: The batches that were begun last, each with what counts its rows down; the newer one first.
+        self._begun: list[tuple[pa.RecordBatch, Iterator[Any]]] = []
+
+    def last_read(self, name: str) -> Any:
+        """The value of a column in the row that was handed out last; None: there is none."""
+        for batch, rest in self._begun:
+            read = batch.num_rows - length_hint(rest)
+            if read:
+                return batch.column(name)[read - 1].as_py()
+        return None
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
         """All rows of the batch, whose columns are found by name; each row is made when it is asked for.
@@ -107,7 +118,9 @@ class RowReader:
             convert(batch.column(batch.schema.get_field_index(name)))
             for name, convert in zip(self._names, self._converters, strict=True)
         ]
-        return map(tuple.__new__, repeat(self._row_class), zip(*columns, strict=True))
+        first = iter(columns[0])
+        self._begun = [(batch, first), *self._begun[:1]]
+        return map(tuple.__new__, repeat(self._row_class), zip(first, *columns[1:], strict=True))
 
 
 def _column_reader(field: StructField) -> Callable[[pa.Array], list[Any]]:

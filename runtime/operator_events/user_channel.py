@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ...errors import CoordinatorError, OperatorEventError
+from ..user_frames import UserFrames
 from .channel import Channel
 from .coordinator import CoordinatorContext, OperatorCoordinator
 from .plain import decode, encode, types_by_name
@@ -97,9 +98,9 @@ class UserChannel:
         try:
             return getattr(self._coordinator, method)(*arguments)
         except Exception as error:
-            raise CoordinatorError(
-                f"coordinator {self._name} raised in {method}(): {type(error).__name__}: {error}"
-            ) from error
+            frames = UserFrames.since(None if error.__traceback__ is None else error.__traceback__.tb_next)
+            raised = CoordinatorError(f"coordinator {self._name} raised in {method}(): {type(error).__name__}: {error}")
+            raise CoordinatorError(frames.located(raised)) from error
 
     def fail(self, cause: BaseException) -> None:
         """Have the query fail with its next step."""

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
+from ..clean_up import take_all
 from ..column_names import quoted
 from ..fingerprint import code_fingerprint
 from ..handle import DeclaringHandle
@@ -20,6 +21,7 @@ from ..history import event_time_us
 from ..rows import arrow_schema
 from ..spec import EpochSpec, KeyedOperator, ShardContext
 from .processor_run import INITIAL_STATE_COLUMN, KIND_COLUMN, ProcessorRun
+from .user_failure import explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -155,8 +157,12 @@ class ProcessorOperator(KeyedOperator):
         run = ProcessorRun(self, processor, context)
         try:
             run.execute(rows)
-        finally:
-            processor.close()
+        except BaseException as error:
+            take_all(processor.close)  # what it raises now is not why
+            if isinstance(error, Exception) and (told := explain_failure(error, self, run)) is not error:
+                raise told from error
+            raise
+        processor.close()
 
 
 def _takes_nothing(method: Any) -> bool:

@@ -63,6 +63,23 @@ class ProcessorRun:
         self._row_times = self._times(self._epoch.watermark_ms)
         self._clock = None if self._epoch.in_order is None else KeyClock(self._epoch, self._epoch.in_order)
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The current key."""
+        return self._key
+
+    @property
+    def epoch_number(self) -> int:
+        return self._epoch.epoch
+
+    @property
+    def shard(self) -> int:
+        return self._context.shard
+
+    def last_read(self, column: str) -> Any:
+        """The value of an input column in the row that was handed over last; None: there is none."""
+        return self._reader.last_read(column)
+
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         epoch, context = self._epoch, self._context
         time_column = None if self._clock is None else self._operator.event_time

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...errors import MixedModeError, UserCodeError
+from ..user_frames import UserFrames
 from .deliveries import Deliveries
 from .delivery import DeliverySink
 
@@ -32,7 +34,14 @@ class ForeachBatchSink(DeliverySink):
         self._function = function
 
     def hand_over(self, rows: DataFrame, number: int) -> None:
-        self._function(rows, number)
+        try:
+            self._function(rows, number)
+        except MixedModeError:
+            raise
+        except Exception as error:
+            name = getattr(self._function, "__qualname__", type(self._function).__name__)
+            frames = UserFrames.since(None if error.__traceback__ is None else error.__traceback__.tb_next)
+            raise UserCodeError(frames.told(error, f"function {name} of foreachBatch, batch {number}")) from error
 
     def describe(self) -> str:
         return (

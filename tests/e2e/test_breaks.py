@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import mixedmode
 import pytest
 import support
-from mixedmode import QueryError
+from mixedmode import QueryError, StateSchemaError, UserCodeError
 from mixedmode.runtime import failpoints
+from pyspark import cloudpickle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 pytestmark = pytest.mark.spark
 
@@ -61,7 +68,6 @@ def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:
     world.land(EVENTS[60:], support.flush_after(EVENTS))
     with pytest.raises(QueryError) as failed:
         query.processAllAvailable()
-        query.awaitTermination(300)
     assert not query.isActive
     assert "Not a directory" in str(failed.value)
     assert str(ours) in str(failed.value)
@@ -75,9 +81,96 @@ def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:
     assert support.without_flush(world.output()) == support.sessions_of(EVENTS)
 
 
+class Fragile(StatefulProcessor):
+    """Raises where its rows say."""
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._seen = handle.getValueState("seen", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        for row in rows:
+            if row.value == -1:
+                json.loads("no json\n\nat all")
+            if row.value == -2:
+                self._handle.registerTimer(support.at_ms(500))
+            if row.value == -3:
+                self._seen.update(("three",))
+            yield (row.key, row.value)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
+        raise ValueError(f"one line\n\n    at another {key[0]}")
+
+
+def line_of(text: str) -> int:
+    """Number of the line of this file that has a text, the first one."""
+    lines = Path(__file__).read_text().splitlines()
+    return 1 + next(number for number, line in enumerate(lines) if text in line)
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "handler", "raised", "when"),
+    [
+        (-1, "json.loads", "handleInputRows", "json.decoder.JSONDecodeError: Expecting value", "event time {0}:06:40"),
+        (
+            -2,
+            "raise ValueError",
+            "handleExpiredTimer",
+            "ValueError: one line\n  | \n  |     at another a",
+            "timer of event time {0}:08:20",
+        ),
+    ],
+)
+def test_an_exception_of_user_code(world: World, value: int, place: str, handler: str, raised: str, when: str) -> None:
+    """The query's error begins with the place in the user's code, and then tells what was raised, stage, processor,
+    handler, key and event time; whoever waits for the query gets the same."""
+    rows = [("a", 300, 7), ("a", 400, value), ("a", 450, 7), ("b", 1000, 7)]
+    keyed = mixedmode.read(history=world.history(rows)).withWatermark("ts", "0 seconds").groupBy("key")
+    query = world.start(
+        keyed.transformWithState(Fragile(), "key string, value long", "append", "eventTime").uid("frail")
+    )
+    with pytest.raises(QueryError) as caught:
+        query.awaitTermination(300)
+    assert str(caught.value) == str(query.exception())
+    assert isinstance(caught.value.__cause__, UserCodeError)
+    first, *others = str(caught.value.__cause__).splitlines()
+    assert first.startswith(f'File "{__file__}", line {line_of(place)}, in {handler}: {place}')
+    said = "\n".join(others)
+    assert said.startswith(raised)
+    assert f"in processor Fragile of stage 'frail', {handler}, key ('a',), {when.format('2024-01-01T00')}+00:00" in said
+    assert "mixedmode/" not in said and "pyspark/" not in said
+    assert ("by way of" in said) == (value == -1), "the calls that led into a library"
+    assert str(caught.value).startswith(f"query {query.runId} failed: File")
+
+
+def test_a_state_value_that_user_code_got_wrong(world: World) -> None:
+    """An error of ours about what a handler has handed in keeps its type and tells where that was, too."""
+    keyed = mixedmode.read(history=world.history([("a", 300, -3)])).groupBy("key")
+    query = world.start(keyed.transformWithState(Fragile(), "key string, value long", "append", "none"))
+    with pytest.raises(
+        QueryError, match=r"'three'(.|\n)*\nat File .*test_breaks.*handleInputRows: self\._seen\.update"
+    ):
+        query.awaitTermination(300)
+    assert isinstance(query.exception().__cause__, StateSchemaError)  # type: ignore[union-attr]
+
+
+def test_an_exception_of_a_foreach_batch_function(world: World) -> None:
+    """The place in the function is named first, and that nothing is lost."""
+
+    def deliver(rows: Any, number: int) -> None:
+        raise OSError("the table is locked")
+
+    writer = support.sessions(world.history(EVENTS[:20]), None).writeStream.foreachBatch(deliver)
+    query = writer.option("checkpointLocation", str(world.checkpoints)).start()
+    world.queries.append(query)
+    with pytest.raises(QueryError, match=r"failed: File .*test_breaks.*the table is locked(.|\n)*Nothing is lost"):
+        query.awaitTermination(300)
+
+
 @pytest.mark.kill
 def test_a_killed_jvm(tmp_path: Path) -> None:
-    """Every method of the handle says in a QueryError that the JVM is gone, or works without it; the location is free."""
+    """Every method of the handle says in a QueryError that the JVM is gone, or works without it; the location is
+    free."""
     driver = Path(__file__).with_name("driver_jvm_loss.py")
     done = subprocess.run([sys.executable, str(driver), str(tmp_path)], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr[-6000:]

@@ -1,0 +1,97 @@
+"""Says of an exception in a processor where it was raised: whose frame, which handler, key and time.
+
+All of it is found in the traceback when there is one, so that a key costs nothing more while there is none.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import CodeType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ...errors import MixedModeError, OperatorEventError, PlanError, StateSchemaError, UserCodeError
+from ..row_writer import RowBuffer
+from ..user_frames import UserFrames, is_ours
+from .processor_run import ProcessorRun
+
+if TYPE_CHECKING:
+    from .processor import ProcessorOperator
+
+#: The methods that call handlers, each with the one that it calls (None: several, told apart by their own names).
+_CALLERS: dict[CodeType, str | None] = {
+    ProcessorRun._handle_rows.__code__: "handleInputRows",
+    ProcessorRun._initial_first.__code__: "handleInitialState",
+    ProcessorRun._fire.__code__: "handleExpiredTimer",
+    ProcessorRun._begin.__code__: None,
+    ProcessorRun._end.__code__: None,
+}
+#: What iterates over what a handler yields: a generator runs only there.
+_ITERATES = RowBuffer.extend.__code__
+#: Errors of ours that come of what user code hands in.
+_OF_THE_CALL = (StateSchemaError, PlanError, OperatorEventError)
+#: Errors of the machine, which may strike while user code asks for its next row.
+_OF_THE_MACHINE = (OSError, MemoryError)
+
+
+def explain_failure(error: Exception, operator: ProcessorOperator, run: ProcessorRun) -> Exception:
+    """The exception for the processor's author; the same one if it does not come of the processor's code."""
+    caller, start = _entered(error.__traceback__)
+    if caller is None or start is None or _is_engines(error, start):
+        return error
+    handler = _CALLERS[caller.tb_frame.f_code] or start.tb_frame.f_code.co_name
+    context = f"processor {operator.processor_name} of stage {operator.uid!r}, {handler}"
+    if handler in ("handleInputRows", "handleInitialState", "handleExpiredTimer"):
+        context += f", key {run.key!r}"
+    context += _moment(handler, caller, operator, run)
+    context += f" (epoch {run.epoch_number}, shard {run.shard})"
+    frames = UserFrames.since(start)
+    if isinstance(error, MixedModeError):
+        return type(error)(frames.located(error, context))
+    return UserCodeError(frames.told(error, context))
+
+
+def _entered(found: TracebackType | None) -> tuple[TracebackType | None, TracebackType | None]:
+    """The last frame of ours that calls a handler, and the traceback from the handler's own frame on."""
+    caller: TracebackType | None = None
+    while found is not None:
+        code = found.tb_frame.f_code
+        if code in _CALLERS:
+            caller = found
+        if caller is not None and code in (caller.tb_frame.f_code, _ITERATES):
+            following = found.tb_next
+            if following is not None and not is_ours(following.tb_frame.f_code.co_filename):
+                return caller, following
+        found = found.tb_next
+    return None, None
+
+
+def _is_engines(error: Exception, start: TracebackType) -> bool:
+    """True for what the engine raises while user code calls it, unless it is about the call."""
+    last: TracebackType = start
+    while last.tb_next is not None:
+        last = last.tb_next
+    if not is_ours(last.tb_frame.f_code.co_filename):
+        return isinstance(error, MixedModeError) and not isinstance(error, _OF_THE_CALL)
+    return isinstance(error, _OF_THE_MACHINE) or (
+        isinstance(error, MixedModeError) and not isinstance(error, _OF_THE_CALL)
+    )
+
+
+def _moment(handler: str, caller: TracebackType, operator: ProcessorOperator, run: ProcessorRun) -> str:
+    """The event time that a handler was at, for the end of a sentence."""
+    if handler == "handleExpiredTimer":
+        clock = "event time" if operator.uses_event_time else "processing time"
+        return f", timer of {clock} {_shown(caller.tb_frame.f_locals.get('ts_ms'))}"
+    if handler != "handleInputRows" or operator.event_time is None:
+        return ""
+    found = run.last_read(operator.event_time)
+    return "" if found is None else f", event time {_shown(found)}"
+
+
+def _shown(moment: Any) -> str:
+    try:
+        if isinstance(moment, datetime):
+            return moment.isoformat()
+        return datetime.fromtimestamp(moment / 1000, timezone.utc).isoformat()
+    except (OverflowError, ValueError, TypeError, OSError):
+        return str(moment)
