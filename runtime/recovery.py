@@ -132,7 +132,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
                 "names, number and order are fixed for the life of the state"
             )
         if metadata.spark is not None:
-            log.check()
+            log.check(metadata.spark)
         _check_coordinator(job, state, metadata, store)
         commit_transaction(job, store, metadata, pending_output(job, store, metadata))
         failpoint("recovery-after-commit")

@@ -8,8 +8,10 @@ purges old entries of its logs on its own schedule.
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
+from collections.abc import Collection, Iterator
 
 from pyarrow import fs
 
@@ -18,6 +20,8 @@ from .checkpoints.metadata import SparkPosition
 from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 
 _ENTRY = re.compile(r"^\.?(\d+)(\.crc)?$")
+#: An entry of a source's own log.
+_SOURCE_ENTRY = re.compile(r"^(\d+)(\.compact)?$")
 _COMMITTED = b'v1\n{"nextBatchWatermarkMs":0}'
 _CRC_CHUNK_BYTES = 512
 
@@ -81,17 +85,29 @@ class SparkLog:
         self._restore("commits", position.batch_id, _COMMITTED)
         return forgotten
 
-    def check(self) -> None:
-        """Compare what rewinding cannot restore with Hadoop's checksum files, which Spark itself does not look at.
+    def check(self, position: SparkPosition | None = None) -> None:
+        """Look for what rewinding cannot restore: the query's id, and each source's own log of what it has read.
 
-        A wrong bit in the list of files that the source has read would make it read one again.
+        A wrong bit in the list of files that the source has read would make it read one again, as would the loss of the
+        last entry; of an older one Spark says only that some number does not exist, and without the folder it would
+        begin anew.  Contents are compared with Hadoop's checksum files, which Spark itself does not look at.
+
+        Args:
+            position: where the query goes on from; None: only what is there is looked at.
 
         Raises:
-            CorruptStateError: the query's id or the source's own log was altered or cut off.
+            CorruptStateError: something was altered or cut off, or is missing.
         """
         found = list_files(self._filesystem, f"{self._folder}/sources", recursive=True)
         found += list_files(self._filesystem, self._folder)
         files = {info.path: info.base_name for info in found if info.type == fs.FileType.File}
+        if position is not None:
+            if f"{self._folder}/metadata" not in files:
+                missing = f"{self._folder}/metadata" if found else self._folder
+                raise self._lost(missing, "which holds the id and the sources' logs of the live source's query")
+            lost = next(self._missing_entries(position, files), None)
+            if lost is not None:
+                raise self._lost(lost, "an entry of Spark's log of what the live source has read")
         for path, name in files.items():
             crc = f"{path[: -len(name)]}.{name}.crc"
             if crc not in files:
@@ -101,6 +117,39 @@ class SparkLog:
                     f"{path}, which belongs to Spark's log of the live source, or its checksum file {crc} was altered "
                     "or cut off; restore both, or start again with a new checkpointLocation and a new output path"
                 )
+
+    def _missing_entries(self, position: SparkPosition, files: Collection[str]) -> Iterator[str]:
+        """Paths of the entries that the file sources among the query's must have and have not.
+
+        The log of such a source has an entry per number up to the one that the position names, and beyond that if the
+        query went further.  Now and then Spark writes all that there are once more into ``<number>.compact``, instead
+        of that number's own entry; those before it are removed later.
+        """
+        for source, line in enumerate(position.offset_entry.splitlines()[2:]):
+            needed = _log_offset(line)
+            if needed is None:
+                continue
+            folder = f"{self._folder}/sources/{source}"
+            numbers: set[int] = set()
+            compact: set[int] = set()
+            for path in files:
+                match = _SOURCE_ENTRY.match(path[len(folder) + 1 :]) if path.startswith(f"{folder}/") else None
+                if match is not None:
+                    (compact if match[2] else numbers).add(int(match[1]))
+            last = max([needed, *numbers, *compact])
+            first = max(compact, default=-1) + 1
+            missing = [number for number in range(first, last + 1) if number not in numbers]
+            leading = next((place for place, number in enumerate(missing) if number != place), len(missing))
+            if leading > 1:  # that so many got lost is less likely than that one had stood for all of them
+                yield f"{folder}/{leading - 1}.compact"
+            yield from (f"{folder}/{number}" for number in missing)
+
+    def _lost(self, path: str, what: str) -> CorruptStateError:
+        return CorruptStateError(
+            f"{path} is missing, {what}: without it rows would be read again or left out. Restore it (a savepoint has"
+            " a copy of what was there when it was taken), or start again with a new checkpointLocation and a new"
+            " output path"
+        )
 
     def _restore(self, log: str, batch_id: int, content: bytes, *, exactly: bool = False) -> None:
         """Write an entry if it is missing or damaged (or, with ``exactly``, if it says anything else)."""
@@ -131,3 +180,16 @@ def _alike(found: bytes, entry: bytes) -> bool:
     """True if a log entry looks whole: a version, as many lines as another one of its log, ended as that one is."""
     lines, wanted = found.split(b"\n"), entry.split(b"\n")
     return found[:1] == b"v" and len(lines) == len(wanted) and found[-1:] == entry[-1:]
+
+
+def _log_offset(line: str) -> int | None:
+    """The number of the last entry that a file source has read, by its line of the query's offsets; None: it has read
+    nothing, or is a source of another kind."""
+    try:
+        body = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(body, dict) or set(body) != {"logOffset"}:
+        return None
+    number = body["logOffset"]
+    return number if isinstance(number, int) and number >= 0 else None

@@ -266,6 +266,23 @@ def test_max_parallelism_is_fixed(world: World) -> None:
     assert "pipeline.max-parallelism is 64" in str(cause) and "128" in str(cause)
 
 
+def test_a_lost_log_of_the_source_is_named(world: World) -> None:
+    """Without an entry of Spark's log of the live source, or without Spark's folder, a job is not started again: it would
+    read rows again; with them it is."""
+    stopped_job(world)
+    before = world.output()
+    log = world.checkpoints / "spark" / "sources" / "0"
+    entry = max((path for path in log.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    for lost in (entry, log.parent.parent):
+        aside = world.folder / "aside"
+        lost.rename(aside)
+        cause = restarted(world)
+        assert isinstance(cause, CorruptStateError), cause
+        assert f"{lost} is missing" in str(cause) and "start again with a new checkpointLocation" in str(cause)
+        aside.rename(lost)
+    assert world.output() == before
+
+
 def test_source_that_is_added_later(world: World) -> None:
     """A live source cannot be added to a job that has run without one, and least of all to one that has ended: its
     shards had finished (V1)."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from mixedmode.errors import CorruptStateError
+from mixedmode.runtime.checkpoints.metadata import SparkPosition
 from mixedmode.runtime.sparklog import SparkLog, crc_file
 from pyarrow import fs
 
@@ -156,3 +158,65 @@ def test_what_cannot_be_restored_is_checked(folder: Path) -> None:
                 log.check()
         path.write_bytes(whole)
     log.check()
+
+
+def source_log(folder: Path, *names: str) -> Path:
+    """The log of the first source, with these entries."""
+    log = folder / "sources" / "0"
+    for old in log.iterdir():
+        old.unlink()
+    for name in names:
+        (log / name).write_text("files")
+    return log
+
+
+WHOLE_LOGS = [
+    [str(n) for n in range(5)],
+    [str(n) for n in range(9)],  # the query went on after the position
+    ["2.compact", "3", "4"],
+    ["0", "1", "2.compact", "3", "4"],
+    ["4.compact"],
+    ["2.compact", "3", "4", "5.compact", "6"],
+]
+
+
+@pytest.mark.parametrize("names", WHOLE_LOGS)
+def test_every_entry_that_a_file_source_needs_is_missed(folder: Path, names: list[str]) -> None:
+    """An entry since the last compaction that is not there is named with what to do; older ones are Spark's to
+    remove."""
+    log = log_of(folder)
+    position = log.position(4)
+    source = source_log(folder, *names)
+    log.check(position)
+    compactions = [int(name.split(".")[0]) for name in names if name.endswith(".compact")]
+    for name in names:
+        number = int(name.split(".")[0])
+        (source / name).unlink()
+        if number >= max(compactions, default=0) and (number <= 4 or name != names[-1]):
+            with pytest.raises(
+                CorruptStateError, match=rf"/sources/0/{number}(\.compact)? is missing, .*Restore it .*, or start again"
+            ):
+                log.check(position)
+        (source / name).write_text("files")
+
+
+def test_a_missing_query_folder_is_named(folder: Path) -> None:
+    """The folder, or the file with the query's id, is missed only where a query has been."""
+    log = log_of(folder)
+    position = log.position(0)
+    source_log(folder, "0")
+    (folder / "metadata").unlink()
+    with pytest.raises(CorruptStateError, match=rf"^{folder}/metadata is missing"):
+        log.check(position)
+    log.check()
+    shutil.rmtree(folder)
+    with pytest.raises(CorruptStateError, match=rf"^{folder} is missing, .*start again with a new checkpointLocation"):
+        log.check(position)
+
+
+@pytest.mark.parametrize("line", ["-", "3", '{"logOffset":-1}', '{"topic":{"0":17}}', '{"logOffset":3,"x":1}', "{"])
+def test_sources_of_other_kinds_have_no_such_log(folder: Path, line: str) -> None:
+    """What another source writes beside its query is its own affair, as is a file source that has read nothing."""
+    log = log_of(folder)
+    shutil.rmtree(folder / "sources")
+    log.check(SparkPosition(batch_id=3, offset_entry=f"v1\n{{}}\n{line}"))
