@@ -18,10 +18,11 @@ from pyspark import TaskContext
 from ..state.compaction import StateRewrite, compact, dead_entries, rewrite
 from ..state.keys import KeyCodec
 from ..state.lineage import CompactionKind, ShardLineage
+from ..state.local_folder import local_root
 from ..state.registry import StateRegistry
 from ..state.replica import process_cache
 from .failpoints import failpoint
-from .shard_task import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA, local_root
+from .shard_task import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
 from .worker_errors import translate
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ Spark job, a handful of small files read, and nothing is written that stays.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError, CorruptStateError
+from ..errors import CheckpointError, CorruptStateError, OptionError
+from ..state.local_folder import check_local_root
 from .checkpoints.identity import JobIdentity
 from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease
@@ -24,6 +25,8 @@ from .savepoint_restore import check_origin, check_restorable
 from .savepoint_store import open_savepoint
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from .spec import JobSpec
 
 
@@ -52,6 +55,29 @@ def check_places(job: JobSpec) -> None:
     for option, location in folders.items():
         if location is not None:
             check_folder(option, location)
+    if str(job.spark.sparkContext.master).startswith("local"):
+        _check_local_root(job)
+
+
+def _check_local_root(job: JobSpec) -> None:
+    """The folder for working copies, as the workers will use it: they have Spark's first scratch folder by default."""
+    configured = job.settings.state_local_dir
+    refused = check_local_root(configured or _scratch_folder(job.spark))
+    if refused is not None:
+        given = "is unset, and Spark's scratch folder" if configured is None else f"= {configured!r}"
+        raise OptionError(
+            f"state.local-dir {given} cannot be used: {refused}; allowed: a folder where this user can make, or has,"
+            " one of its own named 'mixedmode'"
+        )
+
+
+def _scratch_folder(spark: SparkSession) -> str | None:
+    """What a worker of a local session finds in SPARK_LOCAL_DIRS, first; None: the JVM does not tell."""
+    try:
+        jvm: Any = spark.sparkContext._jvm
+        return str(jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString()[0])
+    except Exception:
+        return None
 
 
 def _check_owner(job: JobSpec, store: CheckpointStore) -> None:

@@ -12,7 +12,6 @@ Invariants:
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from ..sorter import ExternalSorter
 from ..state.files import StateFile
 from ..state.keygroups import KeyGroupRange
 from ..state.lineage import ShardLineage
+from ..state.local_folder import local_root
 from ..state.log import LogWriter
 from ..state.replica import process_cache
 from ..state.sst import SstWriter
@@ -312,12 +312,3 @@ def _spilled(sorter: ExternalSorter | None) -> int:
 def _operator(pickled: bytes) -> KeyedOperator:
     operator: KeyedOperator = cloudpickle.loads(pickled)
     return operator
-
-
-def local_root(configured: str | None) -> str:
-    """Local folder for replicas: the option, or Spark's own scratch space, which goes away with the executor."""
-    spark_dirs = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    root = configured or spark_dirs[0] or "/tmp"
-    folder = os.path.join(root, "mixedmode")
-    os.makedirs(folder, exist_ok=True)
-    return folder

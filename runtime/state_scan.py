@@ -22,6 +22,7 @@ from ..errors import CorruptStateError
 from ..state.keys import KeyCodec
 from ..state.layout import TIMER_KINDS
 from ..state.lineage import ShardLineage
+from ..state.local_folder import local_root
 from ..state.reader import Ident, ShardView
 from ..state.registry import StateDescriptor
 from ..state.replica import ReplicaCache
@@ -29,7 +30,6 @@ from .operators.aggregate_codec import RecordCodec, RecordListCodec
 from .row_writer import RowWriter
 from .rows import arrow_type
 from .savepoint_store import open_store
-from .shard_task import local_root
 
 #: Rows, and about bytes of state, per record batch.
 _BATCH_ROWS = 10_000

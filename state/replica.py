@@ -30,6 +30,7 @@ from .cursor import ReplicaCursor
 from .files import StateFile
 from .keygroups import KeyGroupRange
 from .lineage import ShardLineage
+from .local_folder import make_private
 from .owner import own_folder, remove_folders_of_dead_processes
 from .pool import StatePool
 from .restore import Restorer
@@ -213,7 +214,7 @@ class ReplicaCache:
         self._blocks.set_capacity(cache_bytes)
         short = hashlib.sha256(job.encode()).hexdigest()[:12]
         folder = f"{root}/{short}-{shard}-{uuid.uuid4().hex[:8]}"
-        os.makedirs(folder)
+        os.mkdir(folder, 0o700)
         replica = ShardReplica(open_database(f"{folder}/db", self._blocks), folder, lineage.key_groups)
         restorer = Restorer(pool, folder, self._blocks)
         try:
@@ -228,7 +229,8 @@ class ReplicaCache:
 
     def _root(self, local_root: str) -> str:
         folder = own_folder(local_root)
-        os.makedirs(folder, mode=0o700, exist_ok=True)  # each time: it may have been taken from under us
+        os.makedirs(local_root, exist_ok=True)
+        make_private(folder)  # each time: it may have been taken from under us
         if folder not in self._roots:
             self._roots.add(folder)
             remove_folders_of_dead_processes(local_root)

@@ -267,8 +267,9 @@ def test_max_parallelism_is_fixed(world: World) -> None:
 
 
 def test_a_lost_log_of_the_source_is_named(world: World) -> None:
-    """Without an entry of Spark's log of the live source, or without Spark's folder, a job is not started again: it would
-    read rows again; with them it is."""
+    """Without an entry of Spark's log of the live source, or without the folder, a job does not go on: it would read
+    rows again."""
+    world.land(EVENTS[:5])
     stopped_job(world)
     before = world.output()
     log = world.checkpoints / "spark" / "sources" / "0"

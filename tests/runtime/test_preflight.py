@@ -13,6 +13,7 @@ import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError, PlanError
 from mixedmode.planner import writer as writer_module
 from mixedmode.planner.writer import MixedStreamWriter
+from mixedmode.runtime import preflight
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import DriverLease
@@ -55,6 +56,22 @@ def test_a_folder_that_is_a_file(writer: MixedStreamWriter, tmp_path: Path, opti
     with pytest.raises(OptionError, match=rf"^{option} = '{tmp_path}/taken' is a file; allowed: "):
         writer.option(option, str(tmp_path / "taken")).start()
     assert content(tmp_path) == ["taken"]
+
+
+def test_a_local_folder_that_is_not_ours_alone(
+    writer: MixedStreamWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the workers would refuse to keep state in is refused before anything runs; by default, too."""
+    (tmp_path / "mixedmode").symlink_to(tmp_path / "elsewhere")
+    problem = rf"cannot be used: {tmp_path}/mixedmode is a symbolic link \(to '.*/elsewhere'\), .*; allowed: "
+    scratch = preflight._scratch_folder(writer._stage.inputs.spark)
+    assert scratch is not None and Path(scratch).is_dir()
+    monkeypatch.setattr(preflight, "_scratch_folder", lambda spark: str(tmp_path))
+    with pytest.raises(OptionError, match=rf"^state\.local-dir is unset, and Spark's scratch folder {problem}"):
+        writer.start()
+    with pytest.raises(OptionError, match=rf"^state\.local-dir = '{tmp_path}' {problem}"):
+        writer.option("state.local-dir", str(tmp_path)).start()
+    assert content(tmp_path) == ["mixedmode"]
 
 
 @pytest.mark.parametrize("format", ["parquet", "json"])
