@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixedmode.errors import OutputSchemaError, PlanError
+from mixedmode.errors import OutputSchemaError, PlanError, UserCodeError
 from mixedmode.runtime.operators.processor_run import ProcessorRun
 from mixedmode.runtime.operators.shown_times import END_OF_TIME_MS
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK
@@ -328,7 +328,9 @@ def test_processor_is_closed_also_after_an_error(tmp_path: Path) -> None:
 
     stage = Stage(tmp_path, processor=Closing())
     closed.unlink()  # the copy on the driver was closed after its init
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(
+        UserCodeError, match=r"(?s)in handleInputRows: raise ZeroDivisionError\nZeroDivisionError\n.*'a'"
+    ):
         stage.stream([("a", 0, "x")])
     assert closed.read_text() == "x"
 
