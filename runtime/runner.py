@@ -365,15 +365,9 @@ class JobRunner:
                 self._wake.clear()
                 with self.turn, live.refusing_after_failure():
                     if not self.stopping.is_set() and not live.failed:
-                        self.lease.check()
-                        step.events.check()
-                        drained = live.is_drained
-                        step.tick(phase, idle=drained)
-                        if drained:
-                            step.note_drained()
-                        step.checkpoint_if_due()
-                        self._serve(phase)
-                        self._commit_for_users(phase, step)
+                        self._live_step(phase, step, live)
+        except Stopped:
+            pass  # somebody stops the query between two epochs: what is processed is whole, and is made visible below
         except BaseException:
             live.refuse()
             with self.turn:
@@ -412,6 +406,18 @@ class JobRunner:
         """Take the savepoints that were asked for since the last epoch."""
         if self._ending is not None:
             self._ending.serve(phase)
+
+    def _live_step(self, phase: Phase, step: Stepper, live: LiveSource) -> None:
+        """What the clock of the live phase does between two epochs."""
+        self.lease.check()
+        step.events.check()
+        drained = live.is_drained
+        step.tick(phase, idle=drained)
+        if drained:
+            step.note_drained()
+        step.checkpoint_if_due()
+        self._serve(phase)
+        self._commit_for_users(phase, step)
 
     def ask_commit(self) -> Future[bool]:
         """Have all that is processed made visible; False: the run has ended instead."""

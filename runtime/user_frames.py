@@ -48,7 +48,7 @@ class UserFrames:
     def told(self, error: BaseException, context: str) -> str:
         """An exception of user code for its author: the place in that code, what was raised, where the job was, and
         the calls that led there if there are several."""
-        lines = [*self._place, what_was_raised(error), f"in {context}"]
+        lines = [*self.told_place, what_was_raised(error), f"in {context}"]
         if len(self.frames) > 1:
             lines += ["by way of", *(f"  {_located(frame)}" for frame in self.frames)]
         return "\n".join(lines)
@@ -56,12 +56,18 @@ class UserFrames:
     def located(self, error: BaseException, context: str = "") -> str:
         """An error of ours that user code has caused: what it says, with the place and where the job was."""
         where = [f"in {context}"] if context else []
-        return "\n".join([str(error), *(f"at {line}" for line in self._place), *where])
+        return "\n".join([str(error), *(f"at {line}" for line in self.told_place), *where])
 
     @property
-    def _place(self) -> list[str]:
+    def place_of_user(self) -> traceback.FrameSummary | None:
+        """The innermost call that is not in a library; None: there is none."""
         own = (frame for frame in reversed(self.frames) if not frame.filename.startswith(_LIBRARIES))
-        frame = next(own, self.frames[0] if self.frames else None)
+        return next(own, None)
+
+    @property
+    def told_place(self) -> list[str]:
+        """Where it happened, as a line of text, or none."""
+        frame = self.place_of_user or (self.frames[0] if self.frames else None)
         if frame is None:
             return []
         return [f"{_located(frame)}: {frame.line}" if frame.line else _located(frame)]

@@ -7,27 +7,54 @@ own errors are recognised in it and raised again with their type and message; ev
 from __future__ import annotations
 
 import re
+import traceback
 
 from .. import errors
-from ..errors import CorruptStateError, MixedModeError
+from ..errors import CorruptStateError, MixedModeError, UserCodeError
 from .checkpoints.store import CheckpointStore
+from .user_frames import UserFrames, is_ours
 
 #: The last line(s) of a worker's traceback: qualified class name, message, then Java frames or the end.
 _OWN_ERROR = re.compile(r"^mixedmode\.errors\.(\w+): (.*?)(?=^\s*$|^\s+at |^\s*$|^Driver stacktrace|\Z)", re.M | re.S)
 
 
+#: A traceback in the text of an error of Spark's: its frames, and what was raised.
+_TRACEBACK = re.compile(
+    r"^.*Traceback \(most recent call last\):\n((?:^ .*\n)+)((?:^(?!\s*$|\s+at | SQLSTATE|Driver stacktrace).*\n?)+)",
+    re.M,
+)
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.*)\n)?', re.M)
+
+
 def translate(error: BaseException) -> BaseException:
-    """The error that a worker raised, if ``error`` carries one of ours; ``error`` itself otherwise."""
+    """The error that a worker raised, if ``error`` carries one of ours or of user code; ``error`` itself otherwise."""
     if isinstance(error, MixedModeError):
         return error
     matches = _OWN_ERROR.findall(str(error))
     if not matches:
-        return error
+        return _of_a_function(error)
     name, message = matches[-1]
     kind = getattr(errors, name, MixedModeError)
     translated: MixedModeError = kind(message.strip())
     translated.__cause__ = error
     return translated
+
+
+def _of_a_function(error: BaseException) -> BaseException:
+    """The same for an exception in a Python function that Spark itself has called: a UDF, a data source."""
+    for frames, raised in _TRACEBACK.findall(str(error)):
+        found = [
+            traceback.FrameSummary(name, int(line), function, lookup_line=False, line=code)
+            for name, line, function, code in _FRAME.findall(frames)
+        ]
+        own = UserFrames(tuple(frame for frame in found if not is_ours(frame.filename)))
+        if own.place_of_user:
+            told = UserCodeError(
+                "\n".join([*own.told_place, raised.strip(), "in a Python function of the job's input"])
+            )
+            told.__cause__ = error
+            return told
+    return error
 
 
 def explain_corruption(error: BaseException, store: CheckpointStore) -> BaseException:

@@ -14,6 +14,7 @@ import pytest
 import support
 from mixedmode import QueryError, StateSchemaError, UserCodeError
 from mixedmode.runtime import failpoints
+from mixedmode.runtime.live import Stopped
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
@@ -52,8 +53,16 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
 
     monkeypatch.delenv(failpoints.VARIABLE)
     query = world.start(support.sessions(history, live), RARELY)
+    assert query.wait_for("live", 300), query.exception()
+
+    def stopped_meanwhile(phase: Any) -> bool:
+        query._runner.stop()
+        raise Stopped
+
+    monkeypatch.setattr(query._runner.stepper, "commit_now", stopped_meanwhile)
     query.processAllAvailable()
-    assert support.without_flush(world.output()) == support.sessions_of(EVENTS)
+    assert (query.isActive, query.exception()) == (False, None)
+    assert support.without_flush(world.output()) == support.sessions_of(EVENTS), "whoever stops it takes a checkpoint"
 
 
 def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:
