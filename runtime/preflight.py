@@ -74,8 +74,8 @@ def _check_local_root(job: JobSpec) -> None:
 def _scratch_folder(spark: SparkSession) -> str | None:
     """What a worker of a local session finds in SPARK_LOCAL_DIRS, first; None: the JVM does not tell."""
     try:
-        jvm: Any = spark.sparkContext._jvm
-        return str(jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirsString()[0])
+        context: Any = spark.sparkContext._jsc
+        return str(context.sc().env().blockManager().diskBlockManager().localDirsString()[0])
     except Exception:
         return None
 
