@@ -9,8 +9,8 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
-from .frozen import FrozenDict
 from .clean_up import take_all
+from .frozen import FrozenDict
 from .jvm_loss import explain_jvm_loss
 from .lifecycle.events import Stop
 from .lifecycle.story import Lifecycle
