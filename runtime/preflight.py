@@ -8,7 +8,7 @@ Spark job, a handful of small files read, and nothing is written that stays.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import CheckpointError, CorruptStateError, OptionError
 from ..state.local_folder import check_local_root
@@ -25,8 +25,6 @@ from .savepoint_restore import check_origin, check_restorable
 from .savepoint_store import open_savepoint
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from .spec import JobSpec
 
 
@@ -60,24 +58,18 @@ def check_places(job: JobSpec) -> None:
 
 
 def _check_local_root(job: JobSpec) -> None:
-    """The folder for working copies, as the workers will use it: they have Spark's first scratch folder by default."""
+    """The folder for working copies, as the workers will use it.
+
+    By default that is in a scratch folder which Spark has made for this session alone, under a name that nobody could
+    know before.
+    """
     configured = job.settings.state_local_dir
-    refused = check_local_root(configured or _scratch_folder(job.spark))
+    refused = None if configured is None else check_local_root(configured)
     if refused is not None:
-        given = "is unset, and Spark's scratch folder" if configured is None else f"= {configured!r}"
         raise OptionError(
-            f"state.local-dir {given} cannot be used: {refused}; allowed: a folder where this user can make, or has,"
-            " one of its own named 'mixedmode'"
+            f"state.local-dir = {configured!r} cannot be used: {refused}; allowed: a folder where this user can make,"
+            " or has, one of its own named 'mixedmode'"
         )
-
-
-def _scratch_folder(spark: SparkSession) -> str | None:
-    """What a worker of a local session finds in SPARK_LOCAL_DIRS, first; None: the JVM does not tell."""
-    try:
-        context: Any = spark.sparkContext._jsc
-        return str(context.sc().env().blockManager().diskBlockManager().localDirsString()[0])
-    except Exception:
-        return None
 
 
 def _check_owner(job: JobSpec, store: CheckpointStore) -> None:

@@ -58,17 +58,10 @@ def test_a_folder_that_is_a_file(writer: MixedStreamWriter, tmp_path: Path, opti
     assert content(tmp_path) == ["taken"]
 
 
-def test_a_local_folder_that_is_not_ours_alone(
-    writer: MixedStreamWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the workers would refuse to keep state in is refused before anything runs; by default, too."""
+def test_a_local_folder_that_is_not_ours_alone(writer: MixedStreamWriter, tmp_path: Path) -> None:
+    """What the workers would refuse to keep state in is refused before anything runs."""
     (tmp_path / "mixedmode").symlink_to(tmp_path / "elsewhere")
     problem = rf"cannot be used: {tmp_path}/mixedmode is a symbolic link \(to '.*/elsewhere'\), .*; allowed: "
-    scratch = preflight._scratch_folder(writer._stage.inputs.spark)
-    assert scratch is not None and Path(scratch).is_dir()
-    monkeypatch.setattr(preflight, "_scratch_folder", lambda spark: str(tmp_path))
-    with pytest.raises(OptionError, match=rf"^state\.local-dir is unset, and Spark's scratch folder {problem}"):
-        writer.start()
     with pytest.raises(OptionError, match=rf"^state\.local-dir = '{tmp_path}' {problem}"):
         writer.option("state.local-dir", str(tmp_path)).start()
     assert content(tmp_path) == ["mixedmode"]
@@ -345,7 +338,6 @@ def test_on_a_cluster_local_folders_are_the_executors(
     writer: MixedStreamWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not looked for on the driver's host."""
-    from mixedmode.runtime import preflight
 
     (tmp_path / "taken").touch()
     job = writer.option("state.local-dir", str(tmp_path / "taken"))._compile()[1]
