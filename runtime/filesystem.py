@@ -6,8 +6,10 @@ import contextlib
 import os
 import re
 import uuid
+from dataclasses import dataclass
+from urllib.parse import quote
 
-from pyarrow import fs
+from pyarrow import ArrowInvalid, fs
 
 from ..state.pool import naming, sync_path
 
@@ -17,33 +19,119 @@ _OBJECT_STORES = ("s3", "gcs", "abfs")
 _FSSPEC_STORES = re.compile(r"py::fsspec\+.*\b(s3a?|gs|gcs|abfss?|az|adl)\b")
 #: What stands before the path of a local URI, which names no host.
 _LOCAL_URI = re.compile(r"file:(///|/(?!/))", re.IGNORECASE)
+#: A URI with an absolute path; the authority is a host, a bucket, or a container of an account.
+_URI = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+):(?://(?P<authority>[^/?]*))?(?P<path>/[^?]*)?(?P<query>\?.*)?", re.I)
+#: Characters of a path that mean themselves in a URI for pyarrow, which decodes all others.
+_UNQUOTED = "/!$&'()*+,;=:@-._~"
+#: Names that Hadoop has for what pyarrow knows under one.
+_PYARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+#: Schemes whose authority is the first part of the path, for pyarrow.
+_WITH_BUCKET = ("s3", "gs", "gcs", "abfs", "abfss")
+_WITHOUT_BUCKET = ("hdfs", "viewfs")
+#: What can be done about schemes that are often seen and cannot be served.
+_INSTEAD = {
+    "dbfs": "give the folder as /dbfs/… where it is mounted, or the URI of the storage below it (s3:, abfss:, gs:)",
+    "wasb": "give the same container as abfss://container@account.dfs.core.windows.net/…",
+    "wasbs": "give the same container as abfss://container@account.dfs.core.windows.net/…",
+    "http": "it cannot be written to",
+    "https": "it cannot be written to",
+}
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a URI as they are written; nothing is decoded, as Hadoop does not."""
+
+    scheme: str
+    authority: str
+    path: str
+    query: str
+
+
+def _parts(location: str) -> _Parts | None:
+    """The parts of a URI; None for a local path.  ``scheme:/x`` is a URI, ``name:x`` is a file of that name."""
+    found = _URI.fullmatch(location)
+    if found is None or (found["authority"] is None and found["path"] is None):
+        return None
+    return _Parts(found["scheme"].lower(), found["authority"] or "", found["path"] or "", found["query"] or "")
+
+
+def is_local(location: str) -> bool:
+    """True for a plain path and for a ``file:`` URI."""
+    parts = _parts(location)
+    return parts is None or parts.scheme == "file"
 
 
 def resolve(location: str) -> tuple[fs.FileSystem, str]:
     """The filesystem and the path on it of a URI or of a plain (relative or absolute) local path.
 
-    The path in a local URI is taken as it is written, like Spark does (through Hadoop's ``Path``): ``%20`` is no space.
+    Paths are taken as they are written, like Spark does (through Hadoop's ``Path``): ``%20`` is no space.  What follows
+    a ``?`` in the URI of another filesystem is for pyarrow (``endpoint_override=…``).
+
+    Raises:
+        ValueError: nothing here serves the URI's scheme.
     """
     local = _LOCAL_URI.match(location)
     if local is not None:
         return fs.LocalFileSystem(), os.path.abspath("/" + location[local.end() :].lstrip("/"))
-    if "://" in location or location.startswith("file:"):
-        filesystem, path = fs.FileSystem.from_uri(location)
-        return filesystem, path.rstrip("/")
-    return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(location))
+    parts = _parts(location)
+    if parts is None and not location.lower().startswith("file:"):
+        return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(location))
+    if parts is None or parts.scheme == "file":
+        filesystem, path = fs.FileSystem.from_uri(location)  # raises: it names a host, or no absolute path
+    else:
+        filesystem, path = _remote(parts)
+    return filesystem, path.rstrip("/")
+
+
+def _remote(parts: _Parts) -> tuple[fs.FileSystem, str]:
+    scheme = _PYARROW_SCHEMES.get(parts.scheme, parts.scheme)
+    location = f"{scheme}://{parts.authority}{quote(parts.path, safe=_UNQUOTED)}{parts.query}"
+    try:
+        return fs.FileSystem.from_uri(location)
+    except ArrowInvalid as error:
+        if "nrecognized filesystem type" not in str(error):
+            raise
+    try:
+        from fsspec.core import url_to_fs  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+        served, path = url_to_fs(f"{scheme}://{parts.authority}{parts.path}")
+    except (ImportError, ValueError) as error:
+        instead = _INSTEAD.get(scheme, "install the fsspec package that does, or use one of the others")
+        raise ValueError(f"neither pyarrow.fs nor fsspec serves {parts.scheme}: here ({error}); {instead}") from error
+    return fs.PyFileSystem(fs.FSSpecHandler(served)), str(path)
 
 
 def absolute(location: str) -> str:
     """A location as another process finds it, whatever its working folder: local ones as absolute paths."""
-    filesystem, path = resolve(location)
-    return path if isinstance(filesystem, fs.LocalFileSystem) else location
+    return resolve(location)[1] if is_local(location) else location
 
 
 def uri(location: str, path: str) -> str:
-    """``path``, resolved from ``location`` (or below it), as Spark must be given it: always with a scheme."""
-    if "://" not in location or location.startswith("file:"):
+    """``path``, resolved from ``location`` (or below it), with the scheme and the authority of the location.
+
+    Raises:
+        ValueError: it is not below the location.
+    """
+    parts = _parts(location)
+    if parts is None or parts.scheme == "file":
         return f"file://{path}"
-    return f"{location[: location.index('://') + 3]}{path}"
+    inner, wanted = parts.path.strip("/"), path.strip("/")
+    for base in _bases(parts, inner):
+        if wanted == base or base == "" or wanted.startswith(f"{base}/"):
+            rest = wanted[len(base) :].strip("/")
+            authority = parts.authority.rpartition("@")[2] if parts.scheme in ("s3", "s3a", "s3n") else parts.authority
+            return f"{parts.scheme}://{authority}/" + "/".join(filter(None, (inner, rest)))
+    raise ValueError(f"{path!r} is not below {location!r}")
+
+
+def _bases(parts: _Parts, inner: str) -> list[str]:
+    """What a URI's path may be on its filesystem."""
+    names = (parts.authority.partition("@")[0], parts.authority.rpartition("@")[2])
+    with_bucket = ["/".join(filter(None, (name, inner))) for name in names if name]
+    if _PYARROW_SCHEMES.get(parts.scheme, parts.scheme) in _WITH_BUCKET:
+        return with_bucket
+    return [inner] if parts.scheme in _WITHOUT_BUCKET else [*with_bucket, inner]
 
 
 def exists(filesystem: fs.FileSystem, path: str) -> bool:

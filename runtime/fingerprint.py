@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyspark
+from pyarrow import fs
 
 from .checkpoints.staged_form import form_of
 from .filesystem import resolve
@@ -85,6 +86,8 @@ def _frame(frame: DataFrame, *, files: bool) -> Any:
             filesystem, path = resolve(name)
             info = filesystem.get_file_info(path)
         except (ValueError, OSError):
+            return None
+        if info.type == fs.FileType.NotFound:  # Spark names files by URIs, with characters encoded
             return None
         listing.append([name, info.size, info.mtime_ns])
     return [text, listing]

@@ -31,10 +31,11 @@ from ..state.pool import sync_path
 from .checkpoints.metadata import SparkPosition
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
-from .filesystem import delete_quietly, exists, list_files, read_bytes, uri, write_atomically
+from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from .live_sources import LiveSourceFacts
 from .parquet_files import read_parquet
 from .sealed import seal, unseal
+from .spark_paths import spark_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -203,7 +204,7 @@ class FirstPositions:
 
         def land(batch: DataFrame, batch_id: int) -> None:
             delete_quietly(self._filesystem, self._rows)
-            batch.write.mode("overwrite").parquet(uri(location, self._rows))
+            batch.write.mode("overwrite").parquet(spark_uri(batch.sparkSession, location, self._rows))
             rows = self._make_durable()
             failpoint("first-rows-landed")
             entry = self.store.spark_log.position(batch_id).offset_entry
@@ -254,7 +255,7 @@ class FirstPositions:
 
     def landed(self, spark: SparkSession, live: DataFrame, location: str) -> DataFrame:
         """The landed rows, as rows of the live frame."""
-        return read_parquet(spark, live.schema, uri(location, self._rows))
+        return read_parquet(spark, live.schema, spark_uri(spark, location, self._rows))
 
 
 def discard_if_behind(store: CheckpointStore) -> None:

@@ -23,9 +23,10 @@ from ..errors import PlanError
 from ..state.pool import sync_path
 from .checkpoints.metadata import SinkTransaction
 from .column_names import quoted
-from .filesystem import delete_quietly, list_files, uri
+from .filesystem import delete_quietly, list_files, resolve
 from .parquet_files import read_parquet
 from .sinks.files import ParquetSink
+from .spark_paths import spark_uri
 from .staging import StagedFile
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class LateRows:
         filesystem, folder = self._sink.staging
         name = f"e{epoch.epoch:08d}-late-{uuid.uuid4().hex[:8]}"
         written = f"{folder}/{name}"
-        rows.select(*columns, watermark).repartition(1).write.parquet(uri(self.path, written))
+        rows.select(*columns, watermark).repartition(1).write.parquet(spark_uri(frame.sparkSession, self.path, written))
         staged: list[StagedFile] = []
         for info in sorted(list_files(filesystem, written), key=lambda info: info.path):
             if not info.base_name.endswith(".parquet"):
@@ -137,4 +138,4 @@ class LateRows:
 
     def committed(self, spark: SparkSession) -> DataFrame:
         """All late rows of complete checkpoints so far."""
-        return read_parquet(spark, self.schema, self.path)
+        return read_parquet(spark, self.schema, spark_uri(spark, self.path, resolve(self.path)[1]))

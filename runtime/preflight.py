@@ -2,7 +2,8 @@
 
 Everything here is asked again by the run itself, since it may change in between; the point of asking first is that
 the caller of ``start()`` gets the error, rather than somebody who looks at ``query.exception()`` later.  Invariants: no
-Spark job, a handful of small files read, and nothing is written that stays.
+Spark job (but a small one where there is more than one machine or filesystem), a handful of small files read, and
+nothing is written that stays.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .driver_lease import DriverLease
 from .filesystem import resolve
 from .folders import check_folder
 from .live_sources import check_replayable
+from .place_probe import probe_places
 from .recovery import check_identity, evolve
 from .restaging import check_showable
 from .savepoint_restore import OPTION as SAVEPOINT_OPTION
@@ -55,6 +57,12 @@ def check_places(job: JobSpec) -> None:
             check_folder(option, location)
     if str(job.spark.sparkContext.master).startswith("local"):
         _check_local_root(job)
+    shared = {
+        "checkpointLocation": job.checkpoint_location,
+        "path": job.sink.shared_folder,
+        "pipeline.late-data.path": settings.late_data_path,
+    }
+    probe_places(job.spark, {option: place for option, place in shared.items() if place is not None})
 
 
 def _check_local_root(job: JobSpec) -> None:

@@ -25,7 +25,7 @@ from .driver_lease import DriverLease
 from .ending import Ending
 from .epoch_specs import OBSERVED
 from .failpoints import failpoint
-from .filesystem import resolve, uri
+from .filesystem import resolve
 from .history import HistoryCut, cut
 from .jvm_loss import explain_jvm_loss
 from .live import LiveSource, OnBatch, Stopped, delivers_one_batch
@@ -37,6 +37,7 @@ from .recorder import Recorder
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
 from .savepoint_claim import check_destination, check_writable, claim
 from .savepoint_desk import SavepointDesk, SavepointRequest
+from .spark_paths import spark_uri
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
 from .stepper import Stepper, now_ms
@@ -99,7 +100,8 @@ class JobRunner:
         self.backlog = BacklogProgress(filesystem, f"{self.store.root}/progress")
         self.live: LiveSource | None = None
         if job.live is not None:
-            self.live = LiveSource(job.live, uri(location, f"{path}/spark"), job.name, self.turn, self.stopping)
+            spark_checkpoint = spark_uri(job.spark, location, f"{path}/spark")
+            self.live = LiveSource(job.live, spark_checkpoint, job.name, self.turn, self.stopping)
         self._live_start = LiveStart(job, self.store, location, self.live, recorder)
 
     def claim(self) -> None:
@@ -114,7 +116,7 @@ class JobRunner:
             self.store.work_in(Branch(claim.branch))
             self.backlog = BacklogProgress(self.store.filesystem, f"{self.store.home}/progress")
             if self.live is not None:
-                self.live.checkpoint = uri(self._location, self.store.spark_location)
+                self.live.checkpoint = spark_uri(self.job.spark, self._location, self.store.spark_location)
         if self.identity is None:
             try:
                 self.identity = identify(self.job, self.store)

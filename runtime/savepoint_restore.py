@@ -28,7 +28,7 @@ from .checkpoints.identity import ALIASES, JobIdentity
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
 from .checkpoints.store import CheckpointStore
 from .failpoints import failpoint
-from .filesystem import absolute, delete_quietly, exists, read_bytes, write_atomically
+from .filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
 from .first_position import FOLDER as FIRST_POSITION
 from .pinned_backlog import PinnedBacklog
 from .savepoint_files import Copied, copy_checked, in_parallel
@@ -129,8 +129,7 @@ def _savepoint_id(path: str) -> str | None:
 
 def _place(path: str) -> str:
     """One text for one place, whatever the working folder; nothing is looked up on other filesystems."""
-    is_remote = "://" in path and not path.lower().startswith("file:")
-    return path.rstrip("/") if is_remote else absolute(path)
+    return absolute(path) if is_local(path) else path.rstrip("/")
 
 
 def _origin_path(store: CheckpointStore) -> str:

@@ -26,6 +26,7 @@ from .failpoints import failpoint
 from .filesystem import delete_quietly, exists, list_files, write_atomically
 from .recovery import commit_transaction, pending_output
 from .savepoint_files import in_parallel
+from .spark_paths import spark_uri
 
 if TYPE_CHECKING:
     from .spec import JobSpec
@@ -41,7 +42,8 @@ _LOG_TRIES = 5
 def open_outputs(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> None:
     """Open the sink, and the side output of late rows, for the branch that the store is in."""
     job.sink.branch = store.branch.number
-    job.sink.open(job.spark, store.filesystem, store.output, identity.job_id)
+    staging_uri = spark_uri(job.spark, job.checkpoint_location or store.location, store.output)
+    job.sink.open(job.spark, store.filesystem, store.output, identity.job_id, staging_uri)
     if job.late_rows is not None:
         job.late_rows.branch = store.branch.number
         job.late_rows.open(job.spark, store.filesystem, store.output, identity.job_id)

@@ -54,11 +54,15 @@ class Sink(ABC):
         self.staged_schema = schema
         self._spark: SparkSession | None = None
 
-    def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
+    def open(
+        self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
+    ) -> None:
         """Prepare for a run: where tasks stage rows (sinks may choose another place), and for which job."""
         self._spark = spark
         self._filesystem = filesystem
         self._staging = staging
+        #: The staging folder as Spark must be given it.
+        self._staging_uri = f"file://{staging}" if staging_uri is None else staging_uri
 
     @property
     def staging(self) -> tuple[fs.FileSystem, str]:
@@ -74,6 +78,11 @@ class Sink(ABC):
     def output(self) -> OutputPlace:
         """Where tasks put their output."""
         return OutputPlace(*self.staging)
+
+    @property
+    def shared_folder(self) -> str | None:
+        """A folder besides the checkpoint location that tasks write to and the driver reads; None: there is none."""
+        return None
 
     @abstractmethod
     def describe(self) -> str:
@@ -162,7 +171,5 @@ class Sink(ABC):
     def frame(self, files: Sequence[StagedFile]) -> DataFrame:
         """Staged rows as a batch DataFrame."""
         assert self._spark is not None, "open() comes first"
-        paths = [f"{self._staging}/{file.name}" for file in files]
-        if isinstance(self._filesystem, fs.LocalFileSystem):
-            paths = [f"file://{path}" for path in paths]
+        paths = [f"{self._staging_uri}/{file.name}" for file in files]
         return read_parquet(self._spark, self.staged_schema, *paths)

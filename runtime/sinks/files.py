@@ -62,7 +62,9 @@ class ParquetSink(Sink):
         self._partitions = partition_paths(spark, self.schema, self.partition_by)
         super().check(spark)
 
-    def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
+    def open(
+        self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
+    ) -> None:
         if self.partition_by and self._partitions is None:
             self._partitions = partition_paths(spark, self.schema, self.partition_by)
         target_filesystem, self._target = resolve(self.path)
@@ -70,6 +72,10 @@ class ParquetSink(Sink):
         staging = staging_folder(self._target, job_id, self.branch)
         super().open(spark, target_filesystem, staging, job_id)
         target_filesystem.create_dir(self._target, recursive=True)
+
+    @property
+    def shared_folder(self) -> str | None:
+        return self.path
 
     def check_place(self, spark: SparkSession) -> None:
         check_folder("path", self.path)

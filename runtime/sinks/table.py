@@ -120,8 +120,10 @@ class TableSink(DeliverySink):
         if self.path and self.table is None and file_format(spark, self.name) is not None:
             check_hadoop_folder(spark, self.path, self._options)
 
-    def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
-        super().open(spark, filesystem, staging, job_id)
+    def open(
+        self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
+    ) -> None:
+        super().open(spark, filesystem, staging, job_id, staging_uri)
         self._job_id = job_id
 
     def fence(self) -> None:

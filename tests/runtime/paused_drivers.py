@@ -230,7 +230,7 @@ class Driver:
         here.disk = disk
         sink = ParquetSink(StructType(), OUT)
         operator = SimpleNamespace(output_schema=StructType(), output_identities=None)
-        job: Any = SimpleNamespace(sink=sink, spark=None, late_rows=None, operator=operator)
+        job: Any = SimpleNamespace(sink=sink, spark=None, checkpoint_location=None, late_rows=None, operator=operator)
         claim = lease.take(store.view, heartbeat=False)
         world.claimed.append((claim.generation, self.name))
         store.work_in(Branch(claim.branch))
