@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark's workers run the same Python as this program
@@ -23,8 +23,16 @@ from pyspark.sql.window import Window
 QUIET = timedelta(days=30)
 
 
+def alarm_ms(last: datetime) -> int:
+    """When somebody whose last order is this has been quiet for long."""
+    return int((last + QUIET).timestamp() * 1000)
+
+
 class QuietCustomers(StatefulProcessor):
-    """One row each time a customer has ordered nothing for 30 days."""
+    """One row each time a customer has ordered nothing for 30 days.
+
+    The timer alone says so: it fires between two orders, in the history as in the stream (``pipeline.timers``).
+    """
 
     def init(self, handle: Any) -> None:
         self.handle = handle
@@ -32,14 +40,13 @@ class QuietCustomers(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         last, orders = self.seen.get() or (None, 0)
-        for row in sorted(rows, key=lambda row: row.ts):
-            if last is not None and row.ts > last + QUIET:  # the backlog's rows come at once, before any timer
-                yield Row(customer=key[0], since=last, orders=orders)
+        if last is not None:
+            self.handle.deleteTimer(alarm_ms(last))
+        for row in rows:
             last, orders = row.ts, orders + 1
         self.seen.update((last, orders))
-        for timer in list(self.handle.listTimers()):
-            self.handle.deleteTimer(timer)
-        self.handle.registerTimer(int((last + QUIET).timestamp() * 1000))
+        self.handle.registerTimer(alarm_ms(last))
+        yield from ()
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         last, orders = self.seen.get()
@@ -74,7 +81,7 @@ query = (
     .writeStream.format("parquet")
     .option("path", f"{folder}/alerts")
     .option("checkpointLocation", f"{folder}/checkpoints")
-    .option("execution.backlog.final-watermark", "observed")
+    .option("execution.backlog.final-watermark", "observed")  # and with it pipeline.timers = in-order
     .start()
 )
 if not query.wait_for("live", timeout=300):

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import QueryError
+from ..errors import CheckpointError, QueryError
 from .assembly import Run, assemble
 from .checkpoints.branch import Branch
 from .checkpoints.identity import JobIdentity
@@ -108,10 +108,13 @@ class JobRunner:
         """Claim the checkpoint location for this run, which may take one ``execution.lease.expiry``.
 
         Raises:
-            CheckpointError: another driver has it, or it is not for this job.
+            CheckpointError: another driver has it, it is not for this job, or it cannot be written to.
         """
         if self.lease.claim is None:
-            claim = self.lease.take(self.store.view)
+            try:
+                claim = self.lease.take(self.store.view)
+            except OSError as error:
+                raise CheckpointError(f"checkpointLocation {self._location!r} cannot be claimed: {error}") from error
             self.lease.on_lost = self._wake.set
             self.store.work_in(Branch(claim.branch))
             self.backlog = BacklogProgress(self.store.filesystem, f"{self.store.home}/progress")

@@ -217,11 +217,11 @@ def test_location_of_a_stock_query(world: World) -> None:
 
 
 def test_newer_format(world: World) -> None:
-    """A checkpoint of a newer format version is refused with both versions."""
+    """A checkpoint of a newer format version is refused by start(), with both versions."""
     stopped_job(world)
     (path,) = (world.checkpoints / "mixedmode" / "checkpoints").glob("*/_metadata")
     path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 99}))
-    cause = restarted(world)
+    cause = refused(world)
     assert isinstance(cause, CheckpointMismatchError)
     assert "format version 99" in str(cause)
 

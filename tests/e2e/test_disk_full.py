@@ -112,7 +112,7 @@ def test_full_in_the_stream(world: World, disk: Disk, place: str) -> None:
 
 @pytest.mark.parametrize("place", ["checkpoints", "out", "spill"])
 def test_full_in_the_backlog(world: World, disk: Disk, place: str) -> None:
-    """A backlog that cannot write fails; nothing is visible, and the next run takes every row once."""
+    """A backlog that cannot write fails, or is not begun; nothing is visible, and the next run takes every row once."""
     options: dict[str, Any] = dict(OPTIONS)
     if place == "checkpoints":
         world.checkpoints = disk.folder / "checkpoints"
@@ -128,8 +128,11 @@ def test_full_in_the_backlog(world: World, disk: Disk, place: str) -> None:
             )
         ).toDF(*history.columns)
     disk.fill()
-    first = world.start(support.sessions(history, live), options)
-    assert_tells_of_full_disk(failure(first), disk.folder)
+    if place == "checkpoints":
+        said = str(support.refusal(lambda: world.start(support.sessions(history, live), options)))
+    else:
+        said = failure(world.start(support.sessions(history, live), options))
+    assert_tells_of_full_disk(said, disk.folder)
     assert world.output() == []
     disk.free()
     world.land(EVENTS[160:])
