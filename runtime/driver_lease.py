@@ -8,6 +8,7 @@ that others can see.  The rules are in :mod:`.lease_protocol`, the files in :mod
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -221,6 +222,17 @@ class DriverLease:
     def is_lost(self) -> bool:
         """True if another run is known to have taken the location over."""
         return self._successor is not None
+
+    def find_out(self) -> None:
+        """Look whether another run has taken the location over, after a step has failed that it may have failed by.
+
+        Raises:
+            LocationLost: so it is.
+        """
+        with contextlib.suppress(OSError):  # what failed before may be the same, and is told better there
+            self._renew()
+        if self.is_lost:
+            self.check()
 
     @property
     def _stale_s(self) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 
 VARIABLE = "MIXEDMODE_FAILPOINTS"
@@ -44,7 +45,8 @@ def failpoint(name: str) -> None:
             if verb == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             if verb == "stop":
-                os.kill(os.getpid(), signal.SIGSTOP)
+                # To this thread: one sent to the process may let it run on until another thread has seen it.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
                 return
             raise InjectedFailure(f"failpoint {name!r}, hit {_hits[name]}")
 

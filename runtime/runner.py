@@ -21,7 +21,7 @@ from .checkpoints.metadata import SourceState
 from .checkpoints.store import CheckpointStore
 from .clean_up import take_all
 from .commit_desk import CommitDesk
-from .driver_lease import DriverLease
+from .driver_lease import DriverLease, LocationLost
 from .ending import Ending
 from .epoch_specs import OBSERVED
 from .failpoints import failpoint
@@ -140,6 +140,10 @@ class JobRunner:
             raise
         except BaseException as error:
             why = f"the query has failed: {explain_jvm_loss(translate(error), self.job.spark)}"
+            try:
+                self.lease.find_out()
+            except LocationLost as lost:
+                raise lost from error
             raise
         finally:
             self._thread_id = None
