@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.runtime.operators.aggregate import AggregateOperator, GroupColumns, GroupKey, Partials
 from mixedmode.runtime.operators.aggregate_buffers import CountBuffer, ListBuffer, SumBuffer
+from mixedmode.runtime.operators.aggregate_identity import OutputColumn
 from mixedmode.runtime.operators.aggregate_results import Result
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange
@@ -35,12 +36,18 @@ def operator(kind: Literal["window", "session"], output_mode: Any) -> AggregateO
     """count, sum and collect_list by key and window, as the planner would make it."""
     partials = Partials(
         columns={"__b0": "count(1)", "__b1": "sum(v)", "__b2": "collect_list(v)"},
+        places=("__b0", "__b1", "__b2"),
         types=(pa.int64(), pa.int64(), pa.list_(pa.int64())),
         buffers=(CountBuffer((0,)), SumBuffer((1,), True, "sum(v)"), ListBuffer((2,))),
         results=(
             Result("n", "count", (0,), pa.int64()),
             Result("total", "value", (1,), pa.int64()),
             Result("all", "list", (2,), pa.list_(pa.int64())),
+        ),
+        outputs=(
+            OutputColumn("n", "count(1)", "", (0,)),
+            OutputColumn("total", "sum(v)", "", (1,)),
+            OutputColumn("all", "collect_list(v)", "", (2,)),
         ),
     )
     return AggregateOperator(

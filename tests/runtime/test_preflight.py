@@ -345,4 +345,5 @@ def test_on_a_cluster_local_folders_are_the_executors(
         preflight.check_places(job)
 
     cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://elsewhere:7077"))
+    monkeypatch.setattr(preflight, "probe_places", lambda *_: None)  # a job on that cluster
     preflight.check_places(replace(job, spark=cluster))  # type: ignore[arg-type]

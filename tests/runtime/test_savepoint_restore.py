@@ -29,7 +29,7 @@ def job(path: str | None) -> Any:
     return SimpleNamespace(
         keeps_state=True,
         settings=SimpleNamespace(savepoint_path=path, max_parallelism=128, savepoint_ignore_unclaimed=True),
-        operator=SimpleNamespace(uid=UID, describe=lambda: {"uid": UID}, registry=()),
+        operator=SimpleNamespace(uid=UID, describe=lambda: {"uid": UID}, registry=(), aggregates_by_key=False),
     )
 
 
