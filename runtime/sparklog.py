@@ -110,7 +110,7 @@ class SparkLog:
                 raise self._lost(lost, "an entry of Spark's log of what the live source has read")
         for path, name in files.items():
             crc = f"{path[: -len(name)]}.{name}.crc"
-            if crc not in files:
+            if crc not in files or is_unfinished(name):
                 continue
             if read_bytes(self._filesystem, crc) != crc_file(read_bytes(self._filesystem, path)):
                 raise CorruptStateError(
@@ -168,6 +168,11 @@ class SparkLog:
         """False if Hadoop's checksum file beside the entry, where there is one, does not fit: Spark refuses it then."""
         path = f"{self._folder}/{log}/.{batch_id}.crc"
         return not exists(self._filesystem, path) or read_bytes(self._filesystem, path) == crc_file(content)
+
+
+def is_unfinished(name: str) -> bool:
+    """True for a file that Spark renames to an entry once it is written, and for the checksum file of such a one."""
+    return name.removesuffix(".crc").endswith(".tmp")
 
 
 def crc_file(content: bytes) -> bytes:

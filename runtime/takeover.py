@@ -27,6 +27,7 @@ from .filesystem import delete_quietly, exists, list_files, write_atomically
 from .recovery import commit_transaction, pending_output
 from .savepoint_files import in_parallel
 from .spark_paths import spark_uri
+from .sparklog import is_unfinished
 
 if TYPE_CHECKING:
     from .spec import JobSpec
@@ -150,7 +151,7 @@ def _copy_spark_log(older: CheckpointStore, store: CheckpointStore) -> None:
         try:
             for info in list_files(filesystem, source, recursive=True):
                 path = f"{target}{info.path[len(source) :]}"
-                if info.type != fs.FileType.File or info.base_name.endswith(".tmp"):
+                if info.type != fs.FileType.File or is_unfinished(info.base_name):
                     continue
                 filesystem.create_dir(path.rpartition("/")[0], recursive=True)
                 filesystem.copy_file(info.path, path)

@@ -55,6 +55,13 @@ def test_rewind_forgets_later_batches(folder: Path) -> None:
     assert (folder / "metadata").exists()
 
 
+def test_what_spark_had_not_finished_writing_is_no_entry(folder: Path) -> None:
+    """A file that a killed Spark was about to rename to an entry may be cut off, and its checksum with it."""
+    for name, content in ((".5.0b1c.tmp", "fil"), ("..5.0b1c.tmp.crc", "crc")):
+        (folder / "sources" / "0" / name).write_text(content)
+    log_of(folder).check()
+
+
 def test_rewind_to_an_uncommitted_batch_commits_it(folder: Path) -> None:
     """A batch that our checkpoint holds but Spark had not committed is not delivered again."""
     log = log_of(folder)
