@@ -229,7 +229,7 @@ class DriverLease:
         Raises:
             LocationLost: so it is.
         """
-        with contextlib.suppress(OSError):  # what failed before may be the same, and is told better there
+        with contextlib.suppress(Exception):  # what failed before may be the same, and is told better there
             self._renew()
         if self.is_lost:
             self.check()
