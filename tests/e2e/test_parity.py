@@ -119,6 +119,19 @@ def output(world: World, query: MixedQuery) -> list[tuple[Any, ...]]:
     return support.without_flush(world.output())
 
 
+def by_stock(world: World, described: Any) -> list[tuple[Any, ...]]:
+    """What stock Structured Streaming makes of all that has landed."""
+    query = (
+        described.writeStream.format("parquet")
+        .option("path", str(world.folder / "stock"))
+        .option("checkpointLocation", str(world.folder / "stock-checkpoints"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(300)
+    return support.committed(world.folder / "stock")
+
+
 def model_of(events: list[support.Event], processor: type[StatefulProcessor] = TimerSessions) -> list[tuple[Any, ...]]:
     """What the orderly stream gives."""
     timed = [(key, at_ms(seconds), Row(key=key, ts=at(seconds), value=value)) for key, seconds, value in events]
@@ -147,17 +160,9 @@ def test_the_model_of_the_orderly_stream_is_what_stock_gives(world: World) -> No
     frame = world.live(maxFilesPerTrigger="1").withWatermark("ts", f"{DELAY_S} seconds").groupBy("key")
     schema = "key string, start long, count long, seen long"
     with support.rocksdb_state_store(world.spark):
-        query = (
-            frame.transformWithState(TimerSessions(), schema, "append", "eventTime")
-            .writeStream.format("parquet")
-            .option("path", str(world.folder / "stock"))
-            .option("checkpointLocation", str(world.folder / "stock-checkpoints"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination(300)
+        rows = by_stock(world, frame.transformWithState(TimerSessions(), schema, "append", "eventTime"))
 
-    stock = [row[:3] for row in support.committed(world.folder / "stock") if row[0] != "beat"]
+    stock = [row[:3] for row in rows if row[0] != "beat"]
     assert stock == [row[:3] for row in model_of([*events, *FLUSH])]
 
 
@@ -224,20 +229,12 @@ def test_late_is_late_for_what_has_fired(world: World) -> None:
         return windows.agg(F.sum("value").alias("total"))
 
     world.land(*WAITING)
-    stock = (
-        totals(world.live(maxFilesPerTrigger="1"))
-        .writeStream.format("parquet")
-        .option("path", str(world.folder / "stock"))
-        .option("checkpointLocation", str(world.folder / "stock-checkpoints"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    stock.awaitTermination(300)
+    stock = by_stock(world, totals(world.live(maxFilesPerTrigger="1")))
     keyed = totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1")))
     query = world.start(keyed, {"execution.runtime-mode": "streaming"}, availableNow=True)
     query.awaitTermination(300)
 
-    assert [(row[0], row[-1]) for row in support.committed(world.folder / "stock")] == [("k", 2)]
+    assert [(row[0], row[-1]) for row in stock] == [("k", 2)]
     assert [(row[0], row[-1]) for row in world.output()] == [("k", 2)]
     assert sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress) == 1
 
