@@ -4,6 +4,7 @@
 
 ``run <failpoints>``    start the query and process what is there; answers ``done``, or ``failed:`` and why
 ``stop``                stop the query; answers ``stopped``, or ``failed:`` and why
+``wait``                wait for the query's own end; answers ``ended``, or ``failed:`` and why
 
 ``store``: checkpoints and output are on a filesystem without rename, in which a file appears when it is closed.
 """
@@ -58,6 +59,9 @@ def main(folder: Path, kind: str) -> None:
                 query.wait_for("live", 300)
                 query.processAllAvailable()
                 print("done", flush=True)
+            elif command == "wait":
+                query.awaitTermination()
+                print("ended", flush=True)
             else:
                 query.stop()
                 query.awaitTermination(1)
