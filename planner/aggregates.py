@@ -26,9 +26,9 @@ from pyspark.sql.types import (
 )
 
 from ..errors import MixedModeError, PlanError
-from ..runtime.column_names import quoted
 from ..runtime.operators.aggregate import AggregateOperator, GroupColumns, GroupKey, KeyKind, Partials
 from ..runtime.operators.aggregate_codec import RecordCodec
+from ..runtime.platform.columns import quoted
 from ..runtime.rows import arrow_type
 from ..state.keys import KeyCodec
 from .aggregates_arguments import plan_columns

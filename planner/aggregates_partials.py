@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..runtime.column_names import quoted
 from ..runtime.operators.aggregate_buffers import Buffer
 from ..runtime.operators.aggregate_results import Result
+from ..runtime.platform.columns import quoted
 from .expressions import class_name
 
 _WORD = re.compile(r"\w+")

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from ..runtime.column_names import quoted
+from ..runtime.platform.columns import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from ..errors import PlanError
-from ..runtime.column_names import quoted as quoted_name
+from ..runtime.platform.columns import quoted as quoted_name
 from .analysis import check_stateless, duration_ms
 from .event_time import CARRIER, carried, keeps, marked, unmarked, without_carrier
 from .inputs import Inputs, check_inputs, checked

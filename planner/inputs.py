@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
-from ..runtime.column_names import is_case_sensitive
 from ..runtime.live_inputs import INPUT_COLUMN, LiveInput
+from ..runtime.platform.columns import is_case_sensitive
 from .analysis import error_text
 from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from ..errors import PlanError
-from ..runtime.column_names import RESERVED
+from ..runtime.platform.columns import RESERVED
 
 #: Types (besides strings, arrays and structs) whose values have the one order of Spark's sort and of stored keys.
 _ORDERED_TYPES = (

@@ -11,7 +11,7 @@ from pyarrow import fs
 from ..errors import CheckpointError, QueryError
 from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease, Holder
-from .filesystem import absolute, resolve
+from .platform.filesystem import absolute, resolve
 from .requests import Action, Request, RequestFolder
 from .savepoint_claim import check_destination
 

@@ -22,16 +22,16 @@ from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease, LocationLost
 from .epochs import EpochExecutor
-from .failpoints import failpoint
 from .first_position import discard_if_behind
 from .job_events import JobEvents
 from .job_tasks import stage_task
 from .lifecycle.work import TaskWorker
 from .meter import Laps
 from .pinned_backlog import PinnedBacklog
+from .platform.failpoints import failpoint
+from .platform.worker_errors import explain_corruption
 from .recovery import commit_transaction
 from .state_of_job import JobState
-from .worker_errors import explain_corruption
 
 if TYPE_CHECKING:
     from ..state.compaction import StateRewrite

@@ -30,8 +30,8 @@ from pyarrow import fs
 
 from ..errors import CheckpointMismatchError
 from ..state.owner import boot_id, is_alive, place, process_start_time
-from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from .sealed import seal, unseal
+from .platform.checksummed import seal, unseal
+from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 
 #: Version of the files that this code writes; version 1 is ``driver.json``.
 LEASE_VERSION = 2

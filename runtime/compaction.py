@@ -21,9 +21,9 @@ from ..state.lineage import CompactionKind, ShardLineage
 from ..state.local_folder import local_root
 from ..state.registry import StateRegistry
 from ..state.replica import process_cache
-from .failpoints import failpoint
+from .platform.failpoints import failpoint
+from .platform.worker_errors import translate
 from .shard_task import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
-from .worker_errors import translate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

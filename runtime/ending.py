@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from ..errors import QueryError
 from .checkpointer import SAVEPOINT
 from .checkpoints.metadata import WantedSavepoint
-from .failpoints import failpoint
-from .filesystem import absolute
 from .job_tasks import SINK, stage_task
 from .lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
 from .lifecycle.events import Stop
 from .lifecycle.job import TaskWork
 from .lifecycle.work import TaskWorker
 from .live import Stopped
+from .platform.failpoints import failpoint
+from .platform.filesystem import absolute
 from .savepoint import SavepointDraft
 from .savepoint_copies import SavepointCopies
 from .savepoint_desk import SavepointDesk, SavepointRequest

@@ -23,7 +23,7 @@ import pyspark
 from pyarrow import fs
 
 from .checkpoints.staged_form import form_of
-from .filesystem import resolve
+from .platform.filesystem import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

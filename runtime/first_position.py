@@ -30,12 +30,12 @@ from ..errors import CorruptStateError, PlanError
 from ..state.pool import sync_path
 from .checkpoints.metadata import SparkPosition
 from .checkpoints.store import CheckpointStore
-from .failpoints import failpoint
-from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from .live_sources import LiveSourceFacts
-from .parquet_files import read_parquet
-from .sealed import seal, unseal
-from .spark_paths import spark_uri
+from .platform.checksummed import seal, unseal
+from .platform.failpoints import failpoint
+from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from .platform.parquet import read_parquet
+from .platform.spark_paths import spark_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

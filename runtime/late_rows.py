@@ -22,11 +22,11 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from ..errors import PlanError
 from ..state.pool import sync_path
 from .checkpoints.metadata import SinkTransaction
-from .column_names import quoted
-from .filesystem import delete_quietly, list_files, resolve
-from .parquet_files import read_parquet
+from .platform.columns import quoted
+from .platform.filesystem import delete_quietly, list_files, resolve
+from .platform.parquet import read_parquet
+from .platform.spark_paths import spark_uri
 from .sinks.files import ParquetSink
-from .spark_paths import spark_uri
 from .staging import StagedFile
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from pyarrow import fs
 
 from ..state.pool import StatePool
 from .checkpoints.store import CheckpointStore
-from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from .sealed import seal, unseal
+from .platform.checksummed import seal, unseal
+from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from .shard_task import REPORT_SUFFIX, ShardReport
 from .spec import EpochSpec
 from .staging import check_staged

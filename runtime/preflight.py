@@ -16,10 +16,10 @@ from ..state.local_folder import check_local_root
 from .checkpoints.identity import JobIdentity
 from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease
-from .filesystem import resolve
-from .folders import check_folder
 from .live_sources import check_replayable
-from .place_probe import probe_places
+from .platform.filesystem import resolve
+from .platform.folder_checks import check_folder
+from .platform.place_probe import probe_places
 from .recovery import check_identity, evolve
 from .restaging import check_showable
 from .savepoint_restore import OPTION as SAVEPOINT_OPTION

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from .failpoints import failpoint
+from .platform.failpoints import failpoint
+from .platform.worker_socket import acknowledge_at_once
 from .projection import REPORT_COLUMN, Projection
 from .rows import arrow_schema
 from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, report_batch
-from .worker_socket import acknowledge_at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,21 +9,21 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
-from .clean_up import take_all
-from .frozen import FrozenDict
-from .jvm_loss import explain_jvm_loss
 from .lifecycle.events import Stop
 from .lifecycle.story import Lifecycle
 from .live import Stopped
+from .platform.clean_up import take_all
+from .platform.frozen import FrozenDict
+from .platform.jvm_loss import explain_jvm_loss
+from .platform.spark_session import activate
+from .platform.worker_errors import explain_corruption, translate
 from .preflight import check_places
-from .private_session import activate
 from .progress import QueryProgress
 from .recorder import Recorder
 from .requests import Request, RequestFolder, Requests
 from .runner import JobRunner
 from .savepoint_desk import SavepointRequest
 from .spec import JobSpec
-from .worker_errors import explain_corruption, translate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -25,12 +25,12 @@ from ..state.registry import StateRegistry
 from .checkpoints.identity import ALIASES, JobIdentity
 from .checkpoints.metadata import CheckpointMetadata, SinkTransaction
 from .checkpoints.store import CheckpointStore
-from .failpoints import failpoint
 from .fingerprint import backlog_fingerprint
 from .first_position import FirstPositions
 from .job_tasks import check_finished_tasks
 from .live_sources import live_sources
 from .pinned_backlog import PinnedBacklog
+from .platform.failpoints import failpoint
 from .restaging import pending_transaction
 from .savepoint_completion import complete_pending
 from .savepoint_restore import check_restorable, restore_if_asked

@@ -24,8 +24,8 @@ from typing import Any, Literal, TypeVar
 from pyarrow import fs
 
 from ..errors import CorruptStateError
-from .filesystem import delete_quietly, list_files, read_bytes, write_atomically
-from .sealed import seal, unseal
+from .platform.checksummed import seal, unseal
+from .platform.filesystem import delete_quietly, list_files, read_bytes, write_atomically
 
 logger = logging.getLogger(__name__)
 

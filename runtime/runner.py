@@ -19,30 +19,30 @@ from .checkpoints.branch import Branch
 from .checkpoints.identity import JobIdentity
 from .checkpoints.metadata import SourceState
 from .checkpoints.store import CheckpointStore
-from .clean_up import take_all
 from .commit_desk import CommitDesk
 from .driver_lease import DriverLease, LocationLost
 from .ending import Ending
 from .epoch_specs import OBSERVED
-from .failpoints import failpoint
-from .filesystem import resolve
 from .history import HistoryCut, cut
-from .jvm_loss import explain_jvm_loss
 from .live import LiveSource, OnBatch, Stopped, delivers_one_batch
 from .live_start import LiveStart
 from .naps import nap_s
 from .pinned_backlog import PinnedBacklog
+from .platform.clean_up import take_all
+from .platform.failpoints import failpoint
+from .platform.filesystem import resolve
+from .platform.jvm_loss import explain_jvm_loss
+from .platform.spark_paths import spark_uri
+from .platform.worker_errors import translate
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
 from .savepoint_claim import check_destination, check_writable, claim
 from .savepoint_desk import SavepointDesk, SavepointRequest
-from .spark_paths import spark_uri
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
 from .stepper import Stepper, now_ms
 from .takeover import begin_branch, open_outputs, remove_older_branches
-from .worker_errors import translate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

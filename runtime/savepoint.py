@@ -19,9 +19,9 @@ from ..state.files import StateFile
 from ..state.pool import StatePool, sync_path
 from .checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
 from .checkpoints.store import CheckpointStore
-from .failpoints import failpoint
-from .filesystem import exists, list_files, resolve, write_atomically
 from .first_position import FOLDER as FIRST_POSITION
+from .platform.failpoints import failpoint
+from .platform.filesystem import exists, list_files, resolve, write_atomically
 from .savepoint_claim import Claim, check_destination, clear, give_free, give_up
 from .savepoint_files import Copied, copy_checked, copy_file, in_parallel
 from .savepoint_store import MANIFEST, PLAN, Savepoint, SavepointFile

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pyarrow import fs
 
 from ..errors import CheckpointError
-from .filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
+from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
 from .savepoint_desk import SavepointRequest
 from .savepoint_store import CLAIM, MANIFEST, PLAN
 

@@ -16,8 +16,8 @@ from ..errors import CheckpointError, CorruptStateError
 from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease
-from .failpoints import failpoint
-from .filesystem import absolute, resolve
+from .platform.failpoints import failpoint
+from .platform.filesystem import absolute, resolve
 from .savepoint import SavepointDraft, check_source
 from .savepoint_claim import give_free
 from .savepoint_store import open_savepoint

@@ -27,13 +27,13 @@ from ..state.registry import StateRegistry
 from .checkpoints.identity import ALIASES, JobIdentity
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
 from .checkpoints.store import CheckpointStore
-from .failpoints import failpoint
-from .filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
 from .first_position import FOLDER as FIRST_POSITION
 from .pinned_backlog import PinnedBacklog
+from .platform.checksummed import seal, unseal
+from .platform.failpoints import failpoint
+from .platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
 from .savepoint_files import Copied, copy_checked, in_parallel
 from .savepoint_store import SavepointFile, SavepointStore, open_savepoint
-from .sealed import seal, unseal
 from .sparklog import crc_file
 from .state_of_job import layout_of
 

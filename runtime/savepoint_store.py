@@ -28,7 +28,7 @@ from .checkpoints.branch import Branch
 from .checkpoints.format import Format
 from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore
-from .filesystem import exists, list_files, read_bytes, resolve
+from .platform.filesystem import exists, list_files, read_bytes, resolve
 
 FORMAT = Format(version=1)
 #: Version of the format that this code writes; the checkpoint inside has its own.

@@ -33,17 +33,17 @@ from ..state.local_folder import local_root
 from ..state.log import LogWriter
 from ..state.replica import process_cache
 from ..state.sst import SstWriter
-from .failpoints import failpoint
-from .filesystem import write_atomically
 from .meter import TaskMeter
 from .operator_events.task_events import ShardInbox, TaskEvents
 from .operators.keyed_rows import KEY_GROUP_COLUMN
+from .platform.checksummed import seal
+from .platform.failpoints import failpoint
+from .platform.filesystem import write_atomically
+from .platform.worker_socket import acknowledge_at_once
 from .progress import TaskProgress
 from .projection import REPORT_COLUMN, RowSpool
-from .sealed import seal
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from .staging import AttemptOutput, OutputPlace, StagedFile
-from .worker_socket import acknowledge_at_once
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"

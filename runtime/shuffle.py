@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from ..state.keygroups import bit_reversed, is_power_of_two
-from .column_names import quoted
 from .operators.keyed_rows import KEY_GROUP_COLUMN
-from .private_session import PrivateSession
+from .platform.columns import quoted
+from .platform.spark_session import PrivateSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

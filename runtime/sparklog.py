@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from ..errors import CorruptStateError
 from .checkpoints.metadata import SparkPosition
-from .filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 
 _ENTRY = re.compile(r"^\.?(\d+)(\.crc)?$")
 #: An entry of a source's own log.

@@ -23,8 +23,8 @@ from pyarrow import fs
 
 from ..errors import CorruptStateError
 from ..state.pool import sync_path, writing
-from .filesystem import delete_quietly
 from .partitioned_output import PartitionedOutput
+from .platform.filesystem import delete_quietly
 from .rows import arrow_schema
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ..errors import CheckpointError, CorruptStateError, SetupError, UnknownStat
 from ..state.registry import StateDescriptor, StateRegistry, schema_from_json
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.store import CheckpointStore
-from .filesystem import exists, resolve
+from .platform.filesystem import exists, resolve
 from .savepoint_store import SavepointStore, open_store
 from .state_lookup import identify_key, lookup, only_shard
 from .state_scan import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of

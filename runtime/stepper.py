@@ -19,7 +19,6 @@ from .checkpoints.metadata import WantedSavepoint
 from .checkpoints.scheduler import CheckpointScheduler
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .epochs import EpochExecutor
-from .failpoints import failpoint
 from .job_events import JobEvents
 from .job_tasks import source_task
 from .lag import LagGates
@@ -27,6 +26,7 @@ from .lifecycle.work import TaskWorker
 from .live import Stopped
 from .live_inputs import Reach, look_at
 from .pinned_backlog import PinnedBacklog
+from .platform.failpoints import failpoint
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .shard_task import ShardReport

@@ -22,11 +22,11 @@ from .checkpoints.identity import JobIdentity
 from .checkpoints.metadata import CheckpointMetadata
 from .checkpoints.store import CheckpointStore
 from .claims import Claim
-from .failpoints import failpoint
-from .filesystem import delete_quietly, exists, list_files, write_atomically
+from .platform.failpoints import failpoint
+from .platform.filesystem import delete_quietly, exists, list_files, write_atomically
+from .platform.spark_paths import spark_uri
 from .recovery import commit_transaction, pending_output
 from .savepoint_files import in_parallel
-from .spark_paths import spark_uri
 from .sparklog import is_unfinished
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pyarrow import fs
 from ...errors import CheckpointError, UnknownStateError
 from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState
 from ...runtime.checkpoints.store import CheckpointStore
-from ...runtime.filesystem import exists, resolve
+from ...runtime.platform.filesystem import exists, resolve
 from ...runtime.savepoint_store import MANIFEST, open_store
 from ...runtime.state_reader import StateReader
 from .console import misused

@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from ...errors import CorruptStateError
 from ..claims import Claim
-from ..filesystem import exists, list_files
+from ..platform.filesystem import exists, list_files
 
 _FOLDER = re.compile(r"branch-(\d{8})$")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic
 
 from ...errors import CheckpointError
-from ..failpoints import failpoint
+from ..platform.failpoints import failpoint
 from .gateway import T
 from .holder import (
     Action,

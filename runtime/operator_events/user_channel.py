@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ...errors import CoordinatorError, OperatorEventError
-from ..user_frames import UserFrames
+from ..platform.user_frames import UserFrames
 from .channel import Channel
 from .coordinator import CoordinatorContext, OperatorCoordinator
 from .plain import decode, encode, types_by_name

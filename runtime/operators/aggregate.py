@@ -28,7 +28,7 @@ from pyspark.sql.types import StructField, StructType
 
 from ...state.compaction import StateRewrite
 from ...state.registry import StateRegistry
-from ..column_names import quoted
+from ..platform.columns import quoted
 from ..projection import Projection
 from ..rows import arrow_schema
 from ..spec import EpochSpec, KeyedOperator, ShardContext

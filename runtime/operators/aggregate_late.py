@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ..column_names import quoted
 from ..history import event_time_us
+from ..platform.columns import quoted
 from .aggregate import interval
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
-from ..clean_up import take_all
-from ..column_names import quoted
 from ..fingerprint import code_fingerprint
 from ..handle import DeclaringHandle
 from ..history import event_time_us
+from ..platform.clean_up import take_all
+from ..platform.columns import quoted
 from ..rows import arrow_schema
 from ..spec import EpochSpec, KeyedOperator, ShardContext
 from .processor_run import INITIAL_STATE_COLUMN, KIND_COLUMN, ProcessorRun

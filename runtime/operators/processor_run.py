@@ -24,9 +24,9 @@ from ...state.keyed import KeyedState
 from ...state.keys import KeyCodec
 from ...state.rocks import RocksDBKeyedState
 from ...state.timer_walk import TimerWalk
-from ..failpoints import failpoint
 from ..handle import TaskCoordinator, TaskHandle
 from ..operator_events.plain import decode, encode, types_by_name
+from ..platform.failpoints import failpoint
 from ..row_writer import RowBuffer
 from ..rows import RowReader
 from ..spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext

@@ -10,8 +10,8 @@ from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import MixedModeError, OperatorEventError, PlanError, StateSchemaError, UserCodeError
+from ..platform.user_frames import UserFrames, is_ours
 from ..row_writer import RowBuffer
-from ..user_frames import UserFrames, is_ours
 from .processor_run import ProcessorRun
 
 if TYPE_CHECKING:

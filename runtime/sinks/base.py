@@ -19,8 +19,8 @@ from pyarrow import fs
 
 from ...errors import CheckpointError
 from ..checkpoints.metadata import SinkTransaction, TransactionFile
-from ..filesystem import delete_quietly, list_files
-from ..parquet_files import read_parquet
+from ..platform.filesystem import delete_quietly, list_files
+from ..platform.parquet import read_parquet
 from ..staging import OutputPlace, StagedFile, epoch_of
 from .file_formats import check_stageable
 

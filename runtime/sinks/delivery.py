@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError
 from ..checkpoints.metadata import SinkTransaction
-from ..failpoints import failpoint
-from ..filesystem import exists, write_atomically
+from ..platform.failpoints import failpoint
+from ..platform.filesystem import exists, write_atomically
 from ..staging import epoch_of
 from .base import Sink
 from .deliveries import Deliveries

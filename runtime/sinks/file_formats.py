@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ...errors import OptionError, PlanError
-from ..column_names import is_case_sensitive
-from ..folders import check_folder
+from ..platform.columns import is_case_sensitive
+from ..platform.folder_checks import check_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

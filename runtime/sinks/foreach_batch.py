@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...errors import MixedModeError, UserCodeError
-from ..user_frames import UserFrames
+from ..platform.user_frames import UserFrames
 from .deliveries import Deliveries
 from .delivery import DeliverySink
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import OptionError
-from ..private_session import activate
+from ..platform.spark_session import activate
 from .base import Guarantee
 from .deliveries import Deliveries
 from .delivery import DeliverySink

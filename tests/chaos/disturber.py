@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import processes
-from mixedmode.runtime import failpoints
+from mixedmode.runtime.platform import failpoints
 from points import TASK_LIVE, TASK_START, TASK_VICTIMS, Disturbance
 
 
@@ -67,7 +67,7 @@ class Disturber:
         self._waiting.clear()
 
     def reached(self, name: str) -> None:
-        """In place of :func:`mixedmode.runtime.failpoints.failpoint`."""
+        """In place of :func:`mixedmode.runtime.platform.failpoints.failpoint`."""
         due = []
         with self._lock:
             for entry in list(self._armed):

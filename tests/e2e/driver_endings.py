@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import support
-from mixedmode.runtime.failpoints import VARIABLE
+from mixedmode.runtime.platform.failpoints import VARIABLE
 
 
 def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> None:

@@ -21,7 +21,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 import refusing
 import support
 from mixedmode import MixedModeError
-from mixedmode.runtime import failpoints, runner
+from mixedmode.runtime import runner
+from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.sinks import files
 from pyarrow import fs
 from pyspark import cloudpickle

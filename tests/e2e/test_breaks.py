@@ -13,8 +13,8 @@ import mixedmode
 import pytest
 import support
 from mixedmode import QueryError, StateSchemaError, UserCodeError
-from mixedmode.runtime import failpoints
 from mixedmode.runtime.live import Stopped
+from mixedmode.runtime.platform import failpoints
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World

@@ -16,10 +16,11 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
-from mixedmode.runtime import failpoints, runner, stepper
+from mixedmode.runtime import runner, stepper
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.lifecycle.final_checkpoint import FinalCheckpoint
+from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.sinks.files import ParquetSink
 from pyarrow import fs
 from pyspark import cloudpickle

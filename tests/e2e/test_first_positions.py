@@ -15,7 +15,7 @@ import mixedmode
 import pytest
 import support
 from driver_positions import BETWEEN, DURING, HISTORY, JOBS, LATER, OLD
-from mixedmode.runtime.failpoints import VARIABLE, _hits
+from mixedmode.runtime.platform.failpoints import VARIABLE, _hits
 from pyspark import cloudpickle
 from support import World
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import support
-from mixedmode.runtime.failpoints import VARIABLE
+from mixedmode.runtime.platform.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 

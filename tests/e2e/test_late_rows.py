@@ -10,7 +10,7 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, OptionError, PlanError, QueryError
-from mixedmode.runtime import failpoints
+from mixedmode.runtime.platform import failpoints
 from pyspark.sql import functions as F
 from support import World, at
 

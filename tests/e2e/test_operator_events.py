@@ -12,7 +12,7 @@ import numbering
 import pytest
 import support
 from mixedmode import CheckpointMismatchError, CoordinatorError, MixedQuery, OperatorEventError, QueryError
-from mixedmode.runtime import failpoints
+from mixedmode.runtime.platform import failpoints
 from numbering import Counting, Numbering
 from pyspark import cloudpickle
 from support import World

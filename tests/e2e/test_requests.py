@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import support
-from mixedmode.runtime.failpoints import VARIABLE
+from mixedmode.runtime.platform.failpoints import VARIABLE
 from mixedmode.runtime.savepoint_store import open_savepoint
 from support import World
 

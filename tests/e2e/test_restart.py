@@ -109,7 +109,7 @@ def test_old_checkpoints_and_files_go_away(world: World) -> None:
     assert len(query.checkpoints) > 5
     assert kept == [f"chk-{query.checkpoints[-2]['id']:08d}", f"chk-{query.checkpoints[-1]['id']:08d}"]
     from mixedmode.runtime.checkpoints.store import CheckpointStore
-    from mixedmode.runtime.filesystem import resolve
+    from mixedmode.runtime.platform.filesystem import resolve
 
     store = CheckpointStore(*resolve(str(world.checkpoints)))
     named = {

@@ -12,8 +12,8 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedQuery, OptionError
-from mixedmode.runtime import failpoints
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.savepoint import write_savepoint
 from pyarrow import fs
 from support import World

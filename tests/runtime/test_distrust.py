@@ -18,8 +18,8 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import Clock, DriverLease
 from mixedmode.runtime.pinned_backlog import PinnedBacklog
+from mixedmode.runtime.platform.checksummed import seal, unseal
 from mixedmode.runtime.requests import Answer, Request, RequestFolder
-from mixedmode.runtime.sealed import seal, unseal
 from mixedmode.runtime.shard_task import REPORT_SUFFIX, ShardReport
 from mixedmode.runtime.spec import EpochSpec, InOrder, ShardCounters
 from mixedmode.runtime.staging import StagedOutput, check_staged

@@ -14,7 +14,7 @@ from mixedmode.errors import CheckpointError, CheckpointMismatchError
 from mixedmode.runtime import driver_lease
 from mixedmode.runtime.claims import Claim, ClaimFolder, Holder
 from mixedmode.runtime.driver_lease import Clock, DriverLease
-from mixedmode.runtime.sealed import seal, unseal
+from mixedmode.runtime.platform.checksummed import seal, unseal
 from mixedmode.state.owner import PLACE_VARIABLE, place, process_start_time
 from pyarrow import fs
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from mixedmode.runtime.exclusive import put_if_absent
+from mixedmode.runtime.platform.exclusive import put_if_absent
 from pyarrow import fs
 from refusing import Refusing
 

@@ -9,12 +9,12 @@ import uuid
 from pathlib import Path
 
 import pytest
-from mixedmode.runtime.failpoints import VARIABLE, InjectedFailure, failpoint
+from mixedmode.runtime.platform.failpoints import VARIABLE, InjectedFailure, failpoint
 
 
 def run(configured: str, body: str) -> subprocess.CompletedProcess[str]:
     """Run code that passes failpoints in a process of its own."""
-    code = f"from mixedmode.runtime.failpoints import failpoint\n{body}\nprint('alive')"
+    code = f"from mixedmode.runtime.platform.failpoints import failpoint\n{body}\nprint('alive')"
     environment = {VARIABLE: configured, "PYTHONPATH": ":".join(sys.path)}
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from mixedmode.errors import OptionError
-from mixedmode.runtime.filesystem import resolve, uri
-from mixedmode.runtime.folders import check_folder, resolve_option
+from mixedmode.runtime.platform.filesystem import resolve, uri
+from mixedmode.runtime.platform.folder_checks import check_folder, resolve_option
 from pyarrow import fs
 
 if TYPE_CHECKING:

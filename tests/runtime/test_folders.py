@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import OptionError
-from mixedmode.runtime import folders
-from mixedmode.runtime.folders import check_folder, resolve_option
+from mixedmode.runtime.platform import folder_checks as folders
+from mixedmode.runtime.platform.folder_checks import check_folder, resolve_option
 from pyarrow import fs
 from refusing import Refusing
 

@@ -13,8 +13,8 @@ from mixedmode.runtime.ask import Clock, ask
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import DriverLease
+from mixedmode.runtime.platform.checksummed import seal, unseal
 from mixedmode.runtime.requests import Answer, Request, RequestFolder, Requests
-from mixedmode.runtime.sealed import seal, unseal
 from mixedmode.state.files import StateFile
 from pyarrow import fs
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
-from mixedmode.runtime import failpoints
 from mixedmode.runtime.checkpoints import metadata
 from mixedmode.runtime.checkpoints.format import Format
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.savepoint import write_savepoint
 from mixedmode.runtime.savepoint_store import (
     MANIFEST,

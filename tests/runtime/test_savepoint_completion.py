@@ -14,7 +14,7 @@ from mixedmode.errors import CheckpointError, CorruptStateError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.driver_lease import DriverLease
-from mixedmode.runtime.failpoints import VARIABLE
+from mixedmode.runtime.platform.failpoints import VARIABLE
 from mixedmode.runtime.savepoint_completion import complete_offline, complete_pending
 from mixedmode.runtime.savepoint_store import open_savepoint
 from mixedmode.state.files import StateFile

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import QueryError
-from mixedmode.runtime import failpoints, savepoint
+from mixedmode.runtime import savepoint
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.recorder import Recorder
 from mixedmode.runtime.savepoint import SavepointDraft
 from mixedmode.runtime.savepoint_copies import SavepointCopies

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from mixedmode.errors import CheckpointError
-from mixedmode.runtime import failpoints
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.savepoint import write_savepoint
 from mixedmode.runtime.savepoint_restore import check_origin, restore_if_asked
 from mixedmode.state.files import StateFile

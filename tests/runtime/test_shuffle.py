@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import MisplacedRowsError
 from mixedmode.runtime import epochs, shard_task
-from mixedmode.runtime.private_session import PrivateSession
+from mixedmode.runtime.platform.spark_session import PrivateSession
 from mixedmode.runtime.shuffle import HashExchange, key_group
 from mixedmode.state.keygroups import KeyGroupRange, bit_reversed, key_group_of, shard_of
 from pyspark.sql import DataFrame, Row, SparkSession

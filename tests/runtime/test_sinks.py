@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import CheckpointError, OptionError
-from mixedmode.runtime import failpoints
 from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
+from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.rows import arrow_schema
 from mixedmode.runtime.sinks import Sink, make_sink
 from mixedmode.runtime.staging import StagedFile, StagedOutput

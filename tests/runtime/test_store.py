@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
-from mixedmode.runtime import failpoints
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.platform import failpoints
 from mixedmode.state.files import StateFile
 from pyarrow import fs
 

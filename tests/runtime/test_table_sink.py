@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.runtime import failpoints
 from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
+from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.rows import arrow_schema
 from mixedmode.runtime.sinks.table import TableSink
 from mixedmode.runtime.staging import StagedOutput

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mixedmode.errors import CorruptStateError, UserCodeError
-from mixedmode.runtime import user_frames
-from mixedmode.runtime.worker_errors import translate
+from mixedmode.runtime.platform import user_frames
+from mixedmode.runtime.platform.worker_errors import translate
 
 JAVA = (
     "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1097)\n"

@@ -25,7 +25,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from ..state.pool import naming, sync_path
+from ...state.pool import naming, sync_path
 from .filesystem import delete_quietly, exists, write_atomically
 
 

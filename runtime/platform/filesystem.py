@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from pyarrow import ArrowInvalid, fs
 
-from ..state.pool import naming, sync_path
+from ...state.pool import naming, sync_path
 
 #: Filesystems of pyarrow whose files appear when they are complete.
 _OBJECT_STORES = ("s3", "gcs", "abfs")

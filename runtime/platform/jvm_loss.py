@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
-from ..errors import SetupError
+from ...errors import SetupError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 from pyarrow import ArrowException, fs
 
-from ..errors import OptionError
+from ...errors import OptionError
 from .filesystem import resolve
 
 _ALLOWED = "allowed: a folder that this user can write to, or that can be made"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import fs
 
-from ..errors import OptionError
+from ...errors import OptionError
 from .filesystem import appears_whole, delete_quietly, is_local, list_files, read_bytes, resolve
 from .spark_paths import hadoop_conf, spark_uri
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import traceback
 
-from .. import errors
-from ..errors import CorruptStateError, MixedModeError, UserCodeError
-from .checkpoints.store import CheckpointStore
+from ... import errors
+from ...errors import CorruptStateError, MixedModeError, UserCodeError
+from ..checkpoints.store import CheckpointStore
 from .user_frames import UserFrames, is_ours
 
 #: The last line(s) of a worker's traceback: qualified class name, message, then Java frames or the end.

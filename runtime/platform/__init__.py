@@ -1,0 +1,1 @@
+"""What Spark, the file system and Python give, behind names of our own."""
