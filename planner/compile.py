@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ..errors import OptionError, PlanError
-from ..runtime.late_rows import LateRows
+from ..runtime.connectors.late_rows import LateRows
+from ..runtime.connectors.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
 from ..runtime.platform.folder_checks import Place, place_of
-from ..runtime.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
 from ..runtime.spec import JobSpec, KeyedOperator, Settings
 from .analysis import duration_ms, session_settings, spark_plan
 from .final_watermark import resolve_final_watermark

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
-from ..runtime.live_inputs import INPUT_COLUMN, LiveInput
+from ..runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
 from ..runtime.platform.columns import is_case_sensitive
 from .analysis import error_text
 from .environment import check_session, refuse_connect

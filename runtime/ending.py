@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from ..errors import QueryError
 from .checkpointer import SAVEPOINT
 from .checkpoints.metadata import WantedSavepoint
+from .connectors.sources.live_query import Stopped
 from .job_tasks import SINK, stage_task
 from .lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
 from .lifecycle.events import Stop
 from .lifecycle.job import TaskWork
 from .lifecycle.work import TaskWorker
-from .live import Stopped
 from .platform.failpoints import failpoint
 from .platform.filesystem import absolute
 from .savepoint import SavepointDraft

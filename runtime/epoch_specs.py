@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, InOrder
 
 if TYPE_CHECKING:
-    from .live_inputs import Reach
+    from .connectors.sources.inputs import Reach
     from .state_of_job import JobState
 
 #: As the final watermark of a sorted pass: the greatest one that the backlog itself reaches.

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from ..errors import MisplacedRowsError, MixedModeError
 from ..state.lineage import ShardLineage
+from .connectors.staging import OutputPlace
 from .operator_events.task_events import ShardInbox
 from .operators.keyed_rows import KEY_GROUP_COLUMN
 from .pins import ShardPins
@@ -24,7 +25,6 @@ from .publish_task import ArrowFunction, PublishTask, projected
 from .shard_task import NO_SHARD, REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
 from .shuffle import SHARD_COLUMN, HashExchange, exchanged_by_shard, with_key_group
 from .spec import EpochSpec, KeyedOperator, Settings
-from .staging import OutputPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -30,7 +30,7 @@ from ..errors import CorruptStateError, PlanError
 from ..state.pool import sync_path
 from .checkpoints.metadata import SparkPosition
 from .checkpoints.store import CheckpointStore
-from .live_sources import LiveSourceFacts
+from .connectors.sources.live_sources import LiveSourceFacts
 from .platform.checksummed import seal, unseal
 from .platform.failpoints import failpoint
 from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
@@ -40,7 +40,7 @@ from .platform.spark_paths import spark_uri
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .live import LiveSource
+    from .connectors.sources.live_query import LiveSource
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .checkpoints.store import CheckpointStore
+from .connectors.sources.live_query import LiveSource
+from .connectors.sources.live_sources import live_sources
 from .first_position import FirstPosition, FirstPositions
-from .live import LiveSource
-from .live_sources import live_sources
 from .recorder import Recorder
 from .state_of_job import JobState
 

@@ -15,8 +15,8 @@ from ..errors import CheckpointError, CorruptStateError, OptionError
 from ..state.local_folder import check_local_root
 from .checkpoints.identity import JobIdentity
 from .checkpoints.store import CheckpointStore
+from .connectors.sources.live_sources import check_replayable
 from .driver_lease import DriverLease
-from .live_sources import check_replayable
 from .platform.filesystem import resolve
 from .platform.folder_checks import check_folder
 from .platform.place_probe import probe_places

@@ -19,8 +19,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from ..state.pool import writing
+from .connectors.staging import StagedFile
 from .rows import arrow_schema
-from .staging import StagedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

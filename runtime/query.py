@@ -9,9 +9,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
+from .connectors.sources.live_query import Stopped
 from .lifecycle.events import Stop
 from .lifecycle.story import Lifecycle
-from .live import Stopped
 from .platform.clean_up import take_all
 from .platform.frozen import FrozenDict
 from .platform.jvm_loss import explain_jvm_loss

@@ -25,10 +25,10 @@ from ..state.registry import StateRegistry
 from .checkpoints.identity import ALIASES, JobIdentity
 from .checkpoints.metadata import CheckpointMetadata, SinkTransaction
 from .checkpoints.store import CheckpointStore
+from .connectors.sources.live_sources import live_sources
 from .fingerprint import backlog_fingerprint
 from .first_position import FirstPositions
 from .job_tasks import check_finished_tasks
-from .live_sources import live_sources
 from .pinned_backlog import PinnedBacklog
 from .platform.failpoints import failpoint
 from .restaging import pending_transaction

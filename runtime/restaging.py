@@ -28,12 +28,20 @@ from pyspark.sql.types import StructType
 from ..errors import CheckpointError
 from .checkpoints.metadata import CheckpointMetadata, SinkTransaction, TransactionFile
 from .checkpoints.staged_form import StagedColumn, StagedForm, columns_of, form_of, sources_of
+from .connectors.staging import (
+    SPARK_SCHEMA,
+    OutputPlace,
+    StagedFile,
+    check_staged,
+    epoch_of,
+    partition_values,
+    staging_folder,
+)
 from .platform.failpoints import failpoint
 from .platform.filesystem import delete_quietly, exists, resolve
 from .platform.worker_errors import translate
 from .rows import arrow_schema
 from .shard_task import REPORT_SCHEMA, report_batch
-from .staging import SPARK_SCHEMA, OutputPlace, StagedFile, check_staged, epoch_of, partition_values, staging_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,11 +20,11 @@ from .checkpoints.identity import JobIdentity
 from .checkpoints.metadata import SourceState
 from .checkpoints.store import CheckpointStore
 from .commit_desk import CommitDesk
+from .connectors.sources.history import HistoryCut, cut
+from .connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch
 from .driver_lease import DriverLease, LocationLost
 from .ending import Ending
 from .epoch_specs import OBSERVED
-from .history import HistoryCut, cut
-from .live import LiveSource, OnBatch, Stopped, delivers_one_batch
 from .live_start import LiveStart
 from .naps import nap_s
 from .pinned_backlog import PinnedBacklog

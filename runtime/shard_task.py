@@ -33,6 +33,7 @@ from ..state.local_folder import local_root
 from ..state.log import LogWriter
 from ..state.replica import process_cache
 from ..state.sst import SstWriter
+from .connectors.staging import AttemptOutput, OutputPlace, StagedFile
 from .meter import TaskMeter
 from .operator_events.task_events import ShardInbox, TaskEvents
 from .operators.keyed_rows import KEY_GROUP_COLUMN
@@ -43,7 +44,6 @@ from .platform.worker_socket import acknowledge_at_once
 from .progress import TaskProgress
 from .projection import REPORT_COLUMN, RowSpool
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
-from .staging import AttemptOutput, OutputPlace, StagedFile
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..state.files import StateWriter
     from ..state.registry import StateRegistry
     from ..state.replica import ShardReplica
-    from .late_rows import LateRows
-    from .live_inputs import LiveInput
+    from .connectors.late_rows import LateRows
+    from .connectors.sources.inputs import LiveInput
     from .operator_events.coordinator import OperatorCoordinator
     from .projection import Projection
 

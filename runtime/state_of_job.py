@@ -26,10 +26,10 @@ from .checkpoints.metadata import (
     WantedSavepoint,
 )
 from .checkpoints.staged_form import StagedForm
+from .connectors.staging import StagedFile
 from .operator_events.stored import StoredEvents
 from .shard_task import ShardReport
 from .spec import KeyedOperator
-from .staging import StagedFile
 from .watermarks import WatermarkTracker
 
 

@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any
 from .checkpointer import Checkpointer, CheckpointReport
 from .checkpoints.metadata import WantedSavepoint
 from .checkpoints.scheduler import CheckpointScheduler
+from .connectors.sources.inputs import Reach, look_at
+from .connectors.sources.live_query import Stopped
+from .connectors.staging import StagedFile
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .epochs import EpochExecutor
 from .job_events import JobEvents
 from .job_tasks import source_task
 from .lag import LagGates
 from .lifecycle.work import TaskWorker
-from .live import Stopped
-from .live_inputs import Reach, look_at
 from .pinned_backlog import PinnedBacklog
 from .platform.failpoints import failpoint
 from .progress import BacklogProgress
 from .recorder import Recorder
 from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
-from .staging import StagedFile
 from .state_of_job import JobState
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ...errors import CorruptStateError
 from ...state.lineage import ShardLineage
-from ..staging import StagedFile
+from ..connectors.staging import StagedFile
 from .format import Format
 from .staged_form import StagedForm
 

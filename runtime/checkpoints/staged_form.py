@@ -17,7 +17,7 @@ from ...errors import CheckpointMismatchError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ..sinks.base import Sink
+    from ..connectors.sinks.base import Sink
     from ..spec import KeyedOperator
 
 

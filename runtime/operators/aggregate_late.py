@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ..history import event_time_us
+from ..connectors.sources.history import event_time_us
 from ..platform.columns import quoted
 from .aggregate import interval
 

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
+from ..connectors.sources.history import event_time_us
 from ..fingerprint import code_fingerprint
 from ..handle import DeclaringHandle
-from ..history import event_time_us
 from ..platform.clean_up import take_all
 from ..platform.columns import quoted
 from ..rows import arrow_schema

@@ -22,8 +22,8 @@ import refusing
 import support
 from mixedmode import MixedModeError
 from mixedmode.runtime import runner
+from mixedmode.runtime.connectors.sinks import files
 from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.sinks import files
 from pyarrow import fs
 from pyspark import cloudpickle
 

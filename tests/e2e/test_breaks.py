@@ -13,7 +13,7 @@ import mixedmode
 import pytest
 import support
 from mixedmode import QueryError, StateSchemaError, UserCodeError
-from mixedmode.runtime.live import Stopped
+from mixedmode.runtime.connectors.sources.live_query import Stopped
 from mixedmode.runtime.platform import failpoints
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor

@@ -19,9 +19,9 @@ from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.runtime import runner, stepper
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.connectors.sinks.files import ParquetSink
 from mixedmode.runtime.lifecycle.final_checkpoint import FinalCheckpoint
 from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.sinks.files import ParquetSink
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import functions as F

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from mixedmode.errors import OptionError
 from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
+from mixedmode.runtime.connectors.sinks import Deliveries, Sink, make_sink
+from mixedmode.runtime.connectors.staging import StagedFile, StagedOutput
 from mixedmode.runtime.row_writer import RowWriter
-from mixedmode.runtime.sinks import Deliveries, Sink, make_sink
-from mixedmode.runtime.staging import StagedFile, StagedOutput
 from pyarrow import fs
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType

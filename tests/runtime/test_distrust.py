@@ -16,13 +16,13 @@ from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptSt
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.connectors.staging import StagedOutput, check_staged
 from mixedmode.runtime.driver_lease import Clock, DriverLease
 from mixedmode.runtime.pinned_backlog import PinnedBacklog
 from mixedmode.runtime.platform.checksummed import seal, unseal
 from mixedmode.runtime.requests import Answer, Request, RequestFolder
 from mixedmode.runtime.shard_task import REPORT_SUFFIX, ShardReport
 from mixedmode.runtime.spec import EpochSpec, InOrder, ShardCounters
-from mixedmode.runtime.staging import StagedOutput, check_staged
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from mixedmode.errors import OptionError, PlanError
-from mixedmode.runtime.sinks.file_formats import check_hadoop_folder, check_writable, file_format
+from mixedmode.runtime.connectors.sinks.file_formats import check_hadoop_folder, check_writable, file_format
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
@@ -116,7 +116,7 @@ def test_other_formats_are_not_asked(spark: SparkSession, format: str) -> None:
 
 def test_a_version_of_spark_that_cannot_be_asked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Spark lacks what is called, nothing is refused: the write itself says it."""
-    from mixedmode.runtime.sinks import file_formats
+    from mixedmode.runtime.connectors.sinks import file_formats
 
     def moved(session: SparkSession) -> Any:
         return session._jvm.org.apache.spark.sql.execution.elsewhere  # type: ignore[union-attr]

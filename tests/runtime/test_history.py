@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from mixedmode.runtime.history import HistoryCut, cut, event_time_us
+from mixedmode.runtime.connectors.sources.history import HistoryCut, cut, event_time_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

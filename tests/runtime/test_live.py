@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from mixedmode.runtime.live import BatchNotTaken, LiveSource
+from mixedmode.runtime.connectors.sources.live_query import BatchNotTaken, LiveSource
 
 
 class Turn:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import OptionError
-from mixedmode.runtime import partitioned_output
-from mixedmode.runtime.partition_paths import PartitionPaths, escaped, zone_of
+from mixedmode.runtime.connectors import partitioned_output
+from mixedmode.runtime.connectors.partition_paths import PartitionPaths, escaped, zone_of
+from mixedmode.runtime.connectors.sinks.files import partition_paths
+from mixedmode.runtime.connectors.staging import OutputPlace, partition_values
 from mixedmode.runtime.rows import arrow_schema
-from mixedmode.runtime.sinks.files import partition_paths
-from mixedmode.runtime.staging import OutputPlace, partition_values
 from pyarrow import fs
 from pyspark.sql.types import StructType
 

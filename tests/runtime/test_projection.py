@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from mixedmode.runtime.connectors.staging import OutputPlace
 from mixedmode.runtime.projection import Projection, RowSpool
 from mixedmode.runtime.publish_task import PublishTask
 from mixedmode.runtime.shard_task import ShardReport, ShardTask
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, ShardCounters
-from mixedmode.runtime.staging import OutputPlace
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 

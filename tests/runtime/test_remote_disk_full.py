@@ -11,8 +11,8 @@ from mixedmode.errors import CheckpointError
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.connectors.staging import StagedOutput
 from mixedmode.runtime.platform.filesystem import write_atomically
-from mixedmode.runtime.staging import StagedOutput
 from mixedmode.state.log import LogWriter
 from mixedmode.state.sst import SstWriter
 from pyarrow import fs

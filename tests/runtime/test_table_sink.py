@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
+from mixedmode.runtime.connectors.sinks.table import TableSink
+from mixedmode.runtime.connectors.staging import StagedOutput
 from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.rows import arrow_schema
-from mixedmode.runtime.sinks.table import TableSink
-from mixedmode.runtime.staging import StagedOutput
 from pyarrow import fs
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
@@ -112,7 +112,7 @@ def test_a_take_over_outbids_the_older_driver(tmp_path: Path, monkeypatch: pytes
             assert (rows, schema) == ([], SCHEMA)
             return self
 
-    monkeypatch.setattr("mixedmode.runtime.sinks.table.activate", lambda session: None)
+    monkeypatch.setattr("mixedmode.runtime.connectors.sinks.table.activate", lambda session: None)
     spark: Any = Empty()
     sink, plain = TableSink(SCHEMA, "delta", path="out"), TableSink(SCHEMA, "csv", path="out")
     assert sink.fencing and plain.fencing is None

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ..errors import CorruptStateError
-from ..state.pool import sync_path, writing
+from ...errors import CorruptStateError
+from ...state.pool import sync_path, writing
+from ..platform.filesystem import delete_quietly
+from ..rows import arrow_schema
 from .partitioned_output import PartitionedOutput
-from .platform.filesystem import delete_quietly
-from .rows import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from pyarrow import fs
 from pyspark.sql.types import TimestampType
 
-from ...errors import CheckpointError, OptionError
-from ...state.pool import sync_path
-from ..checkpoints.metadata import SinkTransaction
+from ....errors import CheckpointError, OptionError
+from ....state.pool import sync_path
+from ...checkpoints.metadata import SinkTransaction
+from ...platform.failpoints import failpoint
+from ...platform.filesystem import absolute, delete_quietly, exists, list_files, resolve
+from ...platform.folder_checks import check_folder
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
-from ..platform.failpoints import failpoint
-from ..platform.filesystem import absolute, delete_quietly, exists, list_files, resolve
-from ..platform.folder_checks import check_folder
 from ..staging import OutputPlace, staging_folder
 from .base import Sink
 from .file_formats import check_partition_columns, column_fold

@@ -13,10 +13,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from ...errors import CheckpointError
-from ..checkpoints.metadata import SinkTransaction
-from ..platform.failpoints import failpoint
-from ..platform.filesystem import exists, write_atomically
+from ....errors import CheckpointError
+from ...checkpoints.metadata import SinkTransaction
+from ...platform.failpoints import failpoint
+from ...platform.filesystem import exists, write_atomically
 from ..staging import epoch_of
 from .base import Sink
 from .deliveries import Deliveries

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pyarrow import fs
 
-from ...errors import CheckpointError
-from ..checkpoints.metadata import SinkTransaction, TransactionFile
-from ..platform.filesystem import delete_quietly, list_files
-from ..platform.parquet import read_parquet
+from ....errors import CheckpointError
+from ...checkpoints.metadata import SinkTransaction, TransactionFile
+from ...platform.filesystem import delete_quietly, list_files
+from ...platform.parquet import read_parquet
 from ..staging import OutputPlace, StagedFile, epoch_of
 from .file_formats import check_stageable
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...errors import OptionError
-from ..platform.spark_session import activate
+from ....errors import OptionError
+from ...platform.spark_session import activate
 from .base import Guarantee
 from .deliveries import Deliveries
-from .delivery import DeliverySink
 from .file_formats import (
     check_hadoop_folder,
     check_partition_columns,
@@ -29,6 +28,7 @@ from .file_formats import (
     file_format,
     spark_says,
 )
+from .per_checkpoint import DeliverySink
 from .table_checks import check_table
 
 if TYPE_CHECKING:

@@ -19,20 +19,20 @@ from pyarrow import fs
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from ..errors import PlanError
-from ..state.pool import sync_path
-from .checkpoints.metadata import SinkTransaction
-from .platform.columns import quoted
-from .platform.filesystem import delete_quietly, list_files, resolve
-from .platform.parquet import read_parquet
-from .platform.spark_paths import spark_uri
+from ...errors import PlanError
+from ...state.pool import sync_path
+from ..checkpoints.metadata import SinkTransaction
+from ..platform.columns import quoted
+from ..platform.filesystem import delete_quietly, list_files, resolve
+from ..platform.parquet import read_parquet
+from ..platform.spark_paths import spark_uri
 from .sinks.files import ParquetSink
 from .staging import StagedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .spec import EpochSpec, KeyedOperator
+    from ..spec import EpochSpec, KeyedOperator
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
-from ...errors import OptionError
+from ....errors import OptionError
 from ..staging import OutputPlace, StagedFile
 from .base import Sink
 

@@ -19,7 +19,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
-from ..platform.columns import quoted
+from ...platform.columns import quoted
 from ..staging import EPOCH_IN_NAME
 
 if TYPE_CHECKING:

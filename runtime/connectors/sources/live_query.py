@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .platform.failpoints import failpoint
+from ...platform.failpoints import failpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...errors import MixedModeError, UserCodeError
-from ..platform.user_frames import UserFrames
+from ....errors import MixedModeError, UserCodeError
+from ...platform.user_frames import UserFrames
 from .deliveries import Deliveries
-from .delivery import DeliverySink
+from .per_checkpoint import DeliverySink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

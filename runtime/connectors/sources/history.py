@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, TimestampNTZType, VariantType
 
-from .platform.columns import quoted
+from ...platform.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..errors import OptionError
+from ...errors import OptionError
 
 #: Stands for null, and for the empty string.
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from ...errors import OptionError, PlanError
+from ....errors import OptionError, PlanError
 from .file_formats import NOT_THERE, column_fold, file_format, spark_says
 
 if TYPE_CHECKING:

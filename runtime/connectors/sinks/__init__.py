@@ -9,12 +9,12 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...errors import OptionError
+from ....errors import OptionError
 from .base import Sink
 from .deliveries import Deliveries
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
-from .immediate import ConsoleSink, MemorySink, NoopSink
+from .per_epoch import ConsoleSink, MemorySink, NoopSink
 from .table import TableSink
 from .table_checks import table_format
 

@@ -18,9 +18,9 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from ...errors import OptionError, PlanError
-from ..platform.columns import is_case_sensitive
-from ..platform.folder_checks import check_folder
+from ....errors import OptionError, PlanError
+from ...platform.columns import is_case_sensitive
+from ...platform.folder_checks import check_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

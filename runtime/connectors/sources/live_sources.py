@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import PlanError
+from ....errors import PlanError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,0 +1,1 @@
+"""Sources and sinks, and what is staged for them."""

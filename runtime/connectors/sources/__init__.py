@@ -1,0 +1,1 @@
+"""Sources: the history as a bounded table, and the live sources' streaming query."""
