@@ -21,7 +21,7 @@ from mixedmode.runtime.checkpoints.metadata import (
     SourceState,
 )
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.operators.keyed_rows import KEY_GROUP_COLUMN
+from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from mixedmode.state.batch import BatchKeyedState
 from mixedmode.state.files import StateFile

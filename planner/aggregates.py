@@ -26,10 +26,10 @@ from pyspark.sql.types import (
 )
 
 from ..errors import MixedModeError, PlanError
-from ..runtime.operators.aggregate import AggregateOperator, GroupColumns, GroupKey, KeyKind, Partials
-from ..runtime.operators.aggregate_codec import RecordCodec
+from ..runtime.operators.aggregate.operator import AggregateOperator, GroupColumns, GroupKey, KeyKind, Partials
+from ..runtime.operators.aggregate.record_codec import RecordCodec
+from ..runtime.operators.processor.row_reader import arrow_type
 from ..runtime.platform.columns import quoted
-from ..runtime.rows import arrow_type
 from ..state.keys import KeyCodec
 from .aggregates_arguments import plan_columns
 from .aggregates_partials import PartialColumns

@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from ..errors import PlanError
-from ..runtime.operators.aggregate_buffers import (
+from ..runtime.operators.aggregate.buffers import (
     ArrivalBuffer,
     ArrivalNotNullBuffer,
     BitsBuffer,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..runtime.operators.aggregate_buffers import Buffer
-from ..runtime.operators.aggregate_results import Result
+from ..runtime.operators.aggregate.buffers import Buffer
+from ..runtime.operators.aggregate.results import Result
 from ..runtime.platform.columns import quoted
 from .expressions import class_name
 

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from ..errors import PlanError
-from ..runtime.operators.aggregate_buffers import ListBuffer
-from ..runtime.operators.aggregate_moments import CoMomentsBuffer, MomentsBuffer, ShapeBuffer
-from ..runtime.operators.aggregate_registers import Estimator, RegisterBuffer
+from ..runtime.operators.aggregate.buffers import ListBuffer
+from ..runtime.operators.aggregate.hyperloglog import Estimator, RegisterBuffer
+from ..runtime.operators.aggregate.moments import CoMomentsBuffer, MomentsBuffer, ShapeBuffer
 from .aggregates_partials import Call, PartialColumns, Plan, PlannedResult
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")

@@ -17,7 +17,7 @@ from ..errors import MisplacedRowsError, MixedModeError
 from ..state.lineage import ShardLineage
 from .connectors.staging import OutputPlace
 from .operator_events.task_events import ShardInbox
-from .operators.keyed_rows import KEY_GROUP_COLUMN
+from .operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from .pins import ShardPins
 from .platform.columns import quoted
 from .platform.worker_errors import translate

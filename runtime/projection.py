@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from ..state.pool import writing
 from .connectors.staging import StagedFile
-from .rows import arrow_schema
+from .operators.processor.row_reader import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

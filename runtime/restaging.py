@@ -37,10 +37,10 @@ from .connectors.staging import (
     partition_values,
     staging_folder,
 )
+from .operators.processor.row_reader import arrow_schema
 from .platform.failpoints import failpoint
 from .platform.filesystem import delete_quietly, exists, resolve
 from .platform.worker_errors import translate
-from .rows import arrow_schema
 from .shard_task import REPORT_SCHEMA, report_batch
 
 if TYPE_CHECKING:

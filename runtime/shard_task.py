@@ -36,7 +36,7 @@ from ..state.sst import SstWriter
 from .connectors.staging import AttemptOutput, OutputPlace, StagedFile
 from .meter import TaskMeter
 from .operator_events.task_events import ShardInbox, TaskEvents
-from .operators.keyed_rows import KEY_GROUP_COLUMN
+from .operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from .platform.checksummed import seal
 from .platform.failpoints import failpoint
 from .platform.filesystem import write_atomically

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from ..state.keygroups import bit_reversed, is_power_of_two
-from .operators.keyed_rows import KEY_GROUP_COLUMN
+from .operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from .platform.columns import quoted
 from .platform.spark_session import PrivateSession
 

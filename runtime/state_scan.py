@@ -26,9 +26,9 @@ from ..state.local_folder import local_root
 from ..state.reader import Ident, ShardView
 from ..state.registry import StateDescriptor
 from ..state.replica import ReplicaCache
-from .operators.aggregate_codec import RecordCodec, RecordListCodec
-from .row_writer import RowWriter
-from .rows import arrow_type
+from .operators.aggregate.record_codec import RecordCodec, RecordListCodec
+from .operators.processor.row_reader import arrow_type
+from .operators.processor.row_writer import RowWriter
 from .savepoint_store import open_store
 
 #: Rows, and about bytes of state, per record batch.

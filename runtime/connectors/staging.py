@@ -23,8 +23,8 @@ from pyarrow import fs
 
 from ...errors import CorruptStateError
 from ...state.pool import sync_path, writing
+from ..operators.processor.row_reader import arrow_schema
 from ..platform.filesystem import delete_quietly
-from ..rows import arrow_schema
 from .partitioned_output import PartitionedOutput
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import support
 from mixedmode.errors import StateSchemaError
-from mixedmode.runtime.handle import DeclaringHandle, TaskHandle
+from mixedmode.runtime.operators.processor.handle import DeclaringHandle, TaskHandle
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.rocks import RocksDBKeyedState
 from pyspark import cloudpickle

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from mixedmode.errors import PlanError, StateSchemaError
 from mixedmode.planner.aggregates import plan_aggregate
-from mixedmode.runtime.operators.aggregate import AggregateOperator
+from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, Window

@@ -11,7 +11,7 @@ import pytest
 from mixedmode import MixedModeError, OperatorCoordinator, PlanError
 from mixedmode.planner.frame import MixedFrame
 from mixedmode.planner.keyed import KeyedFrame
-from mixedmode.runtime.operators.processor import ProcessorOperator
+from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-from mixedmode.runtime.operators.aggregate import AggregateOperator
+from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.shuffle import key_group
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange, shard_ranges

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from mixedmode.runtime.operators.processor import ProcessorOperator
-from mixedmode.runtime.rows import arrow_schema
+from mixedmode.runtime.operators.processor.operator import ProcessorOperator
+from mixedmode.runtime.operators.processor.row_reader import arrow_schema
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError
-from mixedmode.runtime.operators.aggregate_buffers import (
+from mixedmode.runtime.operators.aggregate.buffers import (
     AggregateOverflowError,
     CountBuffer,
     DecimalSumBuffer,
@@ -25,9 +25,9 @@ from mixedmode.runtime.operators.aggregate_buffers import (
     merge_buffers,
     reduce_segments,
 )
-from mixedmode.runtime.operators.aggregate_codec import RecordCodec, RecordListCodec
-from mixedmode.runtime.operators.aggregate_moments import MomentsBuffer
-from mixedmode.runtime.operators.aggregate_results import Result
+from mixedmode.runtime.operators.aggregate.moments import MomentsBuffer
+from mixedmode.runtime.operators.aggregate.record_codec import RecordCodec, RecordListCodec
+from mixedmode.runtime.operators.aggregate.results import Result
 
 FIELDS = [
     pa.field("flag", pa.bool_()),

@@ -12,7 +12,7 @@ import pytest
 from aggregate_support import Job, at, events, ms, same
 from mixedmode.errors import CheckpointMismatchError
 from mixedmode.planner.aggregates import plan_aggregate
-from mixedmode.runtime.operators.aggregate import AggregateOperator
+from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.state.compaction import rewrite
 from mixedmode.state.registry import StateRegistry
 from pyarrow import fs

@@ -11,7 +11,7 @@ from aggregate_support import oracle
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.planner.aggregates import plan_aggregate
-from mixedmode.runtime.operators.aggregate_registers import Estimator, RegisterBuffer, _search
+from mixedmode.runtime.operators.aggregate.hyperloglog import Estimator, RegisterBuffer, _search
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixedmode.runtime.operators.aggregate import AggregateOperator, GroupColumns, GroupKey, Partials
-from mixedmode.runtime.operators.aggregate_buffers import CountBuffer, ListBuffer, SumBuffer
-from mixedmode.runtime.operators.aggregate_identity import OutputColumn
-from mixedmode.runtime.operators.aggregate_results import Result
+from mixedmode.runtime.operators.aggregate.buffers import CountBuffer, ListBuffer, SumBuffer
+from mixedmode.runtime.operators.aggregate.identity import OutputColumn
+from mixedmode.runtime.operators.aggregate.operator import AggregateOperator, GroupColumns, GroupKey, Partials
+from mixedmode.runtime.operators.aggregate.results import Result
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage

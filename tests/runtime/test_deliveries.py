@@ -12,7 +12,7 @@ from mixedmode.errors import OptionError
 from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
 from mixedmode.runtime.connectors.sinks import Deliveries, Sink, make_sink
 from mixedmode.runtime.connectors.staging import StagedFile, StagedOutput
-from mixedmode.runtime.row_writer import RowWriter
+from mixedmode.runtime.operators.processor.row_writer import RowWriter
 from pyarrow import fs
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.operators.keyed_rows import KEY_GROUP_COLUMN, KeyedRows, KeySlices
+from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN, KeyedRows, KeySlices
 from mixedmode.state.keys import KeyCodec
 
 KEY_SCHEMA = pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.string())])

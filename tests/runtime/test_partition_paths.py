@@ -15,7 +15,7 @@ from mixedmode.runtime.connectors import partitioned_output
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths, escaped, zone_of
 from mixedmode.runtime.connectors.sinks.files import partition_paths
 from mixedmode.runtime.connectors.staging import OutputPlace, partition_values
-from mixedmode.runtime.rows import arrow_schema
+from mixedmode.runtime.operators.processor.row_reader import arrow_schema
 from pyarrow import fs
 from pyspark.sql.types import StructType
 

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.operators.shown_times import END_OF_TIME_MS, shown_watermark_ms
+from mixedmode.runtime.operators.processor.shown_times import END_OF_TIME_MS, shown_watermark_ms
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK
 
 

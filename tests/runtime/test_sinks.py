@@ -14,8 +14,8 @@ from mixedmode.errors import CheckpointError, OptionError
 from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
 from mixedmode.runtime.connectors.sinks import Sink, make_sink
 from mixedmode.runtime.connectors.staging import StagedFile, StagedOutput
+from mixedmode.runtime.operators.processor.row_reader import arrow_schema
 from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.rows import arrow_schema
 from pyarrow import fs
 from pyspark.sql.types import IntegerType, StructField, StructType
 

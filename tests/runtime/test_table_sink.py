@@ -10,8 +10,8 @@ import pytest
 from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
 from mixedmode.runtime.connectors.sinks.table import TableSink
 from mixedmode.runtime.connectors.staging import StagedOutput
+from mixedmode.runtime.operators.processor.row_reader import arrow_schema
 from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.rows import arrow_schema
 from pyarrow import fs
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 

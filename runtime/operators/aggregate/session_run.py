@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ..spec import MIN_WATERMARK, ShardContext
-from .aggregate_buffers import reduce_segments
-from .aggregate_codec import RecordCodec, RecordListCodec
-from .aggregate_columns import SESSION_END_COLUMN, SESSION_START_COLUMN
-from .aggregate_run import AggregateRun, micros_to_ms
-from .aggregate_walk import Work
+from ...spec import MIN_WATERMARK, ShardContext
+from .buffers import reduce_segments
+from .columns import SESSION_END_COLUMN, SESSION_START_COLUMN
+from .key_batches import Work
+from .record_codec import RecordCodec, RecordListCodec
+from .run import AggregateRun, micros_to_ms
 
 if TYPE_CHECKING:
-    from .aggregate import AggregateOperator
+    from .operator import AggregateOperator
 
 
 class SessionRun(AggregateRun):

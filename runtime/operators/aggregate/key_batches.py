@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...state.key_fields import binary_from_matrix
-from ...state.keygroups import KeyGroupRange
-from ...state.keys import KeyCodec
-from ...state.layout import after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
-from ...state.replica import ShardReplica
-from .keyed_rows import KEY_GROUP_COLUMN
+from ....state.key_fields import binary_from_matrix
+from ....state.keygroups import KeyGroupRange
+from ....state.keys import KeyCodec
+from ....state.layout import after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
+from ....state.replica import ShardReplica
+from ..processor.keyed_rows import KEY_GROUP_COLUMN
 
 #: Keys handled in one go when due timers come in between.
 _CHUNK_KEYS = 16_384

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import MixedModeError
-from .aggregate_lists import concat_lists, distinct_lists
-from .aggregate_order import less
+from ....errors import MixedModeError
+from .list_arrays import concat_lists, distinct_lists
+from .ordering import less
 
 
 class AggregateOverflowError(MixedModeError, OverflowError):

@@ -26,16 +26,16 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from ...state.compaction import StateRewrite
-from ...state.registry import StateRegistry
-from ..platform.columns import quoted
-from ..projection import Projection
-from ..rows import arrow_schema
-from ..spec import EpochSpec, KeyedOperator, ShardContext
-from .aggregate_buffers import Buffer
-from .aggregate_columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
-from .aggregate_identity import OutputColumn, output_identity, record_of
-from .aggregate_results import Result
+from ....state.compaction import StateRewrite
+from ....state.registry import StateRegistry
+from ...platform.columns import quoted
+from ...projection import Projection
+from ...spec import EpochSpec, KeyedOperator, ShardContext
+from ..processor.row_reader import arrow_schema
+from .buffers import Buffer
+from .columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
+from .identity import OutputColumn, output_identity, record_of
+from .results import Result
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -204,7 +204,7 @@ class AggregateOperator(KeyedOperator):
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
     ) -> tuple[list[str], StateRewrite | None]:
         """Take over the state of the aggregates that are still there; see :mod:`.aggregate_evolution`."""
-        from .aggregate_evolution import take_over
+        from .evolution import take_over
 
         descriptor = stored.get(STATE_NAME)
         names = described.get("aggregates")
@@ -293,7 +293,7 @@ class AggregateOperator(KeyedOperator):
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """The input rows whose window or session is over."""
-        from .aggregate_late import late_rows
+        from .late import late_rows
 
         assert self._group_columns is not None, "late_rows() runs on the driver only"
         return late_rows(self, frame, self._group_columns, epoch.late_watermark_ms)
@@ -302,8 +302,8 @@ class AggregateOperator(KeyedOperator):
 
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch."""
-        from .aggregate_run import KeyedRun
-        from .aggregate_sessions import SessionRun
+        from .run import KeyedRun
+        from .session_run import SessionRun
 
         run = SessionRun(self, context) if self.session else KeyedRun(self, context)
         run.execute(rows)

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .aggregate_codec import RecordCodec
-from .aggregate_lists import list_lengths
+from .list_arrays import list_lengths
+from .record_codec import RecordCodec
 
 
 def percentiles(lists: pa.Array, shares: tuple[float, ...]) -> list[np.ndarray]:

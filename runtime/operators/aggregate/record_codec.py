@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...errors import CorruptStateError
+from ....errors import CorruptStateError
 
 _LENGTH = np.dtype("<u4")
 

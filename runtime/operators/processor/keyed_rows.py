@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...state.keys import KeyCodec
+from ....state.keys import KeyCodec
 
 KEY_GROUP_COLUMN = "__kg"
 

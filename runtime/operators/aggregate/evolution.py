@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from ...errors import CheckpointMismatchError
-from .aggregate_buffers import Buffer
-from .aggregate_identity import (
+from ....errors import CheckpointMismatchError
+from .buffers import Buffer
+from .identity import (
     OutputColumn,
     StoredAggregate,
     StoredOutput,
@@ -32,11 +32,11 @@ from .aggregate_identity import (
     from_record,
     result_identity,
 )
-from .aggregate_rewrite import RecordRewrite
+from .rewrite import RecordRewrite
 
 if TYPE_CHECKING:
-    from .aggregate import Partials
-    from .aggregate_results import Result
+    from .operator import Partials
+    from .results import Result
 
 #: What :func:`.aggregate_identity.record_of` has made.
 Record = list[dict[str, Any]] | None

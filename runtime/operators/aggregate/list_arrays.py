@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .aggregate_codec import RecordCodec, ragged
+from .record_codec import RecordCodec, ragged
 
 
 def list_lengths(array: pa.Array) -> np.ndarray:

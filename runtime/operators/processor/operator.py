@@ -13,14 +13,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
-from ..connectors.sources.history import event_time_us
-from ..fingerprint import code_fingerprint
-from ..handle import DeclaringHandle
-from ..platform.clean_up import take_all
-from ..platform.columns import quoted
-from ..rows import arrow_schema
-from ..spec import EpochSpec, KeyedOperator, ShardContext
-from .processor_run import INITIAL_STATE_COLUMN, KIND_COLUMN, ProcessorRun
+from ...connectors.sources.history import event_time_us
+from ...fingerprint import code_fingerprint
+from ...platform.clean_up import take_all
+from ...platform.columns import quoted
+from ...spec import EpochSpec, KeyedOperator, ShardContext
+from .handle import DeclaringHandle
+from .row_reader import arrow_schema
+from .run import INITIAL_STATE_COLUMN, KIND_COLUMN, ProcessorRun
 from .user_failure import explain_failure
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .aggregate_buffers import Buffer, DecimalSumBuffer, SumBuffer, reduce_segments
-from .aggregate_lists import list_lengths
+from .buffers import Buffer, DecimalSumBuffer, SumBuffer, reduce_segments
+from .list_arrays import list_lengths
 
 #: Digits that Spark's sum of decimals has more than its values.
 _MORE_DIGITS = 10

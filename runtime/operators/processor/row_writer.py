@@ -30,9 +30,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..errors import OutputSchemaError
+from ....errors import OutputSchemaError
 from .local_time import local_zone_is_utc
-from .rows import NUMBERS, arrow_schema
+from .row_reader import NUMBERS, arrow_schema
 
 #: Types that ``pa.array(values, type)`` checks and converts exactly as PySpark would.
 _PLAIN = (*NUMBERS, BooleanType, StringType, BinaryType, DateType, TimestampNTZType)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ...state.keys import KeyCodec
-from ..spec import ShardContext
-from .aggregate_walk import Work
+from ....state.keys import KeyCodec
+from ...spec import ShardContext
+from .key_batches import Work
 
 if TYPE_CHECKING:
-    from .aggregate import AggregateOperator
+    from .operator import AggregateOperator
 
 
 class ResultWriter:

@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from ..errors import OperatorEventError, PlanError, StateSchemaError
-from ..state.keyed import KeyedState
-from ..state.registry import StateRegistry
-from .operator_events.plain import encode
-from .operator_events.task_events import TaskEvents
-from .rows import arrow_schema, row_class
+from ....errors import OperatorEventError, PlanError, StateSchemaError
+from ....state.keyed import KeyedState
+from ....state.registry import StateRegistry
+from ...operator_events.plain import encode
+from ...operator_events.task_events import TaskEvents
+from .row_reader import arrow_schema, row_class
 
 Schema = StructType | str
 _NO_KEY = "there is no current key; use state in handlers"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ..connectors.sources.history import event_time_us
-from ..platform.columns import quoted
-from .aggregate import interval
+from ...connectors.sources.history import event_time_us
+from ...platform.columns import quoted
+from .operator import interval
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from .aggregate import AggregateOperator, GroupColumns
+    from .operator import AggregateOperator, GroupColumns
 
 #: Columns that are added for the comparison.
 _KEY, _START, _END, _TIME, _COUNT = (f"__late_{name}" for name in ("key", "start", "end", "time", "count"))

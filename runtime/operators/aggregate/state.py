@@ -14,15 +14,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ...state.layout import (
-    CELL_SECTION,
-    TIMER_SECTIONS,
-    after_prefix,
-    timer_index_key,
-    timer_index_prefix,
-)
-from ..spec import MAX_WATERMARK, ShardContext
-from .aggregate_walk import prefixed
+from ....state.layout import CELL_SECTION, TIMER_SECTIONS, after_prefix, timer_index_key, timer_index_prefix
+from ...spec import MAX_WATERMARK, ShardContext
+from .key_batches import prefixed
 
 _CELL = bytes([CELL_SECTION])
 _TIMER = bytes([TIMER_SECTIONS["event"]])

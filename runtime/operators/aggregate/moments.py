@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .aggregate_buffers import Buffer
+from .buffers import Buffer
 
 
 @dataclass(frozen=True)

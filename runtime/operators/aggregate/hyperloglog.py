@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .aggregate_buffers import Buffer
-from .aggregate_lists import concat_lists, list_from_lengths, list_lengths
+from .buffers import Buffer
+from .list_arrays import concat_lists, list_from_lengths, list_lengths
 
 _RANK_BITS = 6
 #: Points of the bias table between which Spark interpolates.

@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...state.keys import KeyCodec
-from ..spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
-from .aggregate_buffers import merge_buffers, reduce_segments
-from .aggregate_cells import Cells
-from .aggregate_codec import RecordCodec
-from .aggregate_columns import MAX_TIME_COLUMN
-from .aggregate_output import ResultWriter
-from .aggregate_walk import DueKeys, Work, whole_keys, works
+from ....state.keys import KeyCodec
+from ...spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
+from .buffers import merge_buffers, reduce_segments
+from .columns import MAX_TIME_COLUMN
+from .key_batches import DueKeys, Work, whole_keys, works
+from .output import ResultWriter
+from .record_codec import RecordCodec
+from .state import Cells
 
 if TYPE_CHECKING:
-    from .aggregate import AggregateOperator
+    from .operator import AggregateOperator
 
 
 class AggregateRun(ABC):

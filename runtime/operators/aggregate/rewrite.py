@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .aggregate_codec import RecordCodec, RecordListCodec
+from .record_codec import RecordCodec, RecordListCodec
 
 
 @dataclass(frozen=True)

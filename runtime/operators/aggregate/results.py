@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .aggregate_buffers import AggregateOverflowError
-from .aggregate_distinct import distinct_mean, distinct_sum
-from .aggregate_lists import list_from_lengths, list_lengths
-from .aggregate_moments import floats
-from .aggregate_ranks import modes, percentiles
+from .buffers import AggregateOverflowError
+from .distinct import distinct_mean, distinct_sum
+from .list_arrays import list_from_lengths, list_lengths
+from .moments import floats
+from .percentiles import modes, percentiles
 
 
 @dataclass(frozen=True)

@@ -19,23 +19,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
-from ...state.batch import BatchKeyedState
-from ...state.keyed import KeyedState
-from ...state.keys import KeyCodec
-from ...state.rocks import RocksDBKeyedState
-from ...state.timer_walk import TimerWalk
-from ..handle import TaskCoordinator, TaskHandle
-from ..operator_events.plain import decode, encode, types_by_name
-from ..platform.failpoints import failpoint
-from ..row_writer import RowBuffer
-from ..rows import RowReader
-from ..spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
+from ....state.batch import BatchKeyedState
+from ....state.keyed import KeyedState
+from ....state.keys import KeyCodec
+from ....state.rocks import RocksDBKeyedState
+from ....state.timer_walk import TimerWalk
+from ...operator_events.plain import decode, encode, types_by_name
+from ...platform.failpoints import failpoint
+from ...spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
+from .handle import TaskCoordinator, TaskHandle
 from .key_clock import KeyClock
 from .keyed_rows import NO_TIME, Keyed, KeyedRows, KeySlices
+from .row_reader import RowReader
+from .row_writer import RowBuffer
 from .shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
-    from .processor import ProcessorOperator
+    from .operator import ProcessorOperator
 
 #: A key without rows of its own: as :data:`Keyed`, without an event time and rows.
 _Due = tuple[int, bytes, tuple[Any, ...], int, None]

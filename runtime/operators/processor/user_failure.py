@@ -9,13 +9,13 @@ from datetime import datetime, timezone
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MixedModeError, OperatorEventError, PlanError, StateSchemaError, UserCodeError
-from ..platform.user_frames import UserFrames, is_ours
-from ..row_writer import RowBuffer
-from .processor_run import ProcessorRun
+from ....errors import MixedModeError, OperatorEventError, PlanError, StateSchemaError, UserCodeError
+from ...platform.user_frames import UserFrames, is_ours
+from .row_writer import RowBuffer
+from .run import ProcessorRun
 
 if TYPE_CHECKING:
-    from .processor import ProcessorOperator
+    from .operator import ProcessorOperator
 
 #: The methods that call handlers, each with the one that it calls (None: several, told apart by their own names).
 _CALLERS: dict[CodeType, str | None] = {

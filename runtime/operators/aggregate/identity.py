@@ -13,11 +13,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .aggregate_buffers import Buffer
+from .buffers import Buffer
 
 if TYPE_CHECKING:
-    from .aggregate import Partials
-    from .aggregate_results import Result
+    from .operator import Partials
+    from .results import Result
 
 #: Fields of buffers that do not decide what they hold.
 _NOT_THE_KIND = {"columns", "ansi", "sql"}

@@ -1,0 +1,1 @@
+"""A PySpark ``StatefulProcessor`` over keyed state."""
