@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .planner.environment import check_environment
     from .planner.frame import read
     from .planner.plan import ExecutionPlan
-    from .runtime.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
+    from .runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
     from .runtime.query import MixedQuery
     from .runtime.state_reader import StateReader, state_reader
 
@@ -77,9 +77,9 @@ __all__ = [
 
 #: Where the names that need Spark or pydantic live.
 _LAZY = {
-    "CoordinatorContext": ".runtime.operator_events.coordinator",
-    "OperatorCoordinator": ".runtime.operator_events.coordinator",
-    "ShardGateway": ".runtime.operator_events.coordinator",
+    "CoordinatorContext": ".runtime.protocols.operator_events.coordinator",
+    "OperatorCoordinator": ".runtime.protocols.operator_events.coordinator",
+    "ShardGateway": ".runtime.protocols.operator_events.coordinator",
     "ExecutionPlan": ".planner.plan",
     "MixedQuery": ".runtime.query",
     "StateReader": ".runtime.state_reader",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import GroupedData
     from pyspark.sql.streaming import StatefulProcessor
 
-    from ..runtime.operator_events.coordinator import OperatorCoordinator
+    from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
     from .frame import MixedFrame
 
 #: Id under which the state of a job's only keyed stage is stored; part of the on-disk contract.

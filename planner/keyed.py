@@ -19,7 +19,7 @@ from .frame import Watermark
 from .inputs import Inputs
 
 if TYPE_CHECKING:
-    from ..runtime.operator_events.coordinator import OperatorCoordinator
+    from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
     from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

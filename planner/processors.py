@@ -12,10 +12,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
-from ..runtime.operator_events.coordinator import OperatorCoordinator
-from ..runtime.operator_events.plain import types_by_name
 from ..runtime.operators.processor.operator import ProcessorOperator
 from ..runtime.operators.processor.row_reader import arrow_type
+from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
+from ..runtime.protocols.operator_events.event_codec import types_by_name
 from ..runtime.spec import KeyedOperator, Settings
 from .environment import refuse_connect
 from .frame import check_event_time

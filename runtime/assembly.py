@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .checkpointer import Checkpointer
-from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease
 from .epochs import EpochExecutor
 from .job_events import JobEvents
 from .job_tasks import lifecycle_of
-from .lifecycle.work import TaskWorker
 from .progress import BacklogProgress
+from .protocols.checkpoint_scheduler import CheckpointScheduler
+from .protocols.lifecycle.work import TaskWorker
 from .recorder import Recorder
 from .state_of_job import JobState
 from .stepper import Stepper, clock_ms

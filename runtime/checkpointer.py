@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CheckpointError
 from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
-from .checkpoints.scheduler import CheckpointScheduler
 from .checkpoints.staged_form import form_of
 from .checkpoints.store import CheckpointStore
 from .compaction import CompactionTask, compact_shards
@@ -25,11 +24,12 @@ from .epochs import EpochExecutor
 from .first_position import discard_if_behind
 from .job_events import JobEvents
 from .job_tasks import stage_task
-from .lifecycle.work import TaskWorker
 from .meter import Laps
 from .pinned_backlog import PinnedBacklog
 from .platform.failpoints import failpoint
 from .platform.worker_errors import explain_corruption
+from .protocols.checkpoint_scheduler import CheckpointScheduler
+from .protocols.lifecycle.work import TaskWorker
 from .recovery import commit_transaction
 from .state_of_job import JobState
 

@@ -19,12 +19,12 @@ from .checkpointer import SAVEPOINT
 from .checkpoints.metadata import WantedSavepoint
 from .connectors.sources.live_query import Stopped
 from .job_tasks import SINK, stage_task
-from .lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
-from .lifecycle.events import Stop
-from .lifecycle.job import TaskWork
-from .lifecycle.work import TaskWorker
 from .platform.failpoints import failpoint
 from .platform.filesystem import absolute
+from .protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
+from .protocols.lifecycle.events import Stop
+from .protocols.lifecycle.job import TaskWork
+from .protocols.lifecycle.work import TaskWorker
 from .savepoint import SavepointDraft
 from .savepoint_copies import SavepointCopies
 from .savepoint_desk import SavepointDesk, SavepointRequest

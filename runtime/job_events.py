@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .operator_events.stage_channel import StageChannel
-from .operator_events.stored import StoredEvents
-from .operator_events.task_events import ShardInbox
-from .operator_events.user_channel import UserChannel
+from .driver.coordinator_channel import UserChannel
+from .driver.stage_channel import StageChannel
+from .protocols.operator_events.snapshot import StoredEvents
+from .protocols.operator_events.task_events import ShardInbox
 
 if TYPE_CHECKING:
     from .shard_task import ShardReport

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .checkpoints.metadata import CheckpointMetadata
-from .lifecycle.finished_state import Finished, check_finished, of_subtasks
-from .lifecycle.graph import JobGraph
-from .lifecycle.job import JobLifecycle
+from .protocols.lifecycle.finished_state import Finished, check_finished, of_subtasks
+from .protocols.lifecycle.graph import JobGraph
+from .protocols.lifecycle.job import JobLifecycle
 from .state_of_job import JobState
 
 if TYPE_CHECKING:

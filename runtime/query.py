@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
 from .connectors.sources.live_query import Stopped
-from .lifecycle.events import Stop
-from .lifecycle.story import Lifecycle
+from .metrics.lifecycle import Lifecycle
 from .platform.clean_up import take_all
 from .platform.frozen import FrozenDict
 from .platform.jvm_loss import explain_jvm_loss
@@ -19,6 +18,7 @@ from .platform.spark_session import activate
 from .platform.worker_errors import explain_corruption, translate
 from .preflight import check_places
 from .progress import QueryProgress
+from .protocols.lifecycle.events import Stop
 from .recorder import Recorder
 from .requests import Request, RequestFolder, Requests
 from .runner import JobRunner

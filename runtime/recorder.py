@@ -12,12 +12,12 @@ from typing import Any
 from .checkpointer import CheckpointReport
 from .checkpoints.identity import query_id
 from .epoch_metrics import durations_ms, state_operator, totals
-from .lifecycle.story import LifecycleEvent
+from .metrics.lifecycle import LifecycleEvent
 from .progress import QueryProgress, timestamp
+from .protocols.watermarks import WatermarkTracker
 from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
 from .state_of_job import JobState
-from .watermarks import WatermarkTracker
 
 logger = logging.getLogger(__name__)
 

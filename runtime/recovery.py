@@ -31,11 +31,11 @@ from .first_position import FirstPositions
 from .job_tasks import check_finished_tasks
 from .pinned_backlog import PinnedBacklog
 from .platform.failpoints import failpoint
+from .protocols.watermarks import WatermarkTracker
 from .restaging import pending_transaction
 from .savepoint_completion import complete_pending
 from .savepoint_restore import check_restorable, restore_if_asked
 from .state_of_job import JobState
-from .watermarks import WatermarkTracker
 
 if TYPE_CHECKING:
     from ..state.compaction import StateRewrite

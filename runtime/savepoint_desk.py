@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from ..errors import CheckpointError, QueryError
-from .lifecycle.events import Stop
+from .protocols.lifecycle.events import Stop
 
 
 @dataclass(eq=False)

@@ -35,7 +35,6 @@ from ..state.replica import process_cache
 from ..state.sst import SstWriter
 from .connectors.staging import AttemptOutput, OutputPlace, StagedFile
 from .meter import TaskMeter
-from .operator_events.task_events import ShardInbox, TaskEvents
 from .operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from .platform.checksummed import seal
 from .platform.failpoints import failpoint
@@ -43,6 +42,7 @@ from .platform.filesystem import write_atomically
 from .platform.worker_socket import acknowledge_at_once
 from .progress import TaskProgress
 from .projection import REPORT_COLUMN, RowSpool
+from .protocols.operator_events.task_events import ShardInbox, TaskEvents
 from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.

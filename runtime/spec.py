@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from ..state.keygroups import KeyGroupRange
-from .operator_events.task_events import TaskEvents
+from .protocols.operator_events.task_events import TaskEvents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..state.replica import ShardReplica
     from .connectors.late_rows import LateRows
     from .connectors.sources.inputs import LiveInput
-    from .operator_events.coordinator import OperatorCoordinator
     from .projection import Projection
+    from .protocols.operator_events.coordinator import OperatorCoordinator
 
 #: Watermarks and timers are milliseconds since the epoch, as in PySpark's ``TimerValues``.
 MIN_WATERMARK = -(2**63)

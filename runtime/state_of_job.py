@@ -27,10 +27,10 @@ from .checkpoints.metadata import (
 )
 from .checkpoints.staged_form import StagedForm
 from .connectors.staging import StagedFile
-from .operator_events.stored import StoredEvents
+from .protocols.operator_events.snapshot import StoredEvents
+from .protocols.watermarks import WatermarkTracker
 from .shard_task import ShardReport
 from .spec import KeyedOperator
-from .watermarks import WatermarkTracker
 
 
 @dataclass

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from .checkpointer import Checkpointer, CheckpointReport
 from .checkpoints.metadata import WantedSavepoint
-from .checkpoints.scheduler import CheckpointScheduler
 from .connectors.sources.inputs import Reach, look_at
 from .connectors.sources.live_query import Stopped
 from .connectors.staging import StagedFile
@@ -24,11 +23,12 @@ from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoc
 from .epochs import EpochExecutor
 from .job_events import JobEvents
 from .job_tasks import source_task
-from .lag import LagGates
-from .lifecycle.work import TaskWorker
 from .pinned_backlog import PinnedBacklog
 from .platform.failpoints import failpoint
 from .progress import BacklogProgress
+from .protocols.backlog_gate import LagGates
+from .protocols.checkpoint_scheduler import CheckpointScheduler
+from .protocols.lifecycle.work import TaskWorker
 from .recorder import Recorder
 from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase

@@ -20,8 +20,8 @@ from mixedmode.runtime import runner, stepper
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
-from mixedmode.runtime.lifecycle.final_checkpoint import FinalCheckpoint
 from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import functions as F

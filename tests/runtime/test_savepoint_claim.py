@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
-from mixedmode.runtime.lifecycle.events import Stop
+from mixedmode.runtime.protocols.lifecycle.events import Stop
 from mixedmode.runtime.savepoint_claim import Claim, claim, claim_of
 from mixedmode.runtime.savepoint_desk import SavepointRequest
 from pyarrow import fs

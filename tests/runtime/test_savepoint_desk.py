@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
-from mixedmode.runtime.lifecycle.events import Stop
+from mixedmode.runtime.protocols.lifecycle.events import Stop
 from mixedmode.runtime.savepoint_desk import SavepointDesk, SavepointRequest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mixedmode.runtime.checkpoints.scheduler import CheckpointScheduler
+from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 
 INTERVAL_MS = 100
 

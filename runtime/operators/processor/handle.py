@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 from ....errors import OperatorEventError, PlanError, StateSchemaError
 from ....state.keyed import KeyedState
 from ....state.registry import StateRegistry
-from ...operator_events.plain import encode
-from ...operator_events.task_events import TaskEvents
+from ...protocols.operator_events.event_codec import encode
+from ...protocols.operator_events.task_events import TaskEvents
 from .row_reader import arrow_schema, row_class
 
 Schema = StructType | str

@@ -24,8 +24,8 @@ from ....state.keyed import KeyedState
 from ....state.keys import KeyCodec
 from ....state.rocks import RocksDBKeyedState
 from ....state.timer_walk import TimerWalk
-from ...operator_events.plain import decode, encode, types_by_name
 from ...platform.failpoints import failpoint
+from ...protocols.operator_events.event_codec import decode, encode, types_by_name
 from ...spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
 from .handle import TaskCoordinator, TaskHandle
 from .key_clock import KeyClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.lifecycle.barriers import BarrierTracker
+from mixedmode.runtime.protocols.lifecycle.barriers import BarrierTracker
 
 
 def play(tracker: BarrierTracker, script: str) -> list[int]:

@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 from mixedmode.errors import CheckpointError
-from mixedmode.runtime.lifecycle.actions import Commit, Fail, TaskStatus
-from mixedmode.runtime.lifecycle.events import Stop
-from mixedmode.runtime.lifecycle.graph import Edge, JobGraph, TaskId, Vertex
-from mixedmode.runtime.lifecycle.job import JobLifecycle, TaskWork, TriggerCheckpoint
-from mixedmode.runtime.lifecycle.journal import as_table
+from mixedmode.runtime.protocols.lifecycle.actions import Commit, Fail, TaskStatus
+from mixedmode.runtime.protocols.lifecycle.events import Stop
+from mixedmode.runtime.protocols.lifecycle.graph import Edge, JobGraph, TaskId, Vertex
+from mixedmode.runtime.protocols.lifecycle.job import JobLifecycle, TaskWork, TriggerCheckpoint
+from mixedmode.runtime.protocols.lifecycle.journal import as_table
 
 HISTORY, LIVE = TaskId("source history", 0), TaskId("source live", 0)
 SINK = TaskId("sink", 0)

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mixedmode.errors import CheckpointError
-from mixedmode.runtime.lifecycle.actions import (
+from mixedmode.runtime.protocols.lifecycle.actions import (
     Abort,
     AdvanceToMaxWatermark,
     Close,
@@ -18,11 +18,18 @@ from mixedmode.runtime.lifecycle.actions import (
     Step,
     TaskStatus,
 )
-from mixedmode.runtime.lifecycle.channel_task import ChannelTask
-from mixedmode.runtime.lifecycle.events import Barrier, CancelBarrier, EndOfData, EndOfPartition, MaxWatermark, Stop
-from mixedmode.runtime.lifecycle.graph import JobGraph
-from mixedmode.runtime.lifecycle.job import JobLifecycle, TaskWork, TriggerCheckpoint
-from mixedmode.runtime.lifecycle.source_task import SourceTask
+from mixedmode.runtime.protocols.lifecycle.channel_task import ChannelTask
+from mixedmode.runtime.protocols.lifecycle.events import (
+    Barrier,
+    CancelBarrier,
+    EndOfData,
+    EndOfPartition,
+    MaxWatermark,
+    Stop,
+)
+from mixedmode.runtime.protocols.lifecycle.graph import JobGraph
+from mixedmode.runtime.protocols.lifecycle.job import JobLifecycle, TaskWork, TriggerCheckpoint
+from mixedmode.runtime.protocols.lifecycle.source_task import SourceTask
 
 
 class TaskMachine(RuleBasedStateMachine):

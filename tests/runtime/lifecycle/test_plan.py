@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError
-from mixedmode.runtime.lifecycle.finished_state import Finished, check_finished, finished_state, of_subtasks
-from mixedmode.runtime.lifecycle.graph import Edge, JobGraph, Pattern, TaskId, Vertex
-from mixedmode.runtime.lifecycle.plan import CheckpointPlan, Execution, plan_checkpoint
+from mixedmode.runtime.protocols.lifecycle.checkpoint_plan import CheckpointPlan, Execution, plan_checkpoint
+from mixedmode.runtime.protocols.lifecycle.finished_state import Finished, check_finished, finished_state, of_subtasks
+from mixedmode.runtime.protocols.lifecycle.graph import Edge, JobGraph, Pattern, TaskId, Vertex
 
 
 def two(width: int, pattern: Pattern, union: bool = False) -> JobGraph:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from mixedmode.runtime.lifecycle.actions import OperatorStatus, Step, TaskStatus
-from mixedmode.runtime.lifecycle.channel_task import ChannelTask
-from mixedmode.runtime.lifecycle.events import Barrier, CancelBarrier, EndOfData, EndOfPartition, MaxWatermark, Stop
-from mixedmode.runtime.lifecycle.source_task import SourceTask
+from mixedmode.runtime.protocols.lifecycle.actions import OperatorStatus, Step, TaskStatus
+from mixedmode.runtime.protocols.lifecycle.channel_task import ChannelTask
+from mixedmode.runtime.protocols.lifecycle.events import (
+    Barrier,
+    CancelBarrier,
+    EndOfData,
+    EndOfPartition,
+    MaxWatermark,
+    Stop,
+)
+from mixedmode.runtime.protocols.lifecycle.source_task import SourceTask
 
 R, W, C = TaskStatus.RUNNING.value, TaskStatus.WAITING_FOR_FINAL_CP.value, TaskStatus.CLOSED.value
 F = OperatorStatus.FINISHED.value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import QueryError
-from mixedmode.runtime.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
-from mixedmode.runtime.lifecycle.events import Stop
-from mixedmode.runtime.lifecycle.graph import JobGraph
-from mixedmode.runtime.lifecycle.job import JobLifecycle, TaskWork
-from mixedmode.runtime.lifecycle.work import TaskWorker
+from mixedmode.runtime.protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
+from mixedmode.runtime.protocols.lifecycle.events import Stop
+from mixedmode.runtime.protocols.lifecycle.graph import JobGraph
+from mixedmode.runtime.protocols.lifecycle.job import JobLifecycle, TaskWork
+from mixedmode.runtime.protocols.lifecycle.work import TaskWorker
 
 
 def worker() -> tuple[TaskWorker, list[str]]:

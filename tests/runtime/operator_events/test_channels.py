@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from mixedmode.errors import CheckpointError, CoordinatorError, OperatorEventError
-from mixedmode.runtime.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
-from mixedmode.runtime.operator_events.plain import decode
-from mixedmode.runtime.operator_events.stage_channel import StageChannel
-from mixedmode.runtime.operator_events.stored import StoredEvents
-from mixedmode.runtime.operator_events.user_channel import UserChannel
+from mixedmode.runtime.driver.coordinator_channel import UserChannel
+from mixedmode.runtime.driver.stage_channel import StageChannel
+from mixedmode.runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
+from mixedmode.runtime.protocols.operator_events.event_codec import decode
+from mixedmode.runtime.protocols.operator_events.snapshot import StoredEvents
 from mixedmode.runtime.shard_task import ShardReport
 from mixedmode.runtime.spec import EpochSpec, ShardCounters
 

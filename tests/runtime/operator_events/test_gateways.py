@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import CheckpointError
-from mixedmode.runtime.operator_events.coordinator_gateway import Closed, CoordinatorGateway
-from mixedmode.runtime.operator_events.subtask_end import SubtaskEnd, SubtaskSnapshot
-from mixedmode.runtime.operator_events.subtask_gateway import SubtaskGateway
+from mixedmode.runtime.protocols.operator_events.coordinator_gateway import Closed, CoordinatorGateway
+from mixedmode.runtime.protocols.operator_events.subtask import SubtaskEnd, SubtaskSnapshot
+from mixedmode.runtime.protocols.operator_events.subtask_gateway import SubtaskGateway
 
 
 def closed(*checkpoints: int) -> tuple[SubtaskGateway[int], list[int]]:

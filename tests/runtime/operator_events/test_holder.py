@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import CheckpointError, OperatorEventError
-from mixedmode.runtime.operator_events.coordinator_gateway import Closed
-from mixedmode.runtime.operator_events.holder import (
+from mixedmode.runtime.protocols.operator_events.coordinator_gateway import Closed
+from mixedmode.runtime.protocols.operator_events.coordinator_holder import (
     CloseGateway,
     CoordinatorHolder,
     FailCheckpoint,

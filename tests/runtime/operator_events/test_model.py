@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mixedmode.errors import CheckpointError
-from mixedmode.runtime.operator_events.coordinator_gateway import Closed
-from mixedmode.runtime.operator_events.holder import (
+from mixedmode.runtime.protocols.operator_events.coordinator_gateway import Closed
+from mixedmode.runtime.protocols.operator_events.coordinator_holder import (
     CloseGateway,
     CoordinatorHolder,
     FailCheckpoint,
@@ -20,7 +20,7 @@ from mixedmode.runtime.operator_events.holder import (
     SendBarriers,
     TakeSnapshot,
 )
-from mixedmode.runtime.operator_events.subtask_end import SubtaskEnd, SubtaskSnapshot
+from mixedmode.runtime.protocols.operator_events.subtask import SubtaskEnd, SubtaskSnapshot
 
 SHARDS = 2
 

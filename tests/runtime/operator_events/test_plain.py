@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import OperatorEventError
-from mixedmode.runtime.operator_events.plain import MAX_DEPTH, decode, encode, types_by_name
+from mixedmode.runtime.protocols.operator_events.event_codec import MAX_DEPTH, decode, encode, types_by_name
 
 LIMIT = 1 << 20
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.operator_events.stored import StoredEvent, StoredEvents
+from mixedmode.runtime.protocols.operator_events.snapshot import StoredEvent, StoredEvents
 from mixedmode.state.keygroups import shard_ranges
 
 inboxes = st.lists(st.lists(st.builds(StoredEvent, st.integers(1, 99), st.text()), max_size=3).map(tuple), max_size=4)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from ...errors import CheckpointError
+from ....errors import CheckpointError
 from .actions import (
     Acknowledge,
     Commit,
@@ -26,10 +26,10 @@ from .actions import (
     Work,
 )
 from .channel_task import ChannelTask
+from .checkpoint_plan import CheckpointPlan, Execution, plan_checkpoint
 from .events import Stop
 from .graph import JobGraph, TaskId, Vertex
 from .journal import Journal, TaskEvent
-from .plan import CheckpointPlan, Execution, plan_checkpoint
 from .source_task import SourceTask
 
 

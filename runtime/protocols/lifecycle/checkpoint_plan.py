@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ...errors import CheckpointError
+from ....errors import CheckpointError
 from .graph import JobGraph, TaskId
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .journal import TaskEvent, as_table
+from ..protocols.lifecycle.journal import TaskEvent, as_table
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any
 
 from ...errors import CoordinatorError, OperatorEventError
 from ..platform.user_frames import UserFrames
-from .channel import Channel
-from .coordinator import CoordinatorContext, OperatorCoordinator
-from .plain import decode, encode, types_by_name
-from .stored import StoredEvent, StoredEvents
+from ..protocols.operator_events.channel import Channel
+from ..protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
+from ..protocols.operator_events.event_codec import decode, encode, types_by_name
+from ..protocols.operator_events.snapshot import StoredEvent, StoredEvents
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
-from ...errors import CheckpointMismatchError
+from ....errors import CheckpointMismatchError
 from .graph import Edge, JobGraph, TaskId
 
 

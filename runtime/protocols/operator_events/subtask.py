@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic
 
-from ...errors import CheckpointError
+from ....errors import CheckpointError
 from .coordinator_gateway import CoordinatorGateway
 from .gateway import T
 

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from ...errors import OperatorEventError
+from ....errors import OperatorEventError
 
 #: Deeper nesting is refused: it is a cycle, or near what Python can recurse into.
 MAX_DEPTH = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...errors import QueryError
+from ....errors import QueryError
 from .actions import Abort, Commit, Fail, Work
 from .job import JobLifecycle, TaskWork, TriggerCheckpoint
 

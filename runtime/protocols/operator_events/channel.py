@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic
 
-from ...errors import CheckpointError
-from ..platform.failpoints import failpoint
-from .gateway import T
-from .holder import (
+from ....errors import CheckpointError
+from ...platform.failpoints import failpoint
+from .coordinator_holder import (
     Action,
     CloseGateway,
     CoordinatorHolder,
@@ -23,7 +22,8 @@ from .holder import (
     SendBarriers,
     TakeSnapshot,
 )
-from .subtask_end import SubtaskEnd, SubtaskSnapshot
+from .gateway import T
+from .subtask import SubtaskEnd, SubtaskSnapshot
 
 
 class Channel(Generic[T]):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ...errors import CheckpointError
+from ....errors import CheckpointError
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic
 
-from ...errors import CheckpointError, OperatorEventError
+from ....errors import CheckpointError, OperatorEventError
 from .coordinator_gateway import Closed
 from .gateway import T
 from .subtask_gateway import SubtaskGateway

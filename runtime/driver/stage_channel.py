@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError
-from .channel import Channel
+from ..protocols.operator_events.channel import Channel
 
 if TYPE_CHECKING:
     from ..shard_task import ShardReport

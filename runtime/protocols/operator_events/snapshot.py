@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...state.keygroups import KeyGroupRange
-from .subtask_end import SubtaskSnapshot
+from ....state.keygroups import KeyGroupRange
+from .subtask import SubtaskSnapshot
 
 
 @dataclass(frozen=True)

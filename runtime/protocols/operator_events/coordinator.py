@@ -22,7 +22,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .user_channel import UserChannel
+    from ...driver.coordinator_channel import UserChannel
 
 
 class OperatorCoordinator:

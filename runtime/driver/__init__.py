@@ -1,0 +1,1 @@
+"""One run of a job on the driver: phases, epochs, checkpoints, recovery, endings."""

@@ -1,0 +1,1 @@
+"""The rules, without a disk, a clock or a thread."""
