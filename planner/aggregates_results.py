@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype
 from ..errors import PlanError
 from ..runtime.fingerprint import whole_plans
 from ..runtime.operators.aggregate.identity import OutputColumn
-from ..runtime.projection import Projection, Renamer
+from ..runtime.tasks.row_spool import Projection, Renamer
 from .aggregates_arguments import with_plain_ids
 from .aggregates_functions import plan_function
 from .aggregates_partials import PartialColumns, PlannedResult

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from .checkpointer import Checkpointer
 from .checkpoints.store import CheckpointStore
 from .driver_lease import DriverLease
-from .epochs import EpochExecutor
 from .job_events import JobEvents
 from .job_tasks import lifecycle_of
-from .progress import BacklogProgress
 from .protocols.checkpoint_scheduler import CheckpointScheduler
 from .protocols.lifecycle.work import TaskWorker
 from .recorder import Recorder
 from .state_of_job import JobState
 from .stepper import Stepper, clock_ms
+from .tasks.executor import EpochExecutor
+from .tasks.progress import BacklogProgress
 
 if TYPE_CHECKING:
     from .spec import JobSpec

@@ -18,13 +18,10 @@ from ..errors import CheckpointError
 from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from .checkpoints.staged_form import form_of
 from .checkpoints.store import CheckpointStore
-from .compaction import CompactionTask, compact_shards
 from .driver_lease import DriverLease, LocationLost
-from .epochs import EpochExecutor
 from .first_position import discard_if_behind
 from .job_events import JobEvents
 from .job_tasks import stage_task
-from .meter import Laps
 from .pinned_backlog import PinnedBacklog
 from .platform.failpoints import failpoint
 from .platform.worker_errors import explain_corruption
@@ -32,6 +29,9 @@ from .protocols.checkpoint_scheduler import CheckpointScheduler
 from .protocols.lifecycle.work import TaskWorker
 from .recovery import commit_transaction
 from .state_of_job import JobState
+from .tasks.compaction_task import CompactionTask, compact_shards
+from .tasks.executor import EpochExecutor
+from .tasks.meter import Laps
 
 if TYPE_CHECKING:
     from ..state.compaction import StateRewrite

@@ -15,9 +15,9 @@ from .protocols.operator_events.snapshot import StoredEvents
 from .protocols.operator_events.task_events import ShardInbox
 
 if TYPE_CHECKING:
-    from .shard_task import ShardReport
     from .spec import EpochSpec, JobSpec
     from .state_of_job import JobState
+    from .tasks.shard_task import ShardReport
 
 
 @dataclass

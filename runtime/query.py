@@ -17,13 +17,13 @@ from .platform.jvm_loss import explain_jvm_loss
 from .platform.spark_session import activate
 from .platform.worker_errors import explain_corruption, translate
 from .preflight import check_places
-from .progress import QueryProgress
 from .protocols.lifecycle.events import Stop
 from .recorder import Recorder
 from .requests import Request, RequestFolder, Requests
 from .runner import JobRunner
 from .savepoint_desk import SavepointRequest
 from .spec import JobSpec
+from .tasks.progress import QueryProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,11 +13,11 @@ from .checkpointer import CheckpointReport
 from .checkpoints.identity import query_id
 from .epoch_metrics import durations_ms, state_operator, totals
 from .metrics.lifecycle import LifecycleEvent
-from .progress import QueryProgress, timestamp
 from .protocols.watermarks import WatermarkTracker
-from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
 from .state_of_job import JobState
+from .tasks.progress import QueryProgress, timestamp
+from .tasks.shard_task import ShardReport
 
 logger = logging.getLogger(__name__)
 

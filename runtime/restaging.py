@@ -41,7 +41,7 @@ from .operators.processor.row_reader import arrow_schema
 from .platform.failpoints import failpoint
 from .platform.filesystem import delete_quietly, exists, resolve
 from .platform.worker_errors import translate
-from .shard_task import REPORT_SCHEMA, report_batch
+from .tasks.shard_task import REPORT_SCHEMA, report_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -34,7 +34,6 @@ from .platform.filesystem import resolve
 from .platform.jvm_loss import explain_jvm_loss
 from .platform.spark_paths import spark_uri
 from .platform.worker_errors import translate
-from .progress import BacklogProgress
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
 from .savepoint_claim import check_destination, check_writable, claim
@@ -43,6 +42,7 @@ from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
 from .stepper import Stepper, now_ms
 from .takeover import begin_branch, open_outputs, remove_older_branches
+from .tasks.progress import BacklogProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

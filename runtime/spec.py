@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..state.replica import ShardReplica
     from .connectors.late_rows import LateRows
     from .connectors.sources.inputs import LiveInput
-    from .projection import Projection
     from .protocols.operator_events.coordinator import OperatorCoordinator
+    from .tasks.row_spool import Projection
 
 #: Watermarks and timers are milliseconds since the epoch, as in PySpark's ``TimerValues``.
 MIN_WATERMARK = -(2**63)

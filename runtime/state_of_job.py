@@ -29,8 +29,8 @@ from .checkpoints.staged_form import StagedForm
 from .connectors.staging import StagedFile
 from .protocols.operator_events.snapshot import StoredEvents
 from .protocols.watermarks import WatermarkTracker
-from .shard_task import ShardReport
 from .spec import KeyedOperator
+from .tasks.shard_task import ShardReport
 
 
 @dataclass

@@ -28,8 +28,8 @@ from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.store import CheckpointStore
 from .platform.filesystem import exists, resolve
 from .savepoint_store import SavepointStore, open_store
-from .state_lookup import identify_key, lookup, only_shard
-from .state_scan import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
+from .tasks.lookup_task import identify_key, lookup, only_shard
+from .tasks.scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,19 +20,19 @@ from .connectors.sources.inputs import Reach, look_at
 from .connectors.sources.live_query import Stopped
 from .connectors.staging import StagedFile
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
-from .epochs import EpochExecutor
 from .job_events import JobEvents
 from .job_tasks import source_task
 from .pinned_backlog import PinnedBacklog
 from .platform.failpoints import failpoint
-from .progress import BacklogProgress
 from .protocols.backlog_gate import LagGates
 from .protocols.checkpoint_scheduler import CheckpointScheduler
 from .protocols.lifecycle.work import TaskWorker
 from .recorder import Recorder
-from .shard_task import ShardReport
 from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
 from .state_of_job import JobState
+from .tasks.executor import EpochExecutor
+from .tasks.progress import BacklogProgress
+from .tasks.shard_task import ShardReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from ...runtime.checkpoints.metadata import OperatorState
-from ...runtime.state_scan import spark_type
+from ...runtime.tasks.scan_task import spark_type
 from ...state.registry import schema_from_json
 from .console import misused, moment_text, print_facts, say
 

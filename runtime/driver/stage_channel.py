@@ -14,8 +14,8 @@ from ...errors import CheckpointError
 from ..protocols.operator_events.channel import Channel
 
 if TYPE_CHECKING:
-    from ..shard_task import ShardReport
     from ..spec import EpochSpec
+    from ..tasks.shard_task import ShardReport
 
 
 class StageChannel:

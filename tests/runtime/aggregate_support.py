@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
-from mixedmode.runtime.shuffle import key_group
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
+from mixedmode.runtime.tasks.shuffle import key_group
 from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.log import LogWriter

@@ -21,8 +21,8 @@ from mixedmode.runtime.driver_lease import Clock, DriverLease
 from mixedmode.runtime.pinned_backlog import PinnedBacklog
 from mixedmode.runtime.platform.checksummed import seal, unseal
 from mixedmode.runtime.requests import Answer, Request, RequestFolder
-from mixedmode.runtime.shard_task import REPORT_SUFFIX, ShardReport
 from mixedmode.runtime.spec import EpochSpec, InOrder, ShardCounters
+from mixedmode.runtime.tasks.shard_task import REPORT_SUFFIX, ShardReport
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage

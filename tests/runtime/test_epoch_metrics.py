@@ -7,8 +7,8 @@ from typing import Any
 
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.epoch_metrics import durations_ms, state_operator, totals
-from mixedmode.runtime.shard_task import ShardReport
 from mixedmode.runtime.spec import ShardCounters
+from mixedmode.runtime.tasks.shard_task import ShardReport
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage

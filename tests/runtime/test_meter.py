@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.runtime import meter as meter_module
-from mixedmode.runtime.meter import TaskMeter
+from mixedmode.runtime.tasks import meter as meter_module
+from mixedmode.runtime.tasks.meter import TaskMeter
 
 BATCH = pa.RecordBatch.from_pydict({"n": pa.array(range(8), pa.int64())})
 

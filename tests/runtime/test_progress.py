@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.runtime import progress
 from mixedmode.runtime.checkpointer import CheckpointReport
-from mixedmode.runtime.progress import BacklogProgress, QueryProgress, TaskProgress
 from mixedmode.runtime.recorder import Recorder
+from mixedmode.runtime.tasks import progress
+from mixedmode.runtime.tasks.progress import BacklogProgress, QueryProgress, TaskProgress
 from pyarrow import fs
 
 

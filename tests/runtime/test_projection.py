@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mixedmode.runtime.connectors.staging import OutputPlace
-from mixedmode.runtime.projection import Projection, RowSpool
-from mixedmode.runtime.publish_task import PublishTask
-from mixedmode.runtime.shard_task import ShardReport, ShardTask
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, ShardCounters
+from mixedmode.runtime.tasks.publish_task import PublishTask
+from mixedmode.runtime.tasks.row_spool import Projection, RowSpool
+from mixedmode.runtime.tasks.shard_task import ShardReport, ShardTask
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import MisplacedRowsError
-from mixedmode.runtime import epochs, shard_task
 from mixedmode.runtime.platform.spark_session import PrivateSession
-from mixedmode.runtime.shuffle import HashExchange, key_group
+from mixedmode.runtime.tasks import executor as epochs
+from mixedmode.runtime.tasks import shard_task
+from mixedmode.runtime.tasks.shuffle import HashExchange, key_group
 from mixedmode.state.keygroups import KeyGroupRange, bit_reversed, key_group_of, shard_of
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F

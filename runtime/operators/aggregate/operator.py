@@ -29,8 +29,8 @@ from pyspark.sql.types import StructField, StructType
 from ....state.compaction import StateRewrite
 from ....state.registry import StateRegistry
 from ...platform.columns import quoted
-from ...projection import Projection
 from ...spec import EpochSpec, KeyedOperator, ShardContext
+from ...tasks.row_spool import Projection
 from ..processor.row_reader import arrow_schema
 from .buffers import Buffer
 from .columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN

@@ -13,8 +13,8 @@ from mixedmode.runtime.driver.stage_channel import StageChannel
 from mixedmode.runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
 from mixedmode.runtime.protocols.operator_events.event_codec import decode
 from mixedmode.runtime.protocols.operator_events.snapshot import StoredEvents
-from mixedmode.runtime.shard_task import ShardReport
 from mixedmode.runtime.spec import EpochSpec, ShardCounters
+from mixedmode.runtime.tasks.shard_task import ShardReport
 
 SPEC = EpochSpec(1, "random", 0, 0, 0, 0, 0)
 

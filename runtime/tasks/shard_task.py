@@ -24,26 +24,26 @@ import pyarrow.compute as pc
 from pyarrow import fs
 from pyspark import TaskContext, cloudpickle
 
-from ..errors import MisplacedRowsError
-from ..sorter import ExternalSorter
-from ..state.files import StateFile
-from ..state.keygroups import KeyGroupRange
-from ..state.lineage import ShardLineage
-from ..state.local_folder import local_root
-from ..state.log import LogWriter
-from ..state.replica import process_cache
-from ..state.sst import SstWriter
-from .connectors.staging import AttemptOutput, OutputPlace, StagedFile
+from ...errors import MisplacedRowsError
+from ...sorter import ExternalSorter
+from ...state.files import StateFile
+from ...state.keygroups import KeyGroupRange
+from ...state.lineage import ShardLineage
+from ...state.local_folder import local_root
+from ...state.log import LogWriter
+from ...state.replica import process_cache
+from ...state.sst import SstWriter
+from ..connectors.staging import AttemptOutput, OutputPlace, StagedFile
+from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.checksummed import seal
+from ..platform.failpoints import failpoint
+from ..platform.filesystem import write_atomically
+from ..platform.worker_socket import acknowledge_at_once
+from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
+from ..spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from .meter import TaskMeter
-from .operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from .platform.checksummed import seal
-from .platform.failpoints import failpoint
-from .platform.filesystem import write_atomically
-from .platform.worker_socket import acknowledge_at_once
 from .progress import TaskProgress
-from .projection import REPORT_COLUMN, RowSpool
-from .protocols.operator_events.task_events import ShardInbox, TaskEvents
-from .spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
+from .row_spool import REPORT_COLUMN, RowSpool
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"

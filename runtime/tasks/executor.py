@@ -13,18 +13,18 @@ from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from ..errors import MisplacedRowsError, MixedModeError
-from ..state.lineage import ShardLineage
-from .connectors.staging import OutputPlace
-from .operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from .pins import ShardPins
-from .platform.columns import quoted
-from .platform.worker_errors import translate
-from .protocols.operator_events.task_events import ShardInbox
+from ...errors import MisplacedRowsError, MixedModeError
+from ...state.lineage import ShardLineage
+from ..connectors.staging import OutputPlace
+from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.columns import quoted
+from ..platform.worker_errors import translate
+from ..protocols.operator_events.task_events import ShardInbox
+from ..spec import EpochSpec, KeyedOperator, Settings
+from .placement import ShardPins
 from .publish_task import ArrowFunction, PublishTask, projected
 from .shard_task import NO_SHARD, REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
 from .shuffle import SHARD_COLUMN, HashExchange, exchanged_by_shard, with_key_group
-from .spec import EpochSpec, KeyedOperator, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from .platform.spark_session import PrivateSession
+from ..platform.spark_session import PrivateSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,14 +15,14 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark import TaskContext
 
-from ..state.compaction import StateRewrite, compact, dead_entries, rewrite
-from ..state.keys import KeyCodec
-from ..state.lineage import CompactionKind, ShardLineage
-from ..state.local_folder import local_root
-from ..state.registry import StateRegistry
-from ..state.replica import process_cache
-from .platform.failpoints import failpoint
-from .platform.worker_errors import translate
+from ...state.compaction import StateRewrite, compact, dead_entries, rewrite
+from ...state.keys import KeyCodec
+from ...state.lineage import CompactionKind, ShardLineage
+from ...state.local_folder import local_root
+from ...state.registry import StateRegistry
+from ...state.replica import process_cache
+from ..platform.failpoints import failpoint
+from ..platform.worker_errors import translate
 from .shard_task import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from ..state.pool import writing
-from .connectors.staging import StagedFile
-from .operators.processor.row_reader import arrow_schema
+from ...state.pool import writing
+from ..connectors.staging import StagedFile
+from ..operators.processor.row_reader import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.types import Row, StructField, StructType
 
-from ..state.keygroups import key_group_of, shard_of
-from ..state.keys import KeyCodec
-from ..state.reader import Ident
-from .state_scan import RecordScan, RowScan, Scan, Shards, TimerScan, struct_of
+from ...state.keygroups import key_group_of, shard_of
+from ...state.keys import KeyCodec
+from ...state.reader import Ident
+from .scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from ..state.keygroups import bit_reversed, is_power_of_two
-from .operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from .platform.columns import quoted
-from .platform.spark_session import PrivateSession
+from ...state.keygroups import bit_reversed, is_power_of_two
+from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.columns import quoted
+from ..platform.spark_session import PrivateSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .spec import KeyedOperator
+    from ..spec import KeyedOperator
 
 #: The column of the shard's number.
 SHARD_COLUMN = "__shard"

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from .platform.filesystem import delete_quietly, list_files, read_bytes
-from .platform.frozen import FrozenDict
+from ..platform.filesystem import delete_quietly, list_files, read_bytes
+from ..platform.frozen import FrozenDict
 
 #: How often a task reports its row count while a sorted pass runs.
 _REPORT_EVERY_S = 0.5

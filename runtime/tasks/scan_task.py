@@ -18,18 +18,18 @@ from pyarrow import fs
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from ..errors import CorruptStateError
-from ..state.keys import KeyCodec
-from ..state.layout import TIMER_KINDS
-from ..state.lineage import ShardLineage
-from ..state.local_folder import local_root
-from ..state.reader import Ident, ShardView
-from ..state.registry import StateDescriptor
-from ..state.replica import ReplicaCache
-from .operators.aggregate.record_codec import RecordCodec, RecordListCodec
-from .operators.processor.row_reader import arrow_type
-from .operators.processor.row_writer import RowWriter
-from .savepoint_store import open_store
+from ...errors import CorruptStateError
+from ...state.keys import KeyCodec
+from ...state.layout import TIMER_KINDS
+from ...state.lineage import ShardLineage
+from ...state.local_folder import local_root
+from ...state.reader import Ident, ShardView
+from ...state.registry import StateDescriptor
+from ...state.replica import ReplicaCache
+from ..operators.aggregate.record_codec import RecordCodec, RecordListCodec
+from ..operators.processor.row_reader import arrow_type
+from ..operators.processor.row_writer import RowWriter
+from ..savepoint_store import open_store
 
 #: Rows, and about bytes of state, per record batch.
 _BATCH_ROWS = 10_000

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from ..state.replica import ReplicaCache
+    from ...state.replica import ReplicaCache
 
 
 class Laps:

@@ -1,0 +1,1 @@
+"""What runs in Spark tasks, and how it is sent out."""
