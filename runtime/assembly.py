@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .checkpointer import Checkpointer
+from .checkpoints.lease.driver_lease import DriverLease
 from .checkpoints.store import CheckpointStore
-from .driver_lease import DriverLease
 from .job_events import JobEvents
 from .job_tasks import lifecycle_of
 from .protocols.checkpoint_scheduler import CheckpointScheduler

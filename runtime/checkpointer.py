@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import CheckpointError
+from .checkpoints.first_position import discard_if_behind
+from .checkpoints.lease.driver_lease import DriverLease, LocationLost
 from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from .checkpoints.staged_form import form_of
 from .checkpoints.store import CheckpointStore
-from .driver_lease import DriverLease, LocationLost
-from .first_position import discard_if_behind
 from .job_events import JobEvents
 from .job_tasks import stage_task
 from .pinned_backlog import PinnedBacklog

@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from ..errors import QueryError
 from .checkpointer import SAVEPOINT
 from .checkpoints.metadata import WantedSavepoint
+from .checkpoints.savepoints.background import SavepointCopies
+from .checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
+from .checkpoints.savepoints.writer import SavepointDraft
 from .connectors.sources.live_query import Stopped
 from .job_tasks import SINK, stage_task
 from .platform.failpoints import failpoint
@@ -25,9 +28,6 @@ from .protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, E
 from .protocols.lifecycle.events import Stop
 from .protocols.lifecycle.job import TaskWork
 from .protocols.lifecycle.work import TaskWorker
-from .savepoint import SavepointDraft
-from .savepoint_copies import SavepointCopies
-from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import Phase
 from .stepper import Stepper
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .checkpoints.first_position import FirstPosition, FirstPositions
 from .checkpoints.store import CheckpointStore
 from .connectors.sources.live_query import LiveSource
 from .connectors.sources.live_sources import live_sources
-from .first_position import FirstPosition, FirstPositions
 from .recorder import Recorder
 from .state_of_job import JobState
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from ..errors import CheckpointError, CorruptStateError, OptionError
 from ..state.local_folder import check_local_root
 from .checkpoints.identity import JobIdentity
+from .checkpoints.lease.driver_lease import DriverLease
+from .checkpoints.savepoints.restore import OPTION as SAVEPOINT_OPTION
+from .checkpoints.savepoints.restore import check_origin, check_restorable
+from .checkpoints.savepoints.store import open_savepoint
 from .checkpoints.store import CheckpointStore
 from .connectors.sources.live_sources import check_replayable
-from .driver_lease import DriverLease
 from .platform.filesystem import resolve
 from .platform.folder_checks import check_folder
 from .platform.place_probe import probe_places
 from .recovery import check_identity, evolve
 from .restaging import check_showable
-from .savepoint_restore import OPTION as SAVEPOINT_OPTION
-from .savepoint_restore import check_origin, check_restorable
-from .savepoint_store import open_savepoint
 
 if TYPE_CHECKING:
     from .spec import JobSpec

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
+from .checkpoints.savepoints.queue import SavepointRequest
 from .connectors.sources.live_query import Stopped
 from .metrics.lifecycle import Lifecycle
 from .platform.clean_up import take_all
@@ -21,7 +22,6 @@ from .protocols.lifecycle.events import Stop
 from .recorder import Recorder
 from .requests import Request, RequestFolder, Requests
 from .runner import JobRunner
-from .savepoint_desk import SavepointRequest
 from .spec import JobSpec
 from .tasks.progress import QueryProgress
 

@@ -22,19 +22,19 @@ from ..errors import (
     UserCodeError,
 )
 from ..state.registry import StateRegistry
+from .checkpoints.first_position import FirstPositions
 from .checkpoints.identity import ALIASES, JobIdentity
 from .checkpoints.metadata import CheckpointMetadata, SinkTransaction
+from .checkpoints.savepoints.completion import complete_pending
+from .checkpoints.savepoints.restore import check_restorable, restore_if_asked
 from .checkpoints.store import CheckpointStore
 from .connectors.sources.live_sources import live_sources
 from .fingerprint import backlog_fingerprint
-from .first_position import FirstPositions
 from .job_tasks import check_finished_tasks
 from .pinned_backlog import PinnedBacklog
 from .platform.failpoints import failpoint
 from .protocols.watermarks import WatermarkTracker
 from .restaging import pending_transaction
-from .savepoint_completion import complete_pending
-from .savepoint_restore import check_restorable, restore_if_asked
 from .state_of_job import JobState
 
 if TYPE_CHECKING:

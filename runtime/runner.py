@@ -17,12 +17,14 @@ from ..errors import CheckpointError, QueryError
 from .assembly import Run, assemble
 from .checkpoints.branch import Branch
 from .checkpoints.identity import JobIdentity
+from .checkpoints.lease.driver_lease import DriverLease, LocationLost
 from .checkpoints.metadata import SourceState
+from .checkpoints.savepoints.destination import check_destination, check_writable, claim
+from .checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
 from .checkpoints.store import CheckpointStore
 from .commit_desk import CommitDesk
 from .connectors.sources.history import HistoryCut, cut
 from .connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch
-from .driver_lease import DriverLease, LocationLost
 from .ending import Ending
 from .epoch_specs import OBSERVED
 from .live_start import LiveStart
@@ -36,8 +38,6 @@ from .platform.spark_paths import spark_uri
 from .platform.worker_errors import translate
 from .recorder import Recorder
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
-from .savepoint_claim import check_destination, check_writable, claim
-from .savepoint_desk import SavepointDesk, SavepointRequest
 from .spec import MAX_WATERMARK, JobSpec, Phase
 from .state_of_job import JobState
 from .stepper import Stepper, now_ms

@@ -25,9 +25,9 @@ from pyspark.sql import Row, SparkSession
 from ..errors import CheckpointError, CorruptStateError, SetupError, UnknownStateError
 from ..state.registry import StateDescriptor, StateRegistry, schema_from_json
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
+from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
 from .platform.filesystem import exists, resolve
-from .savepoint_store import SavepointStore, open_store
 from .tasks.lookup_task import identify_key, lookup, only_shard
 from .tasks.scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
 

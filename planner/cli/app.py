@@ -147,7 +147,7 @@ def savepoint(
 
 
 def _complete(location: str, path: str | None, as_json: bool) -> None:
-    from ...runtime.savepoint_completion import complete_offline
+    from ...runtime.checkpoints.savepoints.completion import complete_offline
     from .places import check_location
 
     check_location(location)

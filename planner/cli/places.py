@@ -6,9 +6,9 @@ from pyarrow import fs
 
 from ...errors import CheckpointError, UnknownStateError
 from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState
+from ...runtime.checkpoints.savepoints.store import MANIFEST, open_store
 from ...runtime.checkpoints.store import CheckpointStore
 from ...runtime.platform.filesystem import exists, resolve
-from ...runtime.savepoint_store import MANIFEST, open_store
 from ...runtime.state_reader import StateReader
 from .console import misused
 

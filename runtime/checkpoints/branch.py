@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ...errors import CorruptStateError
-from ..claims import Claim
 from ..platform.filesystem import exists, list_files
+from .lease.claims import Claim
 
 _FOLDER = re.compile(r"branch-(\d{8})$")
 

@@ -31,16 +31,16 @@ from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateErro
 from ...state.files import StateFile
 from ...state.lineage import ShardLineage
 from ...state.pool import StatePool
-from ..claims import ClaimFolder, authority
 from ..connectors.staging import epoch_of
 from ..platform.checksummed import seal, unseal
 from ..platform.exclusive import put_if_absent
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from ..sparklog import SparkLog
 from .branch import Branch, branch_that_counts, branches_in, checkpoints_in
 from .identity import JobIdentity
+from .lease.claims import ClaimFolder, authority
 from .metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
+from .spark_log import SparkLog
 
 logger = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from ...state.local_folder import local_root
 from ...state.reader import Ident, ShardView
 from ...state.registry import StateDescriptor
 from ...state.replica import ReplicaCache
+from ..checkpoints.savepoints.store import open_store
 from ..operators.aggregate.record_codec import RecordCodec, RecordListCodec
 from ..operators.processor.row_reader import arrow_type
 from ..operators.processor.row_writer import RowWriter
-from ..savepoint_store import open_store
 
 #: Rows, and about bytes of state, per record batch.
 _BATCH_ROWS = 10_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import support
-from mixedmode.runtime.driver_lease import DriverLease
+from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from pyarrow import fs
 
 

@@ -14,8 +14,8 @@ import mixedmode
 import pytest
 import support
 from mixedmode.planner.cli.app import app
+from mixedmode.runtime.checkpoints.savepoints.writer import write_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.savepoint import write_savepoint
 from pyarrow import fs
 from support import World
 from typer.testing import CliRunner

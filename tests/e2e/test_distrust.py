@@ -10,7 +10,7 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CorruptStateError, MixedQuery
-from mixedmode.runtime.sparklog import crc_file
+from mixedmode.runtime.checkpoints.spark_log import crc_file
 from support import World
 
 pytestmark = pytest.mark.spark

@@ -13,8 +13,8 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError
+from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.platform.failpoints import VARIABLE
-from mixedmode.runtime.savepoint_store import open_savepoint
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 

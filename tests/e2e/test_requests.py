@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import support
+from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.platform.failpoints import VARIABLE
-from mixedmode.runtime.savepoint_store import open_savepoint
 from support import World
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other

@@ -12,9 +12,9 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedQuery, OptionError
+from mixedmode.runtime.checkpoints.savepoints.writer import write_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.savepoint import write_savepoint
 from pyarrow import fs
 from support import World
 
@@ -186,7 +186,7 @@ def test_option_is_ignored_where_it_was_used(second: World, caplog: pytest.LogCa
     """The same savepoint under another path is recognised by its id; that it is ignored is logged."""
     live(second.start(job(second), from_savepoint(second))).stop()
     (second.folder / "moved").rename(second.folder / "moved-again")
-    with caplog.at_level(logging.INFO, "mixedmode.runtime.savepoint_restore"):
+    with caplog.at_level(logging.INFO, "mixedmode.runtime.checkpoints.savepoints.restore"):
         options = {**OBSERVED, PATH: str(second.folder / "moved-again")}
         query = live(second.start(job(second), options))
     assert "is ignored" in caplog.text

@@ -13,8 +13,8 @@ import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime import runner, stepper
-from mixedmode.runtime import savepoint as savepoint_writer
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.platform import failpoints
 from pyarrow import fs

@@ -16,11 +16,11 @@ from typing import Any
 import pyarrow as pa
 from mixedmode.runtime.checkpoints.branch import Branch
 from mixedmode.runtime.checkpoints.identity import JobIdentity
+from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.staged_form import form_of
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
-from mixedmode.runtime.driver_lease import Clock, DriverLease
 from mixedmode.runtime.recovery import commit_transaction, pending_output
 from mixedmode.runtime.takeover import begin_branch, open_outputs, remove_older_branches
 from mixedmode.state.files import StateFile

@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from mixedmode.runtime.checkpoints.identity import JobIdentity
+from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.staging import StagedOutput, check_staged
-from mixedmode.runtime.driver_lease import Clock, DriverLease
 from mixedmode.runtime.pinned_backlog import PinnedBacklog
 from mixedmode.runtime.platform.checksummed import seal, unseal
 from mixedmode.runtime.requests import Answer, Request, RequestFolder

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError
-from mixedmode.runtime import driver_lease
-from mixedmode.runtime.claims import Claim, ClaimFolder, Holder
-from mixedmode.runtime.driver_lease import Clock, DriverLease
+from mixedmode.runtime.checkpoints.lease import driver_lease
+from mixedmode.runtime.checkpoints.lease.claims import Claim, ClaimFolder, Holder
+from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
 from mixedmode.runtime.platform.checksummed import seal, unseal
 from mixedmode.state.owner import PLACE_VARIABLE, place, process_start_time
 from pyarrow import fs

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CorruptStateError
+from mixedmode.runtime.checkpoints.first_position import FirstPosition, FirstPositions, discard_if_behind
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sources.live_sources import LiveSourceFacts
-from mixedmode.runtime.first_position import FirstPosition, FirstPositions, discard_if_behind
 
 RATE = LiveSourceFacts("rate", {"rowspersecond": "5"})
 FILES = LiveSourceFacts("FileSource[/landing]", {"path": "/landing"})

@@ -17,10 +17,7 @@ from mixedmode.runtime.checkpoints import metadata
 from mixedmode.runtime.checkpoints.format import Format
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
-from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.savepoint import write_savepoint
-from mixedmode.runtime.savepoint_store import (
+from mixedmode.runtime.checkpoints.savepoints.store import (
     MANIFEST,
     SAVEPOINT_VERSION,
     Savepoint,
@@ -28,7 +25,10 @@ from mixedmode.runtime.savepoint_store import (
     open_savepoint,
     open_store,
 )
-from mixedmode.runtime.sparklog import crc_file
+from mixedmode.runtime.checkpoints.savepoints.writer import write_savepoint
+from mixedmode.runtime.checkpoints.spark_log import crc_file
+from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.platform import failpoints
 from mixedmode.state.files import StateFile
 from pyarrow import fs
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
+from mixedmode.runtime.checkpoints.savepoints.destination import Claim, claim, claim_of
+from mixedmode.runtime.checkpoints.savepoints.queue import SavepointRequest
 from mixedmode.runtime.protocols.lifecycle.events import Stop
-from mixedmode.runtime.savepoint_claim import Claim, claim, claim_of
-from mixedmode.runtime.savepoint_desk import SavepointRequest
 from pyarrow import fs
 
 LOCAL = fs.LocalFileSystem()

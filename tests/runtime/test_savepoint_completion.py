@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CheckpointError, CorruptStateError
+from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
+from mixedmode.runtime.checkpoints.savepoints.completion import complete_offline, complete_pending
+from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.driver_lease import DriverLease
 from mixedmode.runtime.platform.failpoints import VARIABLE
-from mixedmode.runtime.savepoint_completion import complete_offline, complete_pending
-from mixedmode.runtime.savepoint_store import open_savepoint
 from mixedmode.state.files import StateFile
 
 UID = "stage"
-COMPLETE = "import sys; from mixedmode.runtime.savepoint_completion import complete_offline as c; c(sys.argv[1])"
+COMPLETE = (
+    "import sys; from mixedmode.runtime.checkpoints.savepoints.completion import complete_offline as c; c(sys.argv[1])"
+)
 
 MakeMetadata = Callable[..., CheckpointMetadata]
 MakeFile = Callable[..., StateFile]

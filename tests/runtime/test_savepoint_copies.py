@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import QueryError
-from mixedmode.runtime import savepoint
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
+from mixedmode.runtime.checkpoints.savepoints import writer as savepoint
+from mixedmode.runtime.checkpoints.savepoints.background import SavepointCopies
+from mixedmode.runtime.checkpoints.savepoints.queue import SavepointRequest
+from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
+from mixedmode.runtime.checkpoints.savepoints.writer import SavepointDraft
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.recorder import Recorder
-from mixedmode.runtime.savepoint import SavepointDraft
-from mixedmode.runtime.savepoint_copies import SavepointCopies
-from mixedmode.runtime.savepoint_desk import SavepointRequest
-from mixedmode.runtime.savepoint_store import open_savepoint
 from mixedmode.state.files import StateFile
 
 UID = "stage"

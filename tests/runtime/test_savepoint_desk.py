@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
+from mixedmode.runtime.checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
 from mixedmode.runtime.protocols.lifecycle.events import Stop
-from mixedmode.runtime.savepoint_desk import SavepointDesk, SavepointRequest
 
 
 def plain(path: str = "a", wait: bool = False) -> SavepointRequest:

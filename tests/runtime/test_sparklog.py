@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mixedmode.errors import CorruptStateError
 from mixedmode.runtime.checkpoints.metadata import SparkPosition
-from mixedmode.runtime.sparklog import SparkLog, crc_file
+from mixedmode.runtime.checkpoints.spark_log import SparkLog, crc_file
 from pyarrow import fs
 
 COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'

@@ -20,25 +20,25 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow import ArrowException, fs
 
-from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
-from ..state.keygroups import shard_ranges
-from ..state.lineage import ShardLineage
-from ..state.registry import StateRegistry
-from .checkpoints.identity import ALIASES, JobIdentity
-from .checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
-from .checkpoints.store import CheckpointStore
-from .first_position import FOLDER as FIRST_POSITION
-from .pinned_backlog import PinnedBacklog
-from .platform.checksummed import seal, unseal
-from .platform.failpoints import failpoint
-from .platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
-from .savepoint_files import Copied, copy_checked, in_parallel
-from .savepoint_store import SavepointFile, SavepointStore, open_savepoint
-from .sparklog import crc_file
-from .state_of_job import layout_of
+from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
+from ....state.keygroups import shard_ranges
+from ....state.lineage import ShardLineage
+from ....state.registry import StateRegistry
+from ...pinned_backlog import PinnedBacklog
+from ...platform.checksummed import seal, unseal
+from ...platform.failpoints import failpoint
+from ...platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
+from ...state_of_job import layout_of
+from ..first_position import FOLDER as FIRST_POSITION
+from ..identity import ALIASES, JobIdentity
+from ..metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
+from ..spark_log import crc_file
+from ..store import CheckpointStore
+from .copying import Copied, copy_checked, in_parallel
+from .store import SavepointFile, SavepointStore, open_savepoint
 
 if TYPE_CHECKING:
-    from .spec import JobSpec
+    from ...spec import JobSpec
 
 logger = logging.getLogger(__name__)
 

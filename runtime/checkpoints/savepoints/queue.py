@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from ..errors import CheckpointError, QueryError
-from .protocols.lifecycle.events import Stop
+from ....errors import CheckpointError, QueryError
+from ...protocols.lifecycle.events import Stop
 
 
 @dataclass(eq=False)

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from pyarrow import fs
 
-from ..errors import CorruptStateError
-from ..state.pool import sync_path
+from ....errors import CorruptStateError
+from ....state.pool import sync_path
 
 _CHUNK_BYTES = 1 << 20
 #: Copies that run at a time: an object store answers slowly, but many at once.

@@ -26,21 +26,21 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from ..errors import CorruptStateError, PlanError
-from ..state.pool import sync_path
-from .checkpoints.metadata import SparkPosition
-from .checkpoints.store import CheckpointStore
-from .connectors.sources.live_sources import LiveSourceFacts
-from .platform.checksummed import seal, unseal
-from .platform.failpoints import failpoint
-from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from .platform.parquet import read_parquet
-from .platform.spark_paths import spark_uri
+from ...errors import CorruptStateError, PlanError
+from ...state.pool import sync_path
+from ..connectors.sources.live_sources import LiveSourceFacts
+from ..platform.checksummed import seal, unseal
+from ..platform.failpoints import failpoint
+from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..platform.parquet import read_parquet
+from ..platform.spark_paths import spark_uri
+from .metadata import SparkPosition
+from .store import CheckpointStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .connectors.sources.live_query import LiveSource
+    from ..connectors.sources.live_query import LiveSource
 
 logger = logging.getLogger(__name__)
 

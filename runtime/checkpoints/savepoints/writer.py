@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator
 
 from pyarrow import fs
 
-from ..errors import CheckpointError, CorruptStateError
-from ..state.files import StateFile
-from ..state.pool import StatePool, sync_path
-from .checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
-from .checkpoints.store import CheckpointStore
-from .first_position import FOLDER as FIRST_POSITION
-from .platform.failpoints import failpoint
-from .platform.filesystem import exists, list_files, resolve, write_atomically
-from .savepoint_claim import Claim, check_destination, clear, give_free, give_up
-from .savepoint_files import Copied, copy_checked, copy_file, in_parallel
-from .savepoint_store import MANIFEST, PLAN, Savepoint, SavepointFile
+from ....errors import CheckpointError, CorruptStateError
+from ....state.files import StateFile
+from ....state.pool import StatePool, sync_path
+from ...platform.failpoints import failpoint
+from ...platform.filesystem import exists, list_files, resolve, write_atomically
+from ..first_position import FOLDER as FIRST_POSITION
+from ..metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
+from ..store import CheckpointStore
+from .copying import Copied, copy_checked, copy_file, in_parallel
+from .destination import Claim, check_destination, clear, give_free, give_up
+from .store import MANIFEST, PLAN, Savepoint, SavepointFile
 
 #: Entries of a source's own log; temporary and checksum files beside them are not copied.
 _LOG_ENTRY = re.compile(r"\d+(\.compact)?$")

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from ..errors import QueryError
-from .checkpoints.metadata import CheckpointMetadata
-from .checkpoints.store import CheckpointStore
-from .recorder import Recorder
-from .savepoint import SavepointDraft, check_source
-from .savepoint_desk import SavepointRequest
+from ....errors import QueryError
+from ...recorder import Recorder
+from ..metadata import CheckpointMetadata
+from ..store import CheckpointStore
+from .queue import SavepointRequest
+from .writer import SavepointDraft, check_source
 
 logger = logging.getLogger(__name__)
 

@@ -22,13 +22,13 @@ from typing import Any, NoReturn
 from pyarrow import fs
 from pydantic import BaseModel, ConfigDict
 
-from ..errors import CheckpointError, CheckpointMismatchError, CorruptStateError
-from .checkpoints import metadata
-from .checkpoints.branch import Branch
-from .checkpoints.format import Format
-from .checkpoints.metadata import CheckpointMetadata
-from .checkpoints.store import CheckpointStore
-from .platform.filesystem import exists, list_files, read_bytes, resolve
+from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from ...platform.filesystem import exists, list_files, read_bytes, resolve
+from .. import metadata
+from ..branch import Branch
+from ..format import Format
+from ..metadata import CheckpointMetadata
+from ..store import CheckpointStore
 
 FORMAT = Format(version=1)
 #: Version of the format that this code writes; the checkpoint inside has its own.

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
-from ..errors import CheckpointError
+from ....errors import CheckpointError
 from .claims import Claim, ClaimFolder, Holder, Seen, authority, name_of
-from .lease_protocol import Tenure, Verdict, Watch, next_generation
+from .rules import Tenure, Verdict, Watch, next_generation
 
 __all__ = ["Clock", "DriverLease", "Holder", "LocationLost", "holder_of"]
 

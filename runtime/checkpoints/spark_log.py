@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterator
 
 from pyarrow import fs
 
-from ..errors import CorruptStateError
-from .checkpoints.metadata import SparkPosition
-from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ...errors import CorruptStateError
+from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from .metadata import SparkPosition
 
 _ENTRY = re.compile(r"^\.?(\d+)(\.crc)?$")
 #: An entry of a source's own log.

@@ -12,15 +12,15 @@ import logging
 import uuid
 from dataclasses import dataclass
 
-from ..errors import CheckpointError, CorruptStateError
-from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
-from .checkpoints.store import CheckpointStore
-from .driver_lease import DriverLease
-from .platform.failpoints import failpoint
-from .platform.filesystem import absolute, resolve
-from .savepoint import SavepointDraft, check_source
-from .savepoint_claim import give_free
-from .savepoint_store import open_savepoint
+from ....errors import CheckpointError, CorruptStateError
+from ...platform.failpoints import failpoint
+from ...platform.filesystem import absolute, resolve
+from ..lease.driver_lease import DriverLease
+from ..metadata import CheckpointMetadata, WantedSavepoint
+from ..store import CheckpointStore
+from .destination import give_free
+from .store import open_savepoint
+from .writer import SavepointDraft, check_source
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 
 from pyarrow import fs
 
-from ..errors import CheckpointError
-from .platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
-from .savepoint_desk import SavepointRequest
-from .savepoint_store import CLAIM, MANIFEST, PLAN
+from ....errors import CheckpointError
+from ...platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
+from .queue import SavepointRequest
+from .store import CLAIM, MANIFEST, PLAN
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Savepoints: folders that hold a checkpoint and need nothing outside of them."""
