@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype_json_string
 
 from ..errors import PlanError
-from ..runtime.fingerprint import whole_plans
+from ..runtime.driver.backlog_fingerprint import whole_plans
 from ..runtime.operators.aggregate.identity import OutputColumn
 from ..runtime.tasks.row_spool import Projection, Renamer
 from .aggregates_arguments import with_plain_ids

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from ..errors import CheckpointError, QueryError
 from .checkpoints.savepoints.queue import SavepointRequest
 from .connectors.sources.live_query import Stopped
+from .driver.preflight import check_places
+from .driver.remote_requests import Request, RequestFolder, Requests
+from .driver.runner import JobRunner
+from .metrics.history import Recorder
 from .metrics.lifecycle import Lifecycle
 from .platform.clean_up import take_all
 from .platform.frozen import FrozenDict
 from .platform.jvm_loss import explain_jvm_loss
 from .platform.spark_session import activate
 from .platform.worker_errors import explain_corruption, translate
-from .preflight import check_places
 from .protocols.lifecycle.events import Stop
-from .recorder import Recorder
-from .requests import Request, RequestFolder, Requests
-from .runner import JobRunner
 from .spec import JobSpec
 from .tasks.progress import QueryProgress
 

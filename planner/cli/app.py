@@ -172,7 +172,7 @@ def stop(
 
 
 def _ask(location: str, path: str, timeout_s: float, as_json: bool, *, stop: bool, drain: bool) -> None:
-    from ...runtime.ask import ask
+    from ...runtime.driver.remote_client import ask
     from .places import check_location
 
     check_location(location)

@@ -21,8 +21,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 import refusing
 import support
 from mixedmode import MixedModeError
-from mixedmode.runtime import runner
 from mixedmode.runtime.connectors.sinks import files
+from mixedmode.runtime.driver import runner
 from mixedmode.runtime.platform import failpoints
 from pyarrow import fs
 from pyspark import cloudpickle

@@ -16,10 +16,11 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
-from mixedmode.runtime import runner, stepper
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
+from mixedmode.runtime.driver import epoch_runner as stepper
+from mixedmode.runtime.driver import runner
 from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
 from pyarrow import fs

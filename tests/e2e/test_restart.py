@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import support
 from mixedmode import MixedQuery
-from mixedmode.runtime import runner, stepper
+from mixedmode.runtime.driver import epoch_runner as stepper
+from mixedmode.runtime.driver import runner
 from support import World
 
 pytestmark = pytest.mark.spark

@@ -12,10 +12,11 @@ import pytest
 import support
 from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.planner.cli.app import app
-from mixedmode.runtime import runner, stepper
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.driver import epoch_runner as stepper
+from mixedmode.runtime.driver import runner
 from mixedmode.runtime.platform import failpoints
 from pyarrow import fs
 from support import World

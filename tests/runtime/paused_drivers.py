@@ -21,8 +21,8 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.staged_form import form_of
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
-from mixedmode.runtime.recovery import commit_transaction, pending_output
-from mixedmode.runtime.takeover import begin_branch, open_outputs, remove_older_branches
+from mixedmode.runtime.driver.recovery import commit_transaction, pending_output
+from mixedmode.runtime.driver.takeover import begin_branch, open_outputs, remove_older_branches
 from mixedmode.state.files import StateFile
 from pyarrow import fs
 from pyspark.sql.types import StructType

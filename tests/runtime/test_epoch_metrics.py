@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.epoch_metrics import durations_ms, state_operator, totals
+from mixedmode.runtime.metrics.epoch import durations_ms, state_operator, totals
 from mixedmode.runtime.spec import ShardCounters
 from mixedmode.runtime.tasks.shard_task import ShardReport
 from mixedmode.state.files import StateFile

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mixedmode import read
 from mixedmode.planner.writer import MixedStreamWriter
-from mixedmode.runtime.fingerprint import backlog_fingerprint
+from mixedmode.runtime.driver.backlog_fingerprint import backlog_fingerprint
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mixedmode.errors import CheckpointMismatchError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SourceState
-from mixedmode.runtime.job_tasks import check_finished_tasks, finished_in, job_graph, lifecycle_of
+from mixedmode.runtime.driver.task_graph import check_finished_tasks, finished_in, job_graph, lifecycle_of
 from mixedmode.runtime.protocols.lifecycle.finished_state import Finished
 from mixedmode.runtime.protocols.lifecycle.graph import TaskId
 from mixedmode.state.keygroups import shard_ranges

@@ -13,12 +13,12 @@ import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError, PlanError
 from mixedmode.planner import writer as writer_module
 from mixedmode.planner.writer import MixedStreamWriter
-from mixedmode.runtime import preflight
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks import table_format
 from mixedmode.runtime.connectors.sinks.table import TableSink
+from mixedmode.runtime.driver import preflight
 from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.runtime.checkpointer import CheckpointReport
-from mixedmode.runtime.recorder import Recorder
+from mixedmode.runtime.driver.checkpoint_coordinator import CheckpointReport
+from mixedmode.runtime.metrics.history import Recorder
 from mixedmode.runtime.tasks import progress
 from mixedmode.runtime.tasks.progress import BacklogProgress, QueryProgress, TaskProgress
 from pyarrow import fs

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mixedmode.runtime.checkpointer import CheckpointReport
-from mixedmode.runtime.recorder import Recorder
+from mixedmode.runtime.driver.checkpoint_coordinator import CheckpointReport
+from mixedmode.runtime.metrics.history import Recorder
 
 
 def report(number: int) -> CheckpointReport:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from mixedmode.errors import CheckpointError, QueryError
-from mixedmode.runtime.ask import Clock, ask
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.driver.remote_client import Clock, ask
+from mixedmode.runtime.driver.remote_requests import Answer, Request, RequestFolder, Requests
 from mixedmode.runtime.platform.checksummed import seal, unseal
-from mixedmode.runtime.requests import Answer, Request, RequestFolder, Requests
 from mixedmode.state.files import StateFile
 from pyarrow import fs
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
-from mixedmode.runtime import restaging
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, SinkTransaction, TransactionFile
 from mixedmode.runtime.checkpoints.staged_form import form_of
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths
 from mixedmode.runtime.connectors.sinks import make_sink
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.restaging import RestageTask, check_showable, pending_transaction
+from mixedmode.runtime.driver import restaging
+from mixedmode.runtime.driver.restaging import RestageTask, check_showable, pending_transaction
 from pyarrow import fs
 from pyspark.sql.types import LongType, StructField, StructType
 

@@ -15,8 +15,8 @@ from mixedmode.runtime.checkpoints.savepoints.queue import SavepointRequest
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.checkpoints.savepoints.writer import SavepointDraft
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.metrics.history import Recorder
 from mixedmode.runtime.platform import failpoints
-from mixedmode.runtime.recorder import Recorder
 from mixedmode.state.files import StateFile
 
 UID = "stage"

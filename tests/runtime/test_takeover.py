@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError
-from mixedmode.runtime import restaging
 from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.connectors.sinks import files as sink_files
+from mixedmode.runtime.driver import restaging
 from paused_drivers import EXPIRY_MS, OUT, Driver, World, here
 
 MakeMetadata = Callable[..., CheckpointMetadata]

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from ....errors import QueryError
-from ...recorder import Recorder
+from ...metrics.history import Recorder
 from ..metadata import CheckpointMetadata
 from ..store import CheckpointStore
 from .queue import SavepointRequest

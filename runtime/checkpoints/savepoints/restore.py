@@ -24,11 +24,11 @@ from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateErr
 from ....state.keygroups import shard_ranges
 from ....state.lineage import ShardLineage
 from ....state.registry import StateRegistry
-from ...pinned_backlog import PinnedBacklog
+from ...driver.job_state import layout_of
+from ...driver.pinned_backlog import PinnedBacklog
 from ...platform.checksummed import seal, unseal
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
-from ...state_of_job import layout_of
 from ..first_position import FOLDER as FIRST_POSITION
 from ..identity import ALIASES, JobIdentity
 from ..metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction

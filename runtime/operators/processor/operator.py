@@ -14,7 +14,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from ...connectors.sources.history import event_time_us
-from ...fingerprint import code_fingerprint
+from ...driver.backlog_fingerprint import code_fingerprint
 from ...platform.clean_up import take_all
 from ...platform.columns import quoted
 from ...spec import EpochSpec, KeyedOperator, ShardContext

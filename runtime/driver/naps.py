@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .stepper import Stepper, clock_ms, now_ms
+from .epoch_runner import Stepper, clock_ms, now_ms
 
 #: Longest nap.
 _LONGEST_S = 1.0

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 
-from ..errors import CheckpointError, QueryError
-from .checkpoints.lease.driver_lease import DriverLease, Holder
-from .checkpoints.savepoints.destination import check_destination
-from .checkpoints.store import CheckpointStore
-from .platform.filesystem import absolute, resolve
-from .requests import Action, Request, RequestFolder
+from ...errors import CheckpointError, QueryError
+from ..checkpoints.lease.driver_lease import DriverLease, Holder
+from ..checkpoints.savepoints.destination import check_destination
+from ..checkpoints.store import CheckpointStore
+from ..platform.filesystem import absolute, resolve
+from .remote_requests import Action, Request, RequestFolder
 
 _NAP_S = 0.2
 #: How long an answer is waited for after the run has given the location free: while its process may still be there, and

@@ -13,36 +13,36 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointError, QueryError
+from ...errors import CheckpointError, QueryError
+from ..checkpoints.branch import Branch
+from ..checkpoints.identity import JobIdentity
+from ..checkpoints.lease.driver_lease import DriverLease, LocationLost
+from ..checkpoints.metadata import SourceState
+from ..checkpoints.savepoints.destination import check_destination, check_writable, claim
+from ..checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
+from ..checkpoints.store import CheckpointStore
+from ..connectors.sources.history import HistoryCut, cut
+from ..connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch
+from ..metrics.history import Recorder
+from ..platform.clean_up import take_all
+from ..platform.failpoints import failpoint
+from ..platform.filesystem import resolve
+from ..platform.jvm_loss import explain_jvm_loss
+from ..platform.spark_paths import spark_uri
+from ..platform.worker_errors import translate
+from ..spec import MAX_WATERMARK, JobSpec, Phase
+from ..tasks.progress import BacklogProgress
 from .assembly import Run, assemble
-from .checkpoints.branch import Branch
-from .checkpoints.identity import JobIdentity
-from .checkpoints.lease.driver_lease import DriverLease, LocationLost
-from .checkpoints.metadata import SourceState
-from .checkpoints.savepoints.destination import check_destination, check_writable, claim
-from .checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
-from .checkpoints.store import CheckpointStore
-from .commit_desk import CommitDesk
-from .connectors.sources.history import HistoryCut, cut
-from .connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch
-from .ending import Ending
+from .commit_queue import CommitDesk
+from .endings import Ending
+from .epoch_runner import Stepper, now_ms
 from .epoch_specs import OBSERVED
+from .job_state import JobState
 from .live_start import LiveStart
 from .naps import nap_s
 from .pinned_backlog import PinnedBacklog
-from .platform.clean_up import take_all
-from .platform.failpoints import failpoint
-from .platform.filesystem import resolve
-from .platform.jvm_loss import explain_jvm_loss
-from .platform.spark_paths import spark_uri
-from .platform.worker_errors import translate
-from .recorder import Recorder
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
-from .spec import MAX_WATERMARK, JobSpec, Phase
-from .state_of_job import JobState
-from .stepper import Stepper, now_ms
 from .takeover import begin_branch, open_outputs, remove_older_branches
-from .tasks.progress import BacklogProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

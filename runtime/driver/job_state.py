@@ -10,11 +10,11 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 
-from ..errors import CheckpointMismatchError
-from ..state.keygroups import shard_ranges
-from ..state.lineage import ShardLineage, redeal
-from ..state.registry import StateRegistry, schema_to_json
-from .checkpoints.metadata import (
+from ...errors import CheckpointMismatchError
+from ...state.keygroups import shard_ranges
+from ...state.lineage import ShardLineage, redeal
+from ...state.registry import StateRegistry, schema_to_json
+from ..checkpoints.metadata import (
     CheckpointMetadata,
     OperatorState,
     ShardState,
@@ -25,12 +25,12 @@ from .checkpoints.metadata import (
     TransactionFile,
     WantedSavepoint,
 )
-from .checkpoints.staged_form import StagedForm
-from .connectors.staging import StagedFile
-from .protocols.operator_events.snapshot import StoredEvents
-from .protocols.watermarks import WatermarkTracker
-from .spec import KeyedOperator
-from .tasks.shard_task import ShardReport
+from ..checkpoints.staged_form import StagedForm
+from ..connectors.staging import StagedFile
+from ..protocols.operator_events.snapshot import StoredEvents
+from ..protocols.watermarks import WatermarkTracker
+from ..spec import KeyedOperator
+from ..tasks.shard_task import ShardReport
 
 
 @dataclass

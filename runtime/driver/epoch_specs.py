@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, InOrder
+from ..spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, InOrder
 
 if TYPE_CHECKING:
-    from .connectors.sources.inputs import Reach
-    from .state_of_job import JobState
+    from ..connectors.sources.inputs import Reach
+    from .job_state import JobState
 
 #: As the final watermark of a sorted pass: the greatest one that the backlog itself reaches.
 OBSERVED = MIN_WATERMARK

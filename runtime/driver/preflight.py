@@ -11,23 +11,23 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ..errors import CheckpointError, CorruptStateError, OptionError
-from ..state.local_folder import check_local_root
-from .checkpoints.identity import JobIdentity
-from .checkpoints.lease.driver_lease import DriverLease
-from .checkpoints.savepoints.restore import OPTION as SAVEPOINT_OPTION
-from .checkpoints.savepoints.restore import check_origin, check_restorable
-from .checkpoints.savepoints.store import open_savepoint
-from .checkpoints.store import CheckpointStore
-from .connectors.sources.live_sources import check_replayable
-from .platform.filesystem import resolve
-from .platform.folder_checks import check_folder
-from .platform.place_probe import probe_places
+from ...errors import CheckpointError, CorruptStateError, OptionError
+from ...state.local_folder import check_local_root
+from ..checkpoints.identity import JobIdentity
+from ..checkpoints.lease.driver_lease import DriverLease
+from ..checkpoints.savepoints.restore import OPTION as SAVEPOINT_OPTION
+from ..checkpoints.savepoints.restore import check_origin, check_restorable
+from ..checkpoints.savepoints.store import open_savepoint
+from ..checkpoints.store import CheckpointStore
+from ..connectors.sources.live_sources import check_replayable
+from ..platform.filesystem import resolve
+from ..platform.folder_checks import check_folder
+from ..platform.place_probe import probe_places
 from .recovery import check_identity, evolve
 from .restaging import check_showable
 
 if TYPE_CHECKING:
-    from .spec import JobSpec
+    from ..spec import JobSpec
 
 
 def check_places(job: JobSpec) -> None:

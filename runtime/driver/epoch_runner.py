@@ -14,25 +14,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .checkpointer import Checkpointer, CheckpointReport
-from .checkpoints.metadata import WantedSavepoint
-from .connectors.sources.inputs import Reach, look_at
-from .connectors.sources.live_query import Stopped
-from .connectors.staging import StagedFile
+from ..checkpoints.metadata import WantedSavepoint
+from ..connectors.sources.inputs import Reach, look_at
+from ..connectors.sources.live_query import Stopped
+from ..connectors.staging import StagedFile
+from ..metrics.history import Recorder
+from ..platform.failpoints import failpoint
+from ..protocols.backlog_gate import LagGates
+from ..protocols.checkpoint_scheduler import CheckpointScheduler
+from ..protocols.lifecycle.work import TaskWorker
+from ..spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
+from ..tasks.executor import EpochExecutor
+from ..tasks.progress import BacklogProgress
+from ..tasks.shard_task import ShardReport
+from .checkpoint_coordinator import Checkpointer, CheckpointReport
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
-from .job_events import JobEvents
-from .job_tasks import source_task
+from .event_channels import JobEvents
+from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
-from .platform.failpoints import failpoint
-from .protocols.backlog_gate import LagGates
-from .protocols.checkpoint_scheduler import CheckpointScheduler
-from .protocols.lifecycle.work import TaskWorker
-from .recorder import Recorder
-from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
-from .state_of_job import JobState
-from .tasks.executor import EpochExecutor
-from .tasks.progress import BacklogProgress
-from .tasks.shard_task import ShardReport
+from .task_graph import source_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

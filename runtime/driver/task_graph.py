@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .checkpoints.metadata import CheckpointMetadata
-from .protocols.lifecycle.finished_state import Finished, check_finished, of_subtasks
-from .protocols.lifecycle.graph import JobGraph
-from .protocols.lifecycle.job import JobLifecycle
-from .state_of_job import JobState
+from ..checkpoints.metadata import CheckpointMetadata
+from ..protocols.lifecycle.finished_state import Finished, check_finished, of_subtasks
+from ..protocols.lifecycle.graph import JobGraph
+from ..protocols.lifecycle.job import JobLifecycle
+from .job_state import JobState
 
 if TYPE_CHECKING:
-    from .spec import JobSpec
+    from ..spec import JobSpec
 
 SINK = "sink"
 

@@ -14,29 +14,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import CheckpointError
-from .checkpoints.first_position import discard_if_behind
-from .checkpoints.lease.driver_lease import DriverLease, LocationLost
-from .checkpoints.metadata import CheckpointMetadata, WantedSavepoint
-from .checkpoints.staged_form import form_of
-from .checkpoints.store import CheckpointStore
-from .job_events import JobEvents
-from .job_tasks import stage_task
+from ...errors import CheckpointError
+from ..checkpoints.first_position import discard_if_behind
+from ..checkpoints.lease.driver_lease import DriverLease, LocationLost
+from ..checkpoints.metadata import CheckpointMetadata, WantedSavepoint
+from ..checkpoints.staged_form import form_of
+from ..checkpoints.store import CheckpointStore
+from ..platform.failpoints import failpoint
+from ..platform.worker_errors import explain_corruption
+from ..protocols.checkpoint_scheduler import CheckpointScheduler
+from ..protocols.lifecycle.work import TaskWorker
+from ..tasks.compaction_task import CompactionTask, compact_shards
+from ..tasks.executor import EpochExecutor
+from ..tasks.meter import Laps
+from .event_channels import JobEvents
+from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
-from .platform.failpoints import failpoint
-from .platform.worker_errors import explain_corruption
-from .protocols.checkpoint_scheduler import CheckpointScheduler
-from .protocols.lifecycle.work import TaskWorker
 from .recovery import commit_transaction
-from .state_of_job import JobState
-from .tasks.compaction_task import CompactionTask, compact_shards
-from .tasks.executor import EpochExecutor
-from .tasks.meter import Laps
+from .task_graph import stage_task
 
 if TYPE_CHECKING:
-    from ..state.compaction import StateRewrite
-    from ..state.lineage import CompactionKind
-    from .spec import JobSpec
+    from ...state.compaction import StateRewrite
+    from ...state.lineage import CompactionKind
+    from ..spec import JobSpec
 
 _T = TypeVar("_T")
 

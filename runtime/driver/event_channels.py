@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .driver.coordinator_channel import UserChannel
-from .driver.stage_channel import StageChannel
-from .protocols.operator_events.snapshot import StoredEvents
-from .protocols.operator_events.task_events import ShardInbox
+from ..protocols.operator_events.snapshot import StoredEvents
+from ..protocols.operator_events.task_events import ShardInbox
+from .coordinator_channel import UserChannel
+from .stage_channel import StageChannel
 
 if TYPE_CHECKING:
-    from .spec import EpochSpec, JobSpec
-    from .state_of_job import JobState
-    from .tasks.shard_task import ShardReport
+    from ..spec import EpochSpec, JobSpec
+    from ..tasks.shard_task import ShardReport
+    from .job_state import JobState
 
 
 @dataclass

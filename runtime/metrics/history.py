@@ -9,15 +9,15 @@ import time
 from collections import deque
 from typing import Any
 
-from .checkpointer import CheckpointReport
-from .checkpoints.identity import query_id
-from .epoch_metrics import durations_ms, state_operator, totals
-from .metrics.lifecycle import LifecycleEvent
-from .protocols.watermarks import WatermarkTracker
-from .spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
-from .state_of_job import JobState
-from .tasks.progress import QueryProgress, timestamp
-from .tasks.shard_task import ShardReport
+from ..checkpoints.identity import query_id
+from ..driver.checkpoint_coordinator import CheckpointReport
+from ..driver.job_state import JobState
+from ..protocols.watermarks import WatermarkTracker
+from ..spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
+from ..tasks.progress import QueryProgress, timestamp
+from ..tasks.shard_task import ShardReport
+from .epoch import durations_ms, state_operator, totals
+from .lifecycle import LifecycleEvent
 
 logger = logging.getLogger(__name__)
 

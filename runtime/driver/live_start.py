@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .checkpoints.first_position import FirstPosition, FirstPositions
-from .checkpoints.store import CheckpointStore
-from .connectors.sources.live_query import LiveSource
-from .connectors.sources.live_sources import live_sources
-from .recorder import Recorder
-from .state_of_job import JobState
+from ..checkpoints.first_position import FirstPosition, FirstPositions
+from ..checkpoints.store import CheckpointStore
+from ..connectors.sources.live_query import LiveSource
+from ..connectors.sources.live_sources import live_sources
+from ..metrics.history import Recorder
+from .job_state import JobState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from .spec import JobSpec
+    from ..spec import JobSpec
 
 
 @dataclass

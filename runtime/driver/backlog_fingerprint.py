@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyarrow import fs
 
-from .checkpoints.staged_form import form_of
-from .platform.filesystem import resolve
+from ..checkpoints.staged_form import form_of
+from ..platform.filesystem import resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .spec import JobSpec
+    from ..spec import JobSpec
 
 #: Leaves of a plan whose rows are a function of the plan and the files alone.
 _FILES_LEAF = "LogicalRelation"

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..state.lineage import ShardLineage
-from .tasks.shard_task import ShardReport
+from ...state.lineage import ShardLineage
+from ..tasks.shard_task import ShardReport
 
 
 def totals(reports: Sequence[ShardReport]) -> Counter[str]:

@@ -23,9 +23,9 @@ from typing import Any, Literal, TypeVar
 
 from pyarrow import fs
 
-from ..errors import CorruptStateError
-from .platform.checksummed import seal, unseal
-from .platform.filesystem import delete_quietly, list_files, read_bytes, write_atomically
+from ...errors import CorruptStateError
+from ..platform.checksummed import seal, unseal
+from ..platform.filesystem import delete_quietly, list_files, read_bytes, write_atomically
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import (
+from ...errors import (
     CheckpointError,
     CheckpointMismatchError,
     CorruptStateError,
@@ -21,25 +21,25 @@ from ..errors import (
     OptionError,
     UserCodeError,
 )
-from ..state.registry import StateRegistry
-from .checkpoints.first_position import FirstPositions
-from .checkpoints.identity import ALIASES, JobIdentity
-from .checkpoints.metadata import CheckpointMetadata, SinkTransaction
-from .checkpoints.savepoints.completion import complete_pending
-from .checkpoints.savepoints.restore import check_restorable, restore_if_asked
-from .checkpoints.store import CheckpointStore
-from .connectors.sources.live_sources import live_sources
-from .fingerprint import backlog_fingerprint
-from .job_tasks import check_finished_tasks
+from ...state.registry import StateRegistry
+from ..checkpoints.first_position import FirstPositions
+from ..checkpoints.identity import ALIASES, JobIdentity
+from ..checkpoints.metadata import CheckpointMetadata, SinkTransaction
+from ..checkpoints.savepoints.completion import complete_pending
+from ..checkpoints.savepoints.restore import check_restorable, restore_if_asked
+from ..checkpoints.store import CheckpointStore
+from ..connectors.sources.live_sources import live_sources
+from ..platform.failpoints import failpoint
+from ..protocols.watermarks import WatermarkTracker
+from .backlog_fingerprint import backlog_fingerprint
+from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
-from .platform.failpoints import failpoint
-from .protocols.watermarks import WatermarkTracker
 from .restaging import pending_transaction
-from .state_of_job import JobState
+from .task_graph import check_finished_tasks
 
 if TYPE_CHECKING:
-    from ..state.compaction import StateRewrite
-    from .spec import JobSpec, KeyedOperator
+    from ...state.compaction import StateRewrite
+    from ..spec import JobSpec, KeyedOperator
 
 logger = logging.getLogger(__name__)
 

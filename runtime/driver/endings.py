@@ -14,22 +14,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..errors import QueryError
-from .checkpointer import SAVEPOINT
-from .checkpoints.metadata import WantedSavepoint
-from .checkpoints.savepoints.background import SavepointCopies
-from .checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
-from .checkpoints.savepoints.writer import SavepointDraft
-from .connectors.sources.live_query import Stopped
-from .job_tasks import SINK, stage_task
-from .platform.failpoints import failpoint
-from .platform.filesystem import absolute
-from .protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
-from .protocols.lifecycle.events import Stop
-from .protocols.lifecycle.job import TaskWork
-from .protocols.lifecycle.work import TaskWorker
-from .spec import Phase
-from .stepper import Stepper
+from ...errors import QueryError
+from ..checkpoints.metadata import WantedSavepoint
+from ..checkpoints.savepoints.background import SavepointCopies
+from ..checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
+from ..checkpoints.savepoints.writer import SavepointDraft
+from ..connectors.sources.live_query import Stopped
+from ..platform.failpoints import failpoint
+from ..platform.filesystem import absolute
+from ..protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
+from ..protocols.lifecycle.events import Stop
+from ..protocols.lifecycle.job import TaskWork
+from ..protocols.lifecycle.work import TaskWorker
+from ..spec import Phase
+from .checkpoint_coordinator import SAVEPOINT
+from .epoch_runner import Stepper
+from .task_graph import SINK, stage_task
 
 
 @dataclass

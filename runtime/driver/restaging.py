@@ -25,10 +25,10 @@ from pyarrow import fs
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
-from ..errors import CheckpointError
-from .checkpoints.metadata import CheckpointMetadata, SinkTransaction, TransactionFile
-from .checkpoints.staged_form import StagedColumn, StagedForm, columns_of, form_of, sources_of
-from .connectors.staging import (
+from ...errors import CheckpointError
+from ..checkpoints.metadata import CheckpointMetadata, SinkTransaction, TransactionFile
+from ..checkpoints.staged_form import StagedColumn, StagedForm, columns_of, form_of, sources_of
+from ..connectors.staging import (
     SPARK_SCHEMA,
     OutputPlace,
     StagedFile,
@@ -37,17 +37,17 @@ from .connectors.staging import (
     partition_values,
     staging_folder,
 )
-from .operators.processor.row_reader import arrow_schema
-from .platform.failpoints import failpoint
-from .platform.filesystem import delete_quietly, exists, resolve
-from .platform.worker_errors import translate
-from .tasks.shard_task import REPORT_SCHEMA, report_batch
+from ..operators.processor.row_reader import arrow_schema
+from ..platform.failpoints import failpoint
+from ..platform.filesystem import delete_quietly, exists, resolve
+from ..platform.worker_errors import translate
+from ..tasks.shard_task import REPORT_SCHEMA, report_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .checkpoints.store import CheckpointStore
-    from .spec import JobSpec
+    from ..checkpoints.store import CheckpointStore
+    from ..spec import JobSpec
 
 
 def check_showable(job: JobSpec, store: CheckpointStore, metadata: CheckpointMetadata) -> None:

@@ -6,21 +6,21 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .checkpointer import Checkpointer
-from .checkpoints.lease.driver_lease import DriverLease
-from .checkpoints.store import CheckpointStore
-from .job_events import JobEvents
-from .job_tasks import lifecycle_of
-from .protocols.checkpoint_scheduler import CheckpointScheduler
-from .protocols.lifecycle.work import TaskWorker
-from .recorder import Recorder
-from .state_of_job import JobState
-from .stepper import Stepper, clock_ms
-from .tasks.executor import EpochExecutor
-from .tasks.progress import BacklogProgress
+from ..checkpoints.lease.driver_lease import DriverLease
+from ..checkpoints.store import CheckpointStore
+from ..metrics.history import Recorder
+from ..protocols.checkpoint_scheduler import CheckpointScheduler
+from ..protocols.lifecycle.work import TaskWorker
+from ..tasks.executor import EpochExecutor
+from ..tasks.progress import BacklogProgress
+from .checkpoint_coordinator import Checkpointer
+from .epoch_runner import Stepper, clock_ms
+from .event_channels import JobEvents
+from .job_state import JobState
+from .task_graph import lifecycle_of
 
 if TYPE_CHECKING:
-    from .spec import JobSpec
+    from ..spec import JobSpec
 
 
 @dataclass(frozen=True)
