@@ -39,9 +39,9 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .planner.environment import check_environment
-    from .planner.frame import read
-    from .planner.plan import ExecutionPlan
+    from .planner.frames.frame import read
+    from .planner.inputs.environment import check_environment
+    from .planner.plans.plan import ExecutionPlan
     from .runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
     from .runtime.query import MixedQuery
     from .runtime.state_reader import StateReader, state_reader
@@ -80,11 +80,11 @@ _LAZY = {
     "CoordinatorContext": ".runtime.protocols.operator_events.coordinator",
     "OperatorCoordinator": ".runtime.protocols.operator_events.coordinator",
     "ShardGateway": ".runtime.protocols.operator_events.coordinator",
-    "ExecutionPlan": ".planner.plan",
+    "ExecutionPlan": ".planner.plans.plan",
     "MixedQuery": ".runtime.query",
     "StateReader": ".runtime.state_reader",
-    "check_environment": ".planner.environment",
-    "read": ".planner.frame",
+    "check_environment": ".planner.inputs.environment",
+    "read": ".planner.frames.frame",
     "state_reader": ".runtime.state_reader",
 }
 

@@ -20,7 +20,7 @@ from flights.compare import compare, expected_rotations
 from flights.data import cut, prepare, read_table
 from flights.feed import Feed
 from flights.rotations import QUIET_MS, Rotation, join_all
-from mixedmode.planner.options import OPTIONS, format_value
+from mixedmode.planner.options.registry import OPTIONS, format_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

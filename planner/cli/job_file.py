@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from ...errors import MixedModeError, PlanError
-from ..dry_run import Planned, dry_run
-from ..plan import ExecutionPlan
-from ..writer import MixedStreamWriter
+from ..frames.writer import MixedStreamWriter
+from ..plans.dry_run import Planned, dry_run
+from ..plans.plan import ExecutionPlan
 from .console import misused
 
 #: The global of a job file that never calls start().

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mixedmode import read
-from mixedmode.planner.frame import MixedFrame
+from mixedmode.planner.frames.frame import MixedFrame
 from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = "k string, v long, x double, ts timestamp, tags map<string, int>"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mixedmode.errors import PlanError, StateSchemaError
-from mixedmode.planner.aggregates import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec
 from pyspark.sql import Column, DataFrame, SparkSession

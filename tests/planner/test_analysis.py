@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mixedmode.planner.analysis import session_settings
+from mixedmode.planner.inputs.analysis import session_settings
 from pyspark.sql import SparkSession
 
 

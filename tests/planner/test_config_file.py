@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from mixedmode import OptionError
-from mixedmode.planner.config_file import file_layer
-from mixedmode.planner.option_layers import resolve_options
+from mixedmode.planner.options.file import file_layer
+from mixedmode.planner.options.layers import resolve_options
 
 
 def test_tables_become_dotted_names(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mixedmode import SetupError, check_environment
-from mixedmode.planner import environment
+from mixedmode.planner.inputs import environment
 
 
 def script(path: Path, *lines: str) -> Path:

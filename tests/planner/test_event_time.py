@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from mixedmode import PlanError, read
-from mixedmode.planner.event_time import CARRIER
-from mixedmode.planner.frame import MixedFrame
+from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.inputs.event_time import CARRIER
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from mixedmode import OptionError, read
-from mixedmode.planner import writer as writer_module
-from mixedmode.planner.final_watermark import NAME, FinalWatermark, resolve_final_watermark
-from mixedmode.planner.frame import MixedFrame
-from mixedmode.planner.option_layers import Layer, resolve_options
-from mixedmode.planner.writer import MixedStreamWriter
+from mixedmode.planner.frames import writer as writer_module
+from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.frames.writer import MixedStreamWriter
+from mixedmode.planner.options.layers import Layer, resolve_options
+from mixedmode.planner.plans.final_watermark import NAME, FinalWatermark, resolve_final_watermark
 from mixedmode.runtime.spec import JobSpec
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F

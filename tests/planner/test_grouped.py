@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mixedmode import PlanError, read
-from mixedmode.planner.frame import MixedFrame
+from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

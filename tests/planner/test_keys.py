@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from mixedmode import PlanError
-from mixedmode.planner.inputs import Inputs, check_inputs
-from mixedmode.planner.keys import resolve_keys
+from mixedmode.planner.inputs.inputs import Inputs, check_inputs
+from mixedmode.planner.stages.keys import resolve_keys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode import OptionError, PlanError
-from mixedmode.planner.modes import JobFacts, plan_phases
-from mixedmode.planner.option_layers import Layer, resolve_options
-from mixedmode.planner.sorting import choose_sorter
-from mixedmode.planner.timer_order import resolve_timers
+from mixedmode.planner.options.layers import Layer, resolve_options
+from mixedmode.planner.plans.phases import JobFacts, plan_phases
+from mixedmode.planner.plans.sort_engine import choose_sorter
+from mixedmode.planner.plans.timer_order import resolve_timers
 from mixedmode.runtime.spec import Phase, Settings
 
 BOTH = JobFacts(has_history=True, has_live=True, uses_event_time=True, has_watermark=True)

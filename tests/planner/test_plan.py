@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode import ExecutionPlan
-from mixedmode.planner.modes import JobFacts, plan_phases
-from mixedmode.planner.options import OPTIONS
-from mixedmode.planner.plan import SinkPlan, SourcePlan
+from mixedmode.planner.options.registry import OPTIONS
+from mixedmode.planner.plans.phases import JobFacts, plan_phases
+from mixedmode.planner.plans.plan import SinkPlan, SourcePlan
 from mixedmode.runtime.spec import Settings
 from pydantic import ValidationError
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from mixedmode import MixedModeError, OperatorCoordinator, PlanError
-from mixedmode.planner.frame import MixedFrame
-from mixedmode.planner.keyed import KeyedFrame
+from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.frames.keyed import KeyedFrame
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, Row, SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.planner.values import (
+from mixedmode.planner.options.values import (
     format_duration_ms,
     format_size_bytes,
     int_between,

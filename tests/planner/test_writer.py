@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from mixedmode import ExecutionPlan, OptionError, PlanError, read
-from mixedmode.planner import writer as writer_module
-from mixedmode.planner.frame import MixedFrame
-from mixedmode.planner.writer import MixedStreamWriter
+from mixedmode.planner.frames import writer as writer_module
+from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.runtime.spec import JobSpec
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession

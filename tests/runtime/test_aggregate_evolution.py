@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aggregate_support import Job, at, events, ms, same
 from mixedmode.errors import CheckpointMismatchError
-from mixedmode.planner.aggregates import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.state.compaction import rewrite
 from mixedmode.state.registry import StateRegistry

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aggregate_support import START, Job, events, oracle, same
-from mixedmode.planner.aggregates import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.aggregate.buffers import AggregateOverflowError
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from aggregate_support import events, measures, oracle, out_of_order, same
-from mixedmode.planner.aggregates import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardCounters
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

@@ -10,7 +10,7 @@ import pytest
 from aggregate_support import oracle
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.planner.aggregates import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.aggregate.hyperloglog import Estimator, RegisterBuffer, _search
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aggregate_support import at, events, measures, ms, oracle, same
-from mixedmode.planner.aggregates import plan_aggregate
+from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.spec import MAX_WATERMARK
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

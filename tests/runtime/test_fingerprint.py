@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mixedmode import read
-from mixedmode.planner.writer import MixedStreamWriter
+from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.runtime.driver.backlog_fingerprint import backlog_fingerprint
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F

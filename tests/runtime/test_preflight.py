@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import mixedmode
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError, PlanError
-from mixedmode.planner import writer as writer_module
-from mixedmode.planner.writer import MixedStreamWriter
+from mixedmode.planner.frames import writer as writer_module
+from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from mixedmode.runtime.checkpoints.store import CheckpointStore

@@ -1,0 +1,1 @@
+"""What a user writes a job with: frames, grouped rows, the writer."""

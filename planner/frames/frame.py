@@ -1,0 +1,382 @@
+"""The rows of a job before they are grouped: a ``DataFrame`` that stands for history and live together.
+
+Mirrors the stateless part of PySpark's ``DataFrame``: same names, same arguments.  Every operation is applied to both
+inputs, lazily, as Spark applies it; nothing runs before ``start()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
+
+from ...errors import PlanError
+from ...runtime.platform.columns import quoted as quoted_name
+from ..inputs.analysis import check_stateless, duration_ms
+from ..inputs.event_time import CARRIER, carried, keeps, marked, unmarked, without_carrier
+from ..inputs.inputs import Inputs, check_inputs, checked
+from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted
+
+if TYPE_CHECKING:
+    from .grouped import MixedGroupedData
+
+ColumnOrName = Column | str
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """``withWatermark``: the event-time column and how much later rows may come."""
+
+    #: The column that the inputs have.
+    event_time: str
+    delay_ms: int
+    #: Delays of live inputs that were given their own before a union, by name.
+    delays_ms: tuple[tuple[str, int], ...] = ()
+    #: What users call the column, if it is none of theirs any more.
+    called: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The column under the name that users know."""
+        return self.called or self.event_time
+
+    def carried(self) -> Watermark:
+        """The same of the event time in a column that users do not see."""
+        return replace(self, event_time=CARRIER, called=self.label)
+
+    def delay_of(self, live: str) -> int:
+        """How much later rows of a live input may come."""
+        return dict(self.delays_ms).get(live, self.delay_ms)
+
+
+def read(
+    history: DataFrame | None = None,
+    live: DataFrame | Sequence[DataFrame] | Mapping[str, DataFrame] | None = None,
+) -> MixedFrame:
+    """Describe a job over a bounded history, an unbounded live source, or first one and then the other.
+
+    Args:
+        history: a batch DataFrame (``spark.read…``).
+        live: a streaming DataFrame (``spark.readStream…``) with the same columns; or several, which are read side by
+            side, each with a watermark of its own.  A list calls them ``live-1``, ``live-2``…, a dict gives names.
+
+    Raises:
+        PlanError: none is given, one is of the wrong kind, or their columns differ.
+        SetupError: the session or its workers' Python cannot run the job.
+    """
+    inputs = check_inputs(history, live)
+    for part in inputs.lives:
+        check_stateless(part.name, part.frame)
+    return MixedFrame(inputs)
+
+
+class MixedFrame:
+    """History and live as one frame; made by :func:`read`, immutable."""
+
+    def __init__(self, inputs: Inputs, watermark: Watermark | None = None) -> None:
+        self._inputs = inputs
+        self._watermark = watermark
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> StructType:
+        schema = self._inputs.schema
+        return without_carrier(schema) if self._has_carrier else schema
+
+    @property
+    def columns(self) -> list[str]:
+        return self.schema.fieldNames()
+
+    @property
+    def dtypes(self) -> list[tuple[str, str]]:
+        return [(field.name, field.dataType.simpleString()) for field in self.schema.fields]
+
+    @property
+    def isStreaming(self) -> bool:
+        """True if there is a live source, that is, if the job has no end of its own."""
+        return bool(self._inputs.lives)
+
+    def printSchema(self, level: int | None = None) -> None:
+        """Print the schema as a tree."""
+        print(self.schema.treeString(level) if level is not None else self.schema.treeString())
+
+    def __getitem__(self, item: str) -> Column:
+        """The column by name, good for both inputs."""
+        return quoted([self._column("column", item)])[0]
+
+    def __getattr__(self, name: str) -> Column:
+        """The column by attribute, as on a DataFrame; anything else is an error that says what to do instead."""
+        if not name.startswith("_"):
+            if name in self.columns:
+                return self[name]
+            if hasattr(DataFrame, name):
+                raise AttributeError(
+                    f"MixedFrame has no {name}; transform(lambda frame: frame.{name}(…)) applies a stateless"
+                    " operation of DataFrame to both inputs"
+                )
+        raise AttributeError(f"MixedFrame has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}: {kind}" for name, kind in self.dtypes)
+        return f"MixedFrame[{columns}]"
+
+    # -- stateless operations, on both inputs --------------------------------------------------------------------------
+
+    def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> MixedFrame:
+        columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
+        return self._map(
+            "select",
+            lambda frame: frame.select(*columns),
+            lambda frame, event_time: frame.select(*columns, carried(event_time)),
+        )
+
+    def selectExpr(self, *expr: str | list[str]) -> MixedFrame:
+        texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
+        return self._map(
+            "selectExpr",
+            lambda frame: frame.selectExpr(*texts),
+            lambda frame, event_time: frame.selectExpr(*texts, f"{quoted_name(event_time)} AS {CARRIER}"),
+        )
+
+    def filter(self, condition: ColumnOrName) -> MixedFrame:
+        return self._map("filter", lambda frame: frame.filter(condition))
+
+    def where(self, condition: ColumnOrName) -> MixedFrame:
+        return self._map("where", lambda frame: frame.where(condition))
+
+    def withColumn(self, colName: str, col: Column) -> MixedFrame:
+        return self._map("withColumn", lambda frame: frame.withColumn(colName, col))
+
+    def withColumns(self, *colsMap: dict[str, Column]) -> MixedFrame:
+        return self._map("withColumns", lambda frame: frame.withColumns(*colsMap))
+
+    def withColumnRenamed(self, existing: str, new: str) -> MixedFrame:
+        return self.withColumnsRenamed({existing: new})
+
+    def withColumnsRenamed(self, colsMap: dict[str, str]) -> MixedFrame:
+        watermark = self._watermark
+        if watermark is not None:
+            for existing, new in colsMap.items():
+                if self._find(existing) == watermark.event_time:
+                    inputs = self._inputs.map("withColumnsRenamed", lambda frame: frame.withColumnsRenamed(colsMap))
+                    return MixedFrame(inputs, replace(watermark, event_time=new))
+        return self._map("withColumnsRenamed", lambda frame: frame.withColumnsRenamed(colsMap))
+
+    def drop(self, *cols: ColumnOrName) -> MixedFrame:
+        return self._map("drop", lambda frame: frame.drop(*cols))
+
+    def dropna(
+        self, how: str = "any", thresh: int | None = None, subset: str | tuple[str, ...] | list[str] | None = None
+    ) -> MixedFrame:
+        return self._map("dropna", lambda frame: frame.dropna(how, thresh, subset))
+
+    def fillna(self, value: Any, subset: str | tuple[str, ...] | list[str] | None = None) -> MixedFrame:
+        return self._map("fillna", lambda frame: frame.fillna(value, subset))
+
+    def transform(self, func: Callable[..., DataFrame], *args: Any, **kwargs: Any) -> MixedFrame:
+        """Apply a function of a DataFrame to each input, for example a join with a static table.
+
+        It is called once for history and once for live, must give both the same columns, and must not keep state.
+        The watermarked column is the one that has its name afterwards.
+        """
+        inputs = checked(self._inputs.map("transform", lambda frame: _transformed(frame, func, args, kwargs)).parts)
+        event_time = None if self._watermark is None else self._watermark.event_time
+        if event_time in inputs.schema.names and not keeps([part.frame for part in inputs.parts], event_time):
+            check_event_time(event_time, inputs.schema[event_time].dataType)
+            inputs = inputs.map("transform", lambda frame: marked(frame, event_time))
+        return MixedFrame(inputs, self._watermark)
+
+    def union(self, other: MixedFrame) -> MixedFrame:
+        """The rows of both, columns by position; each live input keeps a watermark of its own.
+
+        Histories become one history, live inputs are read side by side.  A history counts for the watermark of the
+        live inputs that it was read with.
+
+        Raises:
+            PlanError: the columns differ, or the watermarks are not of one column.
+        """
+        _check_mixed("union", other)
+        if len(self.columns) != len(other.columns):
+            raise PlanError(
+                f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}; select the same ones"
+                " on both, or use unionByName with allowMissingColumns=True"
+            )
+        names = dict(zip(other.columns, self.columns, strict=True))
+        columns = [column.alias(here) for column, here in zip(quoted(names), names.values(), strict=True)]
+        hidden = [F.col(CARRIER)] if other._has_carrier else []
+        aligned = other._inputs.map("union", lambda frame: frame.select(*columns, *hidden))
+        watermark = other._watermark
+        if watermark is not None:
+            watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))
+        return self._united("union", MixedFrame(aligned, watermark))
+
+    def unionAll(self, other: MixedFrame) -> MixedFrame:
+        """The same as :meth:`union`."""
+        return self.union(other)
+
+    def unionByName(self, other: MixedFrame, allowMissingColumns: bool = False) -> MixedFrame:
+        """As :meth:`union`, columns by name; ``allowMissingColumns`` fills what one side lacks with nulls."""
+        _check_mixed("unionByName", other)
+        if not allowMissingColumns:
+            return self._united("unionByName", other)
+        return self._with_columns_of(other)._united("unionByName", other._with_columns_of(self))
+
+    def _with_columns_of(self, other: MixedFrame) -> MixedFrame:
+        missing = {
+            field.name: F.lit(None).cast(field.dataType)
+            for field in other.schema.fields
+            if self._find(field.name) is None
+        }
+        return self.withColumns(missing) if missing else self
+
+    def _united(self, what: str, other: MixedFrame) -> MixedFrame:
+        mine, theirs = self._watermark, other._watermark
+        if mine is not None and theirs is not None and self._has_carrier != other._has_carrier:
+            return self._carrying()._united(what, other._carrying())
+        if mine is None and theirs is None:
+            return MixedFrame(self._inputs.union(other._inputs))
+        if mine is None or theirs is None or mine.event_time != theirs.event_time:
+            sides = " and ".join("none" if side is None else side.label for side in (mine, theirs))
+            raise PlanError(
+                f"{what}: the watermarks of the two sides are of the columns {sides}; give both the same column, or"
+                " call withWatermark after the union"
+            )
+        inputs = self._inputs.union(other._inputs)
+        given = [mine.delay_of(part.name) for part in self._inputs.lives]
+        given += [theirs.delay_of(part.name) for part in other._inputs.lives]
+        delays = tuple((part.name, delay) for part, delay in zip(inputs.lives, given, strict=True))
+        return MixedFrame(inputs, replace(mine, delay_ms=max(mine.delay_ms, theirs.delay_ms), delays_ms=delays))
+
+    # -- event time and keys -------------------------------------------------------------------------------------------
+
+    def withWatermark(self, eventTime: str, delayThreshold: str) -> MixedFrame:
+        """Declare the event-time column, and how late rows may come.
+
+        Raises:
+            PlanError: the column is missing or no timestamp, or the delay is not a duration of 0 or more.
+        """
+        for name, given in (("eventTime", eventTime), ("delayThreshold", delayThreshold)):
+            if not isinstance(given, str):
+                raise PlanError(
+                    f"{name} of withWatermark must be a str, got {given!r}; use for example"
+                    " withWatermark('ts', '10 minutes')"
+                )
+        column = self._column("event-time column", eventTime)
+        check_event_time(column, self.schema[column].dataType)
+        try:
+            delay_ms = duration_ms(self._inputs.spark, delayThreshold)
+        except ValueError as error:
+            raise PlanError(
+                f"delayThreshold {delayThreshold!r} of withWatermark is not a duration ({error});"
+                " use for example '10 minutes' or '1 hour'"
+            ) from error
+        if delay_ms < 0:
+            raise PlanError(f"delayThreshold {delayThreshold!r} of withWatermark is negative; use '0 seconds' or more")
+        hidden = [CARRIER] if self._has_carrier else []
+        inputs = self._inputs.map("withWatermark", lambda frame: marked(unmarked(frame).drop(*hidden), column))
+        return MixedFrame(inputs, Watermark(column, delay_ms))
+
+    def groupBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData:
+        """Group by key: names, columns, expressions, ``F.window`` or ``F.session_window``, or 1-based ordinals.
+
+        Raises:
+            PlanError: a key is missing or has a type without an order, or the watermarked column is gone.
+        """
+        from ..stages.keys import resolve_keys
+        from .grouped import MixedGroupedData
+
+        given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
+        for part in self._inputs.lives:
+            check_stateless(f"{part.name} (after the operations before groupBy)", part.frame)
+        if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
+            raise PlanError(
+                f"the watermarked column {self._watermark.label} is no longer there at groupBy; keep it, or call"
+                " withWatermark later"
+            )
+        check_reserved_columns(self.schema)
+        return MixedGroupedData(self, resolve_keys(self._inputs, tuple(given)))
+
+    groupby = groupBy
+
+    def agg(self, *exprs: Column | dict[str, str]) -> Any:
+        """Aggregate all rows as one group: ``groupBy().agg(…)``."""
+        return self.groupBy().agg(*exprs)
+
+    @property
+    def writeStream(self) -> NoReturn:
+        raise PlanError(
+            "there is no keyed stage to run: call groupBy(…).transformWithState(…) or groupBy(…).agg(…) before"
+            " writeStream; a job without state is served by spark.readStream as it is"
+        )
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _map(
+        self,
+        what: str,
+        function: Callable[[DataFrame], DataFrame],
+        carrying: Callable[[DataFrame, str], DataFrame] | None = None,
+    ) -> MixedFrame:
+        """Apply an operation; ``carrying`` is the same with the event time as one more column of the result."""
+        inputs, watermark = self._inputs.map(what, function), self._watermark
+        if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
+            return MixedFrame(inputs, watermark)
+        event_time = watermark.event_time
+
+        def again(frame: DataFrame) -> DataFrame:
+            if carrying is not None:
+                return carrying(frame, event_time)
+            return function(frame.withColumn(CARRIER, carried(event_time)))
+
+        return MixedFrame(self._inputs.map(what, again), watermark.carried())
+
+    @property
+    def _has_carrier(self) -> bool:
+        return self._watermark is not None and self._watermark.event_time == CARRIER
+
+    def _carrying(self) -> MixedFrame:
+        """The same with its event time in a column that users do not see."""
+        watermark = self._watermark
+        if watermark is None or self._has_carrier:
+            return self
+        event_time = watermark.event_time
+        inputs = self._inputs.map("union", lambda frame: frame.withColumn(CARRIER, carried(event_time)))
+        return MixedFrame(inputs, watermark.carried())
+
+    def _find(self, name: str) -> str | None:
+        return find_column(name, self.schema, case_sensitive=self._inputs.case_sensitive)
+
+    def _column(self, what: str, name: str) -> str:
+        column = self._find(name)
+        if column is None:
+            raise missing_column(what, name, self.schema)
+        return column
+
+
+def check_event_time(column: str, data_type: DataType) -> None:
+    """Raise unless the column can carry a watermark."""
+    if not isinstance(data_type, (TimestampType, TimestampNTZType)):
+        raise PlanError(
+            f"event-time column {column} is of type {data_type.simpleString()}; it must be timestamp or timestamp_ntz"
+            " (convert it, for example with F.to_timestamp)"
+        )
+
+
+def _check_mixed(what: str, other: Any) -> None:
+    if not isinstance(other, MixedFrame):
+        raise PlanError(
+            f"{what} takes what mixedmode.read() returns, got {type(other).__name__}; to add rows of a static frame to"
+            " an input, do it before read()"
+        )
+
+
+def _transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:
+    result = func(frame, *args, **kwargs)
+    if not isinstance(result, DataFrame):
+        raise PlanError(f"the function given to transform returned {type(result).__name__}; it must return a DataFrame")
+    return result

@@ -1,0 +1,222 @@
+"""Grouped rows: PySpark's ``GroupedData``, up to the choice of the operator of the keyed stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType, StructType
+
+from ...errors import PlanError
+from ...runtime.spec import KeyedOperator, Settings
+from ..inputs.schemas import check_distinct_columns, check_distinct_fields, find_column, missing_column, quoted
+from ..stages.keys import Keys
+from .keyed import KeyedFrame, KeyedStage
+
+if TYPE_CHECKING:
+    from pyspark.sql import GroupedData
+    from pyspark.sql.streaming import StatefulProcessor
+
+    from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
+    from .frame import MixedFrame
+
+#: Id under which the state of a job's only keyed stage is stored; part of the on-disk contract.
+STAGE_UID = "keyed-0"
+
+
+class MixedGroupedData:
+    """The rows of both inputs by key; made by :meth:`MixedFrame.groupBy`."""
+
+    def __init__(self, frame: MixedFrame, keys: Keys) -> None:
+        self._frame = frame
+        self._keys = keys
+
+    # -- a processor ---------------------------------------------------------------------------------------------------
+
+    def transformWithState(
+        self,
+        statefulProcessor: StatefulProcessor,
+        outputStructType: StructType | str,
+        outputMode: str,
+        timeMode: str,
+        initialState: GroupedData | None = None,
+        eventTimeColumnName: str = "",
+        coordinator: OperatorCoordinator | None = None,
+    ) -> KeyedFrame:
+        """Run a PySpark ``StatefulProcessor``; the same arguments as ``GroupedData.transformWithState``, and one more.
+
+        Args:
+            statefulProcessor: as in Spark.
+            outputStructType: as in Spark.
+            outputMode: as in Spark.
+            timeMode: as in Spark.
+            initialState: as in Spark.
+            eventTimeColumnName: as in Spark.
+            coordinator: lives in the driver and exchanges events with the shards.
+
+        Raises:
+            PlanError: an argument does not fit; the message names it.
+        """
+        from ..stages.processor import plan_processor
+
+        return KeyedFrame(
+            plan_processor(
+                self._frame,
+                self._keys,
+                statefulProcessor,
+                outputStructType,
+                outputMode,
+                timeMode,
+                initialState,
+                eventTimeColumnName,
+                STAGE_UID,
+                coordinator,
+            )
+        )
+
+    # -- aggregates ----------------------------------------------------------------------------------------------------
+
+    def agg(self, *exprs: Column | dict[str, str], **unknown: Any) -> KeyedFrame:
+        """Aggregate by column functions (``F.sum("x").alias("s")``) or one dict of column to function name.
+
+        Raises:
+            PlanError: an expression does not fit these columns, or a function is not supported.
+        """
+        from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
+
+        if "coordinator" in unknown:
+            raise PlanError("agg() takes no coordinator: only a processor handles events; use transformWithState")
+        if unknown:
+            raise TypeError(f"agg() got an unexpected keyword argument {next(iter(unknown))!r}")
+        given = _aggregates(exprs)
+        frame, keys = self._frame, self._keys
+        inputs = frame._inputs
+        event_time = None if frame._watermark is None else frame._watermark.event_time
+
+        # All but the output mode is checked here, where the expressions are written.
+        operator = plan_aggregate(
+            inputs.template,
+            keys.given,
+            given,
+            event_time=event_time,
+            output_mode=None,
+            uid=STAGE_UID,
+            bounded=True,
+            schema=inputs.schema,
+        )
+        case_sensitive = inputs.case_sensitive
+        # No format of Spark's writes or reads such rows, so the job would fail when its first ones are there.
+        for check in (check_distinct_columns, check_distinct_fields):
+            check("the result of groupBy and agg", operator.output_schema, case_sensitive=case_sensitive)
+
+        def build(output_mode: str, settings: Settings) -> KeyedOperator:
+            bounded = settings.runtime_mode == "batch" or inputs.live is None
+            label = None if frame._watermark is None else frame._watermark.label
+            mode = checked_output_mode(output_mode, operator.keys, label, bounded=bounded)
+            return operator.with_output_mode(mode)
+
+        return KeyedFrame(
+            KeyedStage(
+                inputs=inputs,
+                watermark=frame._watermark,
+                input_schema=frame.schema,
+                output_schema=operator.output_schema,
+                output_mode=None,
+                build=build,
+                output_key=tuple(operator.output_schema.names[place] for place in operator.key_outputs),
+            )
+        )
+
+    def count(self) -> KeyedFrame:
+        """Rows of each group, as column ``count``."""
+        return self.agg(F.count(F.lit(1)).alias("count"))
+
+    def sum(self, *cols: str) -> KeyedFrame:
+        """Sums of the given columns, or of all numeric ones."""
+        return self._numeric("sum", F.sum, cols)
+
+    def avg(self, *cols: str) -> KeyedFrame:
+        """Averages of the given columns, or of all numeric ones."""
+        return self._numeric("avg", F.avg, cols)
+
+    def mean(self, *cols: str) -> KeyedFrame:
+        """The same as :meth:`avg`."""
+        return self._numeric("mean", F.avg, cols)
+
+    def min(self, *cols: str) -> KeyedFrame:
+        """Least values of the given columns, or of all numeric ones."""
+        return self._numeric("min", F.min, cols)
+
+    def max(self, *cols: str) -> KeyedFrame:
+        """Greatest values of the given columns, or of all numeric ones."""
+        return self._numeric("max", F.max, cols)
+
+    def _numeric(self, what: str, function: Callable[[Column], Column], cols: tuple[str, ...]) -> KeyedFrame:
+        """One aggregate per numeric column, as ``GroupedData`` does it."""
+        schema = self._frame.schema
+        names = [field.name for field in schema.fields if isinstance(field.dataType, NumericType)]
+        if cols:
+            names = [self._numeric_column(what, col) for col in cols]
+        if not names:
+            raise PlanError(f"{what}() found no numeric column; the columns are {', '.join(schema.fieldNames())}")
+        return self.agg(*[function(column) for column in quoted(names)])
+
+    def _numeric_column(self, what: str, col: str) -> str:
+        inputs, schema = self._frame._inputs, self._frame.schema
+        found = find_column(col, schema, case_sensitive=inputs.case_sensitive)
+        if found is None:
+            raise missing_column(f"column of {what}()", col, schema)
+        data_type = schema[found].dataType
+        if not isinstance(data_type, NumericType):
+            raise PlanError(
+                f"column {found} of {what}() is of type {data_type.simpleString()}, which is not numeric;"
+                f" use agg(F.{what}(…)) for other types"
+            )
+        return found
+
+    # -- what is not there ---------------------------------------------------------------------------------------------
+
+    def transformWithStateInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState`."""
+        raise PlanError(
+            "transformWithStateInPandas is not supported; use transformWithState, whose processor gets rows instead of"
+            " pandas frames"
+        )
+
+    def applyInPandasWithState(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState`."""
+        raise PlanError("applyInPandasWithState is not supported; use transformWithState, its successor in Spark")
+
+    def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
+        raise PlanError(
+            "applyInPandas is not supported: it needs all rows of a key at once, which a stream never has; use"
+            " transformWithState or agg"
+        )
+
+    def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
+        raise PlanError("applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg")
+
+    def cogroup(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported."""
+        raise PlanError("cogroup is not supported; a job has one input stream and one keyed stage for now")
+
+    def pivot(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported."""
+        raise PlanError("pivot is not supported on a stream; use one agg with F.when(…) per value")
+
+
+def _aggregates(exprs: tuple[Column | dict[str, str], ...]) -> list[Column] | dict[str, str]:
+    """What ``agg`` was given; only Spark knows which columns a dict means, and how it names and orders the results."""
+    if not exprs:
+        raise PlanError("agg() got no expression; give it column functions such as F.sum('x'), or one dict")
+    if len(exprs) == 1 and isinstance(exprs[0], dict):
+        return exprs[0]
+    columns = [expr for expr in exprs if isinstance(expr, Column)]
+    if len(columns) < len(exprs):
+        wrong = next(expr for expr in exprs if not isinstance(expr, Column))
+        raise PlanError(f"agg() takes column functions or one dict, got {wrong!r} ({type(wrong).__name__})")
+    return columns

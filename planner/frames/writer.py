@@ -1,0 +1,222 @@
+"""``writeStream``: where to and how, then ``plan()`` or ``start()``.
+
+Mirrors PySpark's ``DataStreamWriter``: same names, same arguments, each returning the writer.  ``plan()`` and
+``start()`` go through one function, so a plan that was printed is the plan that runs; ``start()`` then looks at the
+folders, too, and refuses those that it cannot use.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from pyspark.sql import DataFrame
+
+from ...errors import OptionError, PlanError
+from ...runtime.query import MixedQuery, start_query
+from ...runtime.spec import JobSpec
+from ..options.file import file_layer, option_text
+from ..options.layers import Layer
+from ..plans.compile import SinkRequest, compile_job
+from ..plans.dry_run import stop_if_dry
+from ..plans.plan import ExecutionPlan
+from ..stages.processor import check_output_mode
+from .keyed import KeyedStage
+
+logger = logging.getLogger(__name__)
+
+#: Spark's own: as fast as possible.
+_DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
+
+
+class MixedStreamWriter:
+    """Collects what the user wants of the output; made by ``KeyedFrame.writeStream``."""
+
+    def __init__(self, stage: KeyedStage) -> None:
+        self._stage = stage
+        self._name: str | None = None
+        self._format: str | None = None
+        self._output_mode: str | None = None
+        self._trigger: dict[str, Any] = dict(_DEFAULT_TRIGGER)
+        self._foreach_batch: Callable[[DataFrame, int], None] | None = None
+        self._partition_by: tuple[str, ...] = ()
+        self._table: str | None = None
+        self._file = Layer("options file", {})
+        self._options: dict[str, str] = {}
+
+    # -- as DataStreamWriter -------------------------------------------------------------------------------------------
+
+    def queryName(self, queryName: str) -> MixedStreamWriter:
+        """Name the query; the name of the table for format ``memory``."""
+        if not isinstance(queryName, str) or not queryName.strip():
+            raise PlanError(f"queryName must be a non-empty string, got {queryName!r}")
+        self._name = queryName
+        return self
+
+    def format(self, source: str) -> MixedStreamWriter:
+        """The kind of sink: parquet (the default), memory, console, noop, or any that Spark writes (csv, delta, …)."""
+        if not isinstance(source, str) or not source.strip():
+            raise PlanError(f"format must be a non-empty string, got {source!r}; use for example 'parquet'")
+        self._format = source
+        return self
+
+    def option(self, key: str, value: str | int | float | bool | None) -> MixedStreamWriter:
+        """Set one option of the job (``execution.…``, ``pipeline.…``, ``state.…``, ``sorter.…``) or of the sink.
+
+        Keys are compared without case; None takes the option back.
+        """
+        if not isinstance(key, str) or not key.strip():
+            raise OptionError(f"the name of an option must be a non-empty string, got {key!r}")
+        for written in [written for written in self._options if written.lower() == key.lower()]:
+            del self._options[written]
+        if value is not None:
+            self._options[key] = option_text(value)
+        return self
+
+    def options(self, **options: str | int | float | bool | None) -> MixedStreamWriter:
+        """Set several options; names with dots go in as ``**{"execution.runtime-mode": "batch"}``."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def optionsFile(self, path: str | os.PathLike[str]) -> MixedStreamWriter:
+        """Take options from a TOML file; ``.option()`` wins over it, it wins over ``spark.conf``."""
+        self._file = file_layer(path)
+        return self
+
+    def outputMode(self, outputMode: str) -> MixedStreamWriter:
+        """What is written: ``append`` (final rows only), ``update`` (changed rows) or ``complete``."""
+        self._output_mode = check_output_mode(outputMode, "outputMode")
+        return self
+
+    def trigger(
+        self,
+        *,
+        processingTime: str | None = None,
+        once: bool | None = None,
+        continuous: str | None = None,
+        availableNow: bool | None = None,
+        realTime: str | None = None,
+    ) -> MixedStreamWriter:
+        """When the live source is read: every ``processingTime``, or what is there and then end (``availableNow``)."""
+        given = {
+            "processingTime": processingTime,
+            "once": once,
+            "continuous": continuous,
+            "availableNow": availableNow,
+            "realTime": realTime,
+        }
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if len(chosen) != 1:
+            raise PlanError(f"trigger takes exactly one of its arguments, got {', '.join(chosen) or 'none'}")
+        name, value = next(iter(chosen.items()))
+        if name in ("continuous", "realTime"):
+            raise PlanError(
+                f"trigger({name}=…) is not supported: such queries have no micro-batches to run a keyed stage on; use"
+                " processingTime or availableNow"
+            )
+        if name in ("once", "availableNow") and value is not True:
+            raise PlanError(f"trigger({name}={value!r}) is not allowed; {name} can only be True")
+        if name == "processingTime" and not (isinstance(value, str) and value.strip()):
+            raise PlanError(f"trigger(processingTime={value!r}) is not allowed; give a duration such as '5 seconds'")
+        self._trigger = chosen
+        return self
+
+    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> MixedStreamWriter:
+        """Call a function with each delivery's rows (a batch DataFrame) and its number."""
+        if not callable(func):
+            raise PlanError(f"foreachBatch needs a function of (DataFrame, int), got {func!r}")
+        self._foreach_batch = func
+        return self
+
+    def partitionBy(self, *cols: str | list[str]) -> MixedStreamWriter:
+        """Columns by which the format lays rows out; for formats that Spark's DataFrameWriter writes."""
+        names = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
+        wrong = [name for name in names if not isinstance(name, str) or not name]
+        if wrong:
+            raise PlanError(f"partitionBy takes names of columns, got {wrong[0]!r}")
+        self._partition_by = tuple(str(name) for name in names)
+        return self
+
+    def clusterBy(self, *cols: Any) -> NoReturn:
+        """Not supported."""
+        raise PlanError("clusterBy is not supported; write the layout yourself in foreachBatch")
+
+    def foreach(self, f: Any) -> NoReturn:
+        """Not supported: use :meth:`foreachBatch`."""
+        raise PlanError("foreach is not supported; use foreachBatch, and in it DataFrame.foreach")
+
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: str | int | float | bool | None,
+    ) -> MixedQuery:
+        """Start the job with a table as its output: one append per checkpoint; it is created if it does not exist.
+
+        Without a format it is the table's own, or for a new one the session's default.
+        """
+        if not isinstance(tableName, str) or not tableName.strip():
+            raise PlanError(f"toTable needs the name of a table, got {tableName!r}")
+        self._table = tableName
+        return self.start(None, format, outputMode, partitionBy, queryName, **options)
+
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: str | int | float | bool | None,
+    ) -> MixedQuery:
+        """Start the job; returns at once with its handle.
+
+        Raises:
+            OptionError: an option is unknown, or its value is not allowed, or a folder cannot be used.
+            PlanError: the job cannot be planned as described, or its sink cannot take what comes out.
+            CheckpointError: the checkpoint location, or the savepoint to begin with, is not for this job.
+        """
+        self.options(**options)
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        if partitionBy is not None:
+            self.partitionBy(partitionBy)
+        if format is not None:
+            self.format(format)
+        if queryName is not None:
+            self.queryName(queryName)
+        if path is not None:
+            self.option("path", path)
+        plan, job = self._compile()
+        stop_if_dry(plan)
+        for warning in plan.warnings:
+            logger.warning("query %s: %s", self._name or "without a name", warning)
+        return start_query(job)
+
+    # -- ours ----------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> ExecutionPlan:
+        """What ``start()`` would do; starts nothing and writes nothing."""
+        return self._compile()[0]
+
+    def explain(self, extended: bool = False) -> None:
+        """Print the plan."""
+        print(self.plan().explain(extended))
+
+    def _compile(self) -> tuple[ExecutionPlan, JobSpec]:
+        request = SinkRequest(
+            query_name=self._name,
+            format=self._format,
+            foreach_batch=self._foreach_batch,
+            output_mode=self._output_mode,
+            trigger=dict(self._trigger),
+            table=self._table,
+            partition_by=self._partition_by,
+        )
+        return compile_job(self._stage, request, self._file, Layer(".option()", dict(self._options)))

@@ -1,0 +1,1 @@
+"""The inputs of a job, and what the job stands on."""

@@ -1,0 +1,78 @@
+"""Which columns are event time, told as Spark tells it: by marks in their metadata.
+
+Spark marks the column of ``withWatermark`` and the windows it makes, and hands marks on with whatever is the same value
+under another name or in another place: renamed, selected, a field of a struct, a window of it.  The mark here follows
+the same way, since it is Spark's analyzer that carries it.  What is computed otherwise has no mark, as in Spark.
+
+The watermark is of the rows' event time as it was when ``withWatermark`` was called.  If an operation leaves that
+column out, or puts other values in its place, it goes on in a column of ours, ``CARRIER``, which users do not see.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType
+
+from ...runtime.platform.columns import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Marks the watermark's column, and what is made of it.
+EVENT_TIME_MARK = "mixedmode.eventTime"
+#: Marks that Spark leaves on windows.
+WINDOW_MARK, SESSION_MARK = "spark.timeWindow", "spark.sessionWindow"
+MARKS = (EVENT_TIME_MARK, WINDOW_MARK, SESSION_MARK)
+#: The event time, where the user's rows have it no more.
+CARRIER = "__event_time"
+
+
+def marked(frame: DataFrame, column: str) -> DataFrame:
+    """The frame with this column as its event time, beside others that are."""
+    metadata = {**(frame.schema[column].metadata or {}), EVENT_TIME_MARK: True}
+    return frame.withColumns({column: F.col(quoted(column)).alias(column, metadata=metadata)})
+
+
+def unmarked(frame: DataFrame) -> DataFrame:
+    """The frame without any column that is event time."""
+    changed = {}
+    for field in frame.schema.fields:
+        metadata = dict(field.metadata or {})
+        if metadata.pop(EVENT_TIME_MARK, None) is not None:
+            changed[field.name] = F.col(quoted(field.name)).alias(field.name, metadata=metadata)
+    return frame.withColumns(changed) if changed else frame
+
+
+def carried(column: str) -> Column:
+    """The event time as the column that users do not see."""
+    return F.col(quoted(column)).alias(CARRIER)
+
+
+def keeps(frames: Sequence[DataFrame], column: str) -> bool:
+    """True if the column is still the event time in all of these frames."""
+    fields = [next((field for field in frame.schema.fields if field.name == column), None) for frame in frames]
+    return all(field is not None and EVENT_TIME_MARK in (field.metadata or {}) for field in fields)
+
+
+def without_carrier(schema: StructType) -> StructType:
+    """The columns that users see."""
+    return StructType([field for field in schema.fields if field.name != CARRIER])
+
+
+def marks_of(metadata: dict[str, Any] | None) -> dict[str, Any]:
+    """What metadata says of event time and windows."""
+    return {mark: value for mark, value in (metadata or {}).items() if mark in MARKS}
+
+
+def with_marks(field: StructField) -> StructField:
+    """A field with its marks, at any depth of structs, and no other metadata."""
+    return StructField(field.name, _with_marks(field.dataType), field.nullable, marks_of(field.metadata))
+
+
+def _with_marks(data_type: DataType) -> DataType:
+    if not isinstance(data_type, StructType):
+        return data_type
+    return StructType([with_marks(field) for field in data_type.fields])

@@ -1,0 +1,213 @@
+"""The inputs of a job as one: whatever is done to a job's rows is done to each of them.
+
+A job has histories and live inputs, in *branches*: a branch is what one ``read()`` was given, a history and the live
+inputs that go on from it.  ``read()`` makes one branch, ``union`` puts branches side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ...errors import PlanError
+from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
+from ...runtime.platform.columns import is_case_sensitive
+from .analysis import error_text
+from .environment import check_session, refuse_connect
+from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
+
+HISTORY = "history"
+LIVE = "live"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One DataFrame of the job's input."""
+
+    name: str
+    frame: DataFrame
+    is_live: bool
+    branch: int = 0
+    #: True if the user gave the name.
+    is_named: bool = False
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """History and live; at least one part, of one session, all with the same columns in the same order."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def histories(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.parts if not part.is_live)
+
+    @property
+    def lives(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.parts if part.is_live)
+
+    @property
+    def history(self) -> DataFrame | None:
+        """All histories together."""
+        return _union([part.frame for part in self.histories])
+
+    @property
+    def live(self) -> DataFrame | None:
+        """All live inputs together: one stream."""
+        return _union([part.frame for part in self.lives])
+
+    def numbered(self) -> Inputs:
+        """With the number of its part in each row, if there are several live inputs to tell apart."""
+        if len(self.lives) < 2:
+            return self
+        return Inputs(
+            tuple(
+                replace(part, frame=part.frame.withColumn(INPUT_COLUMN, F.lit(number)))
+                for number, part in enumerate(self.parts)
+            )
+        )
+
+    def live_inputs(self, delay_ms: Callable[[str], int]) -> tuple[LiveInput, ...]:
+        """The live inputs as the runtime knows them."""
+        return tuple(
+            LiveInput(
+                live.name,
+                delay_ms(live.name),
+                tuple(
+                    number
+                    for number, part in enumerate(self.parts)
+                    if part is live or (not part.is_live and part.branch == live.branch)
+                ),
+            )
+            for live in self.lives
+        )
+
+    @property
+    def template(self) -> DataFrame:
+        """One of them, for questions about columns."""
+        return self.parts[0].frame
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.parts[-1].frame.sparkSession
+
+    @property
+    def schema(self) -> StructType:
+        return reduce(merge_nullability, [part.frame.schema for part in self.parts])
+
+    @property
+    def case_sensitive(self) -> bool:
+        return is_case_sensitive(self.spark)
+
+    def map(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
+        """Every part through a function.
+
+        Raises:
+            AnalysisException: Spark's own, if the first part does not take it.
+            PlanError: a later part does not take it.
+        """
+        first, *others = self.parts
+        mapped = [replace(first, frame=function(first.frame))]
+        for part in others:
+            try:
+                mapped.append(replace(part, frame=function(part.frame)))
+            except AnalysisException as error:
+                raise PlanError(
+                    f"{what} works on {first.name} but not on {part.name}: {error_text(error)}; a column that was taken"
+                    " from a frame (frame['x'], frame.x) belongs to that frame alone, use its name or F.col('x')"
+                ) from error
+        return Inputs(tuple(mapped))
+
+    def union(self, other: Inputs) -> Inputs:
+        """Both side by side; live inputs that nobody has named are numbered.
+
+        Raises:
+            PlanError: two live inputs have one name, or the columns differ.
+        """
+        shift = 1 + max(part.branch for part in self.parts)
+        moved = [replace(part, branch=part.branch + shift) for part in other.parts]
+        return checked(_numbered_names([*self.parts, *moved]))
+
+
+def check_inputs(history: Any, live: Any) -> Inputs:
+    """The inputs of ``read()``, checked; columns are put into the order of the first input.
+
+    Raises:
+        PlanError: none is given, one is of the wrong kind, or their columns differ.
+        SetupError: the session is a Spark Connect one, or its workers run another Python.
+    """
+    parts = [] if history is None else [Part(HISTORY, history, is_live=False)]
+    if isinstance(live, Mapping):
+        parts += [Part(_checked_name(name), frame, is_live=True, is_named=True) for name, frame in live.items()]
+    elif isinstance(live, (list, tuple)):
+        parts += [Part(LIVE, frame, is_live=True) for frame in live]
+    elif live is not None:
+        parts.append(Part(LIVE, live, is_live=True))
+    if not parts:
+        raise PlanError("read() got neither history nor live; give it at least one of them")
+    return checked(_numbered_names(parts))
+
+
+def checked(parts: Sequence[Part]) -> Inputs:
+    """The parts as inputs, if they fit together."""
+    for part in parts:
+        _check_frame(part.name, part.frame, part.is_live)
+    inputs = Inputs(tuple(parts))
+    check_session(inputs.spark)
+    first, *others = parts
+    aligned = [first]
+    for part in others:
+        if part.frame.sparkSession.sparkContext is not first.frame.sparkSession.sparkContext:
+            raise PlanError(
+                f"{first.name} and {part.name} belong to different Spark contexts; make both with one session"
+            )
+        check_same_columns(first.frame.schema, part.frame.schema, (first.name, part.name))
+        in_order = part.frame.columns == first.frame.columns
+        aligned.append(part if in_order else replace(part, frame=part.frame.select(*quoted(first.frame.columns))))
+    return Inputs(tuple(aligned))
+
+
+def _numbered_names(parts: Sequence[Part]) -> list[Part]:
+    """The parts with distinct names: of several live inputs without one, the n-th is called ``live-n``."""
+    several = sum(part.is_live for part in parts) > 1
+    named: list[Part] = []
+    for part in parts:
+        if part.is_live and not part.is_named:
+            number = 1 + sum(other.is_live for other in named)
+            part = replace(part, name=f"{LIVE}-{number}" if several else LIVE)
+        if part.is_live and part.name in {other.name for other in named}:
+            raise PlanError(
+                f"two live inputs are called {part.name!r}; give each a name of its own: live={{'<name>': frame, …}}"
+            )
+        named.append(part)
+    return named
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or not name.strip() or name == HISTORY:
+        raise PlanError(f"live has an input called {name!r}; its name must be a text other than {HISTORY!r}")
+    return name
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame | None:
+    return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def _check_frame(name: str, frame: Any, streaming: bool) -> None:
+    refuse_connect(frame)
+    if not isinstance(frame, DataFrame):
+        raise PlanError(f"{name} must be a DataFrame, got {type(frame).__name__}")
+    if frame.isStreaming and not streaming:
+        raise PlanError(
+            f"{name} is a streaming DataFrame; history must end: read it with spark.read, or pass it as live"
+        )
+    if streaming and not frame.isStreaming:
+        raise PlanError(f"{name} is a batch DataFrame; read it with spark.readStream, or pass it as history")
+    check_distinct_columns(name, frame.schema)

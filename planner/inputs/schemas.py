@@ -1,0 +1,239 @@
+"""Schemas of the inputs: are they the same, is a column there, may a column be a key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ...errors import PlanError
+from ...runtime.platform.columns import RESERVED
+
+#: Types (besides strings, arrays and structs) whose values have the one order of Spark's sort and of stored keys.
+_ORDERED_TYPES = (
+    IntegralType,
+    FloatType,
+    DoubleType,
+    DecimalType,
+    BooleanType,
+    BinaryType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    DayTimeIntervalType,
+)
+_BINARY_COLLATION = "UTF8_BINARY"
+#: Parts of a type's JSON that do not make it another type.
+_NOT_THE_TYPE = ("nullable", "containsNull", "valueContainsNull", "metadata")
+
+
+def check_same_columns(one: StructType, other: StructType, names: tuple[str, str] = ("history", "live")) -> None:
+    """Raise unless both schemas have the same column names and types; order and nullability do not matter."""
+    problems = []
+    for name, there, opposite in ((names[0], one, other), (names[1], other, one)):
+        missing = [field.name for field in there.fields if field.name not in opposite.fieldNames()]
+        if missing:
+            problems.append(f"only {name} has {', '.join(missing)}")
+    for field in one.fields:
+        if field.name in other.fieldNames() and not same_type(field.dataType, other[field.name].dataType):
+            types = f"{field.dataType.simpleString()} in {names[0]}"
+            problems.append(f"{field.name} is {types} and {other[field.name].dataType.simpleString()} in {names[1]}")
+    if problems:
+        raise PlanError(
+            f"{names[0]} and {names[1]} have different columns: {'; '.join(problems)}; select and cast them to one"
+            " schema before read()"
+        )
+
+
+def check_distinct_columns(name: str, schema: StructType, *, case_sensitive: bool = True) -> None:
+    """Raise if two columns have one name."""
+    alike = [field if case_sensitive else field.lower() for field in schema.fieldNames()]
+    repeated = sorted({field for field, like in zip(schema.fieldNames(), alike, strict=True) if alike.count(like) > 1})
+    if repeated:
+        raise PlanError(f"{name} has several columns named {', '.join(repeated)}; rename or drop them")
+
+
+def repeated_field(data_type: DataType, *, case_sensitive: bool = True) -> str | None:
+    """A name that two fields of a struct, somewhere in the type, share."""
+    if isinstance(data_type, ArrayType):
+        return repeated_field(data_type.elementType, case_sensitive=case_sensitive)
+    if isinstance(data_type, MapType):
+        parts: Iterable[DataType] = (data_type.keyType, data_type.valueType)
+    elif isinstance(data_type, StructType):
+        alike = [name if case_sensitive else name.lower() for name in data_type.names]
+        repeated = next(
+            (name for name, like in zip(data_type.names, alike, strict=True) if alike.count(like) > 1), None
+        )
+        if repeated is not None:
+            return repeated
+        parts = (field.dataType for field in data_type.fields)
+    else:
+        return None
+    return next(filter(None, (repeated_field(part, case_sensitive=case_sensitive) for part in parts)), None)
+
+
+def check_distinct_fields(name: str, schema: StructType, *, case_sensitive: bool) -> None:
+    """Raise if a column holds structs with two fields of one name."""
+    for field in schema.fields:
+        repeated = repeated_field(field.dataType, case_sensitive=case_sensitive)
+        if repeated is not None:
+            raise PlanError(f"{name} has structs with two fields named {repeated} in column {field.name}; rename one")
+
+
+def check_reserved_columns(schema: StructType) -> None:
+    """Raise if a column has a name that the runtime gives to a column of its own."""
+    for name in schema.fieldNames():
+        if RESERVED.fullmatch(name):
+            raise PlanError(f"column {name} has a name that mixedmode uses itself; rename it before groupBy")
+
+
+def same_type(one: DataType, other: DataType) -> bool:
+    """True if the types differ at most in nullability and metadata, at any depth."""
+    return bool(_bare(one.jsonValue()) == _bare(other.jsonValue()))
+
+
+def _bare(json_value: Any) -> Any:
+    if isinstance(json_value, dict):
+        return {key: _bare(value) for key, value in json_value.items() if key not in _NOT_THE_TYPE}
+    if isinstance(json_value, list):
+        return [_bare(value) for value in json_value]
+    return json_value
+
+
+def merge_nullability(one: StructType, other: StructType) -> StructType:
+    """The first schema, with everything nullable, at any depth, that is so in either, and the metadata of both."""
+    fields = []
+    for field, its in zip(one.fields, (other[field.name] for field in one.fields), strict=True):
+        data_type = _merged(field.dataType, its.dataType)
+        fields.append(StructField(field.name, data_type, field.nullable or its.nullable, _common(field, its)))
+    return StructType(fields)
+
+
+def _common(one: StructField, other: StructField) -> dict[str, Any]:
+    theirs = other.metadata or {}
+    return {name: value for name, value in (one.metadata or {}).items() if theirs.get(name) == value}
+
+
+def _merged(one: DataType, other: DataType) -> DataType:
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return ArrayType(_merged(one.elementType, other.elementType), one.containsNull or other.containsNull)
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        values = _merged(one.valueType, other.valueType)
+        return MapType(_merged(one.keyType, other.keyType), values, one.valueContainsNull or other.valueContainsNull)
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        return StructType(
+            [
+                StructField(
+                    field.name,
+                    _merged(field.dataType, its.dataType),
+                    field.nullable or its.nullable,
+                    _common(field, its),
+                )
+                for field, its in zip(one.fields, other.fields, strict=True)
+            ]
+        )
+    return one
+
+
+def bare_name(name: str) -> str:
+    """A column's name as the user writes it, without the backticks around it."""
+    return name[1:-1].replace("``", "`") if len(name) > 2 and name[0] == name[-1] == "`" else name
+
+
+def find_column(name: str, schema: StructType, *, case_sensitive: bool) -> str | None:
+    """The column's name as the schema writes it; None: there is no such column."""
+    bare = bare_name(name)
+    for field in schema.fieldNames():
+        if field == bare or (not case_sensitive and field.lower() == bare.lower()):
+            return field
+    return None
+
+
+def missing_column(what: str, name: str, schema: StructType) -> PlanError:
+    """The error for a column that is not there, with what may be meant."""
+    near = difflib.get_close_matches(name, schema.fieldNames(), n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return PlanError(f"{what} {name} does not exist; {hint}the columns are {', '.join(schema.fieldNames())}")
+
+
+def check_key_type(label: str, data_type: DataType) -> None:
+    """Raise unless values of the type have the one order that sorted passes and stored state share."""
+    problem = _unordered(data_type)
+    if problem is not None:
+        raise PlanError(
+            f"key column {label} is of type {data_type.simpleString()}, which cannot be a key: {problem}; use a number,"
+            " string, binary, boolean, date, timestamp, decimal, or an array or struct of these"
+        )
+
+
+def _unordered(data_type: DataType) -> str | None:
+    if isinstance(data_type, StringType):
+        collation = getattr(data_type, "collation", _BINARY_COLLATION)
+        if collation == _BINARY_COLLATION:
+            return None
+        return f"collation {collation} makes different strings equal (F.collate(…, 'UTF8_BINARY') does not)"
+    if isinstance(data_type, ArrayType):
+        return _unordered(data_type.elementType)
+    if isinstance(data_type, StructType):
+        return next((found for field in data_type.fields if (found := _unordered(field.dataType))), None)
+    if isinstance(data_type, _ORDERED_TYPES):
+        return None
+    return f"{data_type.simpleString()} has no order"
+
+
+def holds_floats(data_type: DataType) -> bool:
+    """True if a float is somewhere in the type: equal keys may then differ in bits."""
+    if isinstance(data_type, ArrayType):
+        return holds_floats(data_type.elementType)
+    if isinstance(data_type, StructType):
+        return any(holds_floats(field.dataType) for field in data_type.fields)
+    return isinstance(data_type, (FloatType, DoubleType))
+
+
+def normalise_floats(column: Column, data_type: DataType) -> Column:
+    """The column with one NaN and one zero, as Spark's own grouping does it."""
+    if isinstance(data_type, (FloatType, DoubleType)):
+        kind = data_type.simpleString()
+        return (
+            F.when(column == 0, F.lit(0.0).cast(kind))
+            .when(F.isnan(column), F.lit(float("nan")).cast(kind))
+            .otherwise(column)
+        )
+    if isinstance(data_type, StructType) and holds_floats(data_type):
+        fields = [normalise_floats(column[field.name], field.dataType).alias(field.name) for field in data_type.fields]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(data_type, ArrayType) and holds_floats(data_type):
+        element = data_type.elementType
+        return F.transform(column, lambda item: normalise_floats(item, element))
+    return column
+
+
+def quoted(names: Iterable[str]) -> list[Column]:
+    """Columns by their exact names, whatever characters are in them."""
+    return [F.col("`" + name.replace("`", "``") + "`") for name in names]
+
+
+def columns_ddl(fields: Sequence[StructField]) -> str:
+    """``"tailnum string, legs bigint"``."""
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)

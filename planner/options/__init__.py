@@ -1,0 +1,1 @@
+"""Options: names, values, and where they may be set."""

@@ -1,0 +1,272 @@
+"""The registry of all options: their names, how values are read and written, what they are for.
+
+How values from several places become :class:`~mixedmode.runtime.spec.Settings`: :mod:`.option_layers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...runtime.spec import Settings
+from ...state.keygroups import MAX_PARALLELISM_LIMIT
+from .values import (
+    format_duration_ms,
+    format_size_bytes,
+    int_between,
+    one_of,
+    parse_bool,
+    parse_duration_ms,
+    parse_name,
+    parse_path,
+    parse_positive_duration_ms,
+    parse_size_bytes,
+)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: what it is called, where its value goes, how it is read."""
+
+    name: str
+    #: Field of :class:`Settings`; its default is the option's default.
+    field: str
+    parse: Callable[[str], Any]
+    #: The allowed values in words, for error messages.
+    allowed: str
+    doc: str
+    #: A second name of the same option.
+    alias: str | None = None
+
+    @property
+    def default(self) -> Any:
+        return Settings.model_fields[self.field].default
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,) if self.alias is None else (self.name, self.alias)
+
+
+_DURATION = "a duration with a unit such as '10 s', '500 ms' or '1 hour'"
+_SIZE = "a size greater than 0 such as '256 MiB'"
+
+#: Every option there is.
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "execution.runtime-mode",
+        "runtime_mode",
+        one_of("batch", "streaming", "mixed"),
+        "batch, streaming, mixed",
+        "how the job runs: all as a batch, all as a stream, or backlog as a batch and then a stream",
+    ),
+    Option(
+        "execution.interval-during-backlog",
+        "interval_during_backlog_ms",
+        parse_duration_ms,
+        "0 (no checkpoint in the backlog) or a duration of at least execution.checkpointing.interval",
+        "time between checkpoints while any source is in backlog; 0: none, and the backlog runs at batch speed",
+        alias="execution.checkpointing.interval-during-backlog",
+    ),
+    Option(
+        "execution.checkpointing.interval",
+        "checkpoint_interval_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "time between checkpoints of the stream",
+    ),
+    Option(
+        "execution.checkpointing.min-pause",
+        "checkpoint_min_pause_ms",
+        parse_duration_ms,
+        f"{_DURATION}, or 0",
+        "least time between the end of a checkpoint and the start of the next one",
+    ),
+    Option(
+        "execution.checkpointing.timeout",
+        "checkpoint_timeout_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "a checkpoint that takes longer is given up",
+    ),
+    Option(
+        "execution.checkpointing.tolerable-failed-checkpoints",
+        "tolerable_failed_checkpoints",
+        int_between(0),
+        "a whole number, 0 or more",
+        "how many checkpoints in a row may fail before the query does",
+    ),
+    Option(
+        "execution.lease.expiry",
+        "lease_expiry_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, at least four times execution.lease.heartbeat-interval",
+        "how long a driver on another host must give no sign of life before a second one takes its location over",
+    ),
+    Option(
+        "execution.lease.heartbeat-interval",
+        "lease_heartbeat_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, at most a quarter of execution.lease.expiry",
+        "time between two signs of life of the driver that has the checkpointLocation",
+    ),
+    Option(
+        "execution.sink.transactional",
+        "sink_transactional",
+        parse_bool,
+        "true, false",
+        "whether the output's format skips an append whose txnAppId and txnVersion it has; unset: if it is delta",
+    ),
+    Option(
+        "execution.sink.order-column",
+        "sink_order_column",
+        parse_name,
+        "a name that no output column has",
+        "column (bigint) added to each delivery, greater in a later row of a key; unset: there is none",
+    ),
+    Option(
+        "execution.backlog.final-watermark",
+        "final_watermark",
+        one_of("max", "observed"),
+        "max, observed",
+        "what fires at the switch: every timer and window, or those that the backlog's own watermark has reached",
+    ),
+    Option(
+        "execution.backlog.reuse-finished-shards",
+        "reuse_finished_shards",
+        parse_bool,
+        "true, false",
+        "whether a driver that restarts in the backlog takes over the shards that were finished",
+    ),
+    Option(
+        "execution.savepoint.path",
+        "savepoint_path",
+        parse_path,
+        "the folder of a savepoint",
+        "savepoint that a new checkpointLocation begins with; unset: the job begins with nothing",
+    ),
+    Option(
+        "execution.savepoint.ignore-unclaimed-state",
+        "savepoint_ignore_unclaimed",
+        parse_bool,
+        "true, false",
+        "whether state of the savepoint that the job does not have is dropped; false: it is an error",
+    ),
+    Option(
+        "execution.operator-event.max-bytes",
+        "operator_event_max_bytes",
+        parse_size_bytes,
+        _SIZE,
+        "the most that one event between coordinator and shards, or a shard's own state, may take",
+    ),
+    Option(
+        "execution.history.rows-per-epoch",
+        "history_rows_per_epoch",
+        int_between(1),
+        "a whole number, 1 or more",
+        "how many rows of history one epoch takes when the history runs as a stream",
+    ),
+    Option(
+        "pipeline.max-parallelism",
+        "max_parallelism",
+        int_between(1, MAX_PARALLELISM_LIMIT),
+        f"a whole number from 1 to {MAX_PARALLELISM_LIMIT}",
+        "number of key groups: the most shards that the job's state can ever be spread over",
+    ),
+    Option(
+        "pipeline.parallelism",
+        "parallelism",
+        int_between(1, MAX_PARALLELISM_LIMIT),
+        "a whole number from 1 to pipeline.max-parallelism",
+        "number of shards; unset: Spark's default parallelism, or what the checkpoint has",
+    ),
+    Option(
+        "pipeline.backlog.watermark-lag-threshold",
+        "watermark_lag_threshold_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "the live source is in backlog while its watermark lags by more than this; unset: lag has no effect",
+    ),
+    Option(
+        "pipeline.timers",
+        "timers",
+        one_of("in-order", "after-rows"),
+        "in-order, after-rows",
+        "when a key's event-time timers fire: between its rows, where event time passes them, or after all of its rows;"
+        " unset: in-order under final watermark observed, after-rows under max",
+    ),
+    Option(
+        "pipeline.auto-watermark-interval",
+        "watermark_interval_ms",
+        parse_duration_ms,
+        f"{_DURATION}, or 0 (with every epoch)",
+        "least time between two steps of the watermark; 0: it moves with every epoch",
+    ),
+    Option(
+        "pipeline.watermark.idle-timeout",
+        "watermark_idle_timeout_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "a live input without rows for this long does not hold the watermark of the others back; unset: it does",
+    ),
+    Option(
+        "pipeline.late-data.path",
+        "late_data_path",
+        parse_path,
+        "a folder",
+        "where rows that came too late are written as Parquet; unset: they are dropped and only counted",
+    ),
+    Option(
+        "state.checkpoints.num-retained",
+        "retained_checkpoints",
+        int_between(1),
+        "a whole number, 1 or more",
+        "how many complete checkpoints are kept",
+    ),
+    Option(
+        "state.local-dir",
+        "state_local_dir",
+        parse_path,
+        "a folder on the executors",
+        "where working copies of the state live; unset: the temporary folder",
+    ),
+    Option(
+        "state.cache-size",
+        "state_cache_bytes",
+        parse_size_bytes,
+        _SIZE,
+        "block cache of a Python worker's RocksDB",
+    ),
+    Option(
+        "sorter.engine",
+        "sorter_engine",
+        one_of("auto", "spark", "arrow"),
+        "auto, spark, arrow",
+        "who sorts the backlog by key: Spark in the JVM, or the external sorter in the Python worker",
+    ),
+    Option(
+        "sorter.memory",
+        "sorter_memory_bytes",
+        parse_size_bytes,
+        _SIZE,
+        "memory budget of one task's external sorter",
+    ),
+    Option(
+        "sorter.spill-dir",
+        "sorter_spill_dir",
+        parse_path,
+        "a folder on the executors",
+        "where the external sorter spills; unset: the temporary folder",
+    ),
+)
+
+
+def format_value(option: Option, value: Any) -> str:
+    """A setting as a user would write it."""
+    if value is None:
+        return "unset"
+    if option.field.endswith("_ms"):
+        return format_duration_ms(value)
+    if option.field.endswith("_bytes"):
+        return format_size_bytes(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

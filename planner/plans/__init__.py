@@ -1,0 +1,1 @@
+"""From a described job to the plan that executes it."""

@@ -1,0 +1,297 @@
+"""From a described job to an :class:`ExecutionPlan` and the :class:`JobSpec` that executes it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ...errors import OptionError, PlanError
+from ...runtime.connectors.late_rows import LateRows
+from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
+from ...runtime.platform.folder_checks import Place, place_of
+from ...runtime.spec import JobSpec, KeyedOperator, Settings
+from ..frames.keyed import KeyedStage
+from ..inputs.analysis import duration_ms, session_settings, spark_plan
+from ..inputs.schemas import columns_ddl
+from ..options.layers import Layer, resolve_options, session_layer
+from .final_watermark import resolve_final_watermark
+from .phases import JobFacts, plan_phases, runs_sorted
+from .plan import ExecutionPlan, SinkPlan, SourcePlan
+from .sort_engine import size_bytes
+from .timer_order import resolve_timers
+
+#: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
+_PASSING_FORMATS = ("memory", "console", "noop")
+#: Formats without a use for a path.
+_PATHLESS_FORMATS = (*_PASSING_FORMATS, "foreachBatch")
+#: Formats that can only add rows.
+_FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "delta")
+#: Option with the folder of late rows.
+_LATE_PATH = "pipeline.late-data.path"
+_DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
+
+
+@dataclass(frozen=True)
+class SinkRequest:
+    """What the writer was told, besides options."""
+
+    query_name: str | None
+    format: str | None
+    foreach_batch: Callable[[DataFrame, int], None] | None
+    output_mode: str | None
+    trigger: dict[str, Any]
+    #: Table to append to; None: the format and its options say where.
+    table: str | None = None
+    partition_by: tuple[str, ...] = ()
+
+
+def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
+    """Check everything, decide, and describe the result twice: for people and for the runtime."""
+    spark = stage.inputs.spark
+    resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
+    sink_options = dict(resolved.sink_options)
+    _check_trigger(spark, request.trigger)
+    format = _format(spark, request)
+    output_mode = _output_mode(stage, request, format)
+    final = resolve_final_watermark(resolved, is_aggregate=stage.output_key is not None, output_mode=output_mode)
+    settings, why_timers = resolve_timers(final.settings, resolved)
+    given = _take(sink_options, "checkpointLocation")
+    location = _checkpoint_location(spark, request, format, given, sink_options)
+    path = _take(sink_options, "path")
+    _check_apart(
+        # What ignores the path has nothing there.
+        path=None if request.table is None and format in _PATHLESS_FORMATS else path,
+        path_is_sparks=request.table is not None or format not in FORMATS,
+        checkpointLocation=location,
+        **{_LATE_PATH: settings.late_data_path},
+    )
+    sink = make_sink(
+        format,
+        path,
+        sink_options,
+        request.query_name,
+        stage.output_schema,
+        request.foreach_batch,
+        table=request.table,
+        partition_by=request.partition_by,
+        transactional=settings.sink_transactional,
+        deliveries=Deliveries(
+            key=None if output_mode == "append" else stage.output_key, order_column=settings.sink_order_column
+        ),
+    )
+    sink.check(spark)
+    operator = stage.build(output_mode, settings)
+    parallelism = _parallelism(spark, settings)
+    facts = JobFacts(
+        has_history=stage.inputs.history is not None,
+        has_live=stage.inputs.live is not None,
+        ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),
+        uses_event_time=operator.uses_event_time,
+        uses_processing_time=operator.uses_processing_time,
+        has_watermark=stage.watermark is not None,
+        why_final_watermark=final.reason,
+        has_timers=operator.has_timers,
+        why_timers=why_timers,
+        bytes_per_shard=_bytes_per_shard(stage, operator, settings, parallelism),
+    )
+    plan = ExecutionPlan(
+        name=request.query_name,
+        sources=_sources(stage),
+        event_time=None if stage.watermark is None else stage.watermark.label,
+        watermark_delay_ms=0 if stage.watermark is None else stage.watermark.delay_ms,
+        operator=_described(operator),
+        output_columns=columns_ddl(sink.schema.fields),
+        output_mode=output_mode,
+        sink=_sink_plan(sink),
+        trigger=request.trigger,
+        settings=settings,
+        parallelism=parallelism,
+        checkpoint_location=location,
+        phases=plan_phases(settings, facts),
+        coordinator=None if stage.coordinator is None else type(stage.coordinator).__name__,
+    )
+    return plan, _job(stage, plan, operator, sink)
+
+
+def _late_rows(stage: KeyedStage, path: str | None) -> LateRows | None:
+    if path is None:
+        return None
+    late_rows = LateRows(path, stage.input_schema)
+    late_rows.check(stage.inputs.spark)
+    return late_rows
+
+
+def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: Sink) -> JobSpec:
+    inputs, watermark = stage.inputs.numbered(), stage.watermark
+    return JobSpec(
+        spark=inputs.spark,
+        name=plan.name,
+        history=inputs.history,
+        live=inputs.live,
+        event_time=None if watermark is None else watermark.event_time,
+        watermark_delay_ms=plan.watermark_delay_ms,
+        operator=operator,
+        sink=sink,
+        settings=plan.settings,
+        phases=plan.phases,
+        checkpoint_location=plan.checkpoint_location,
+        live_inputs=inputs.live_inputs(lambda name: 0 if watermark is None else watermark.delay_of(name)),
+        late_rows=_late_rows(stage, plan.settings.late_data_path),
+        trigger=dict(plan.trigger),
+        coordinator=stage.coordinator,
+        explain=plan.explain,
+        plan_json=plan.model_dump_json(indent=1),
+    )
+
+
+def _check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
+    """Raise if readers or clean-ups would take one folder's files for another's.
+
+    Args:
+        path_is_sparks: Spark writes to the folder ``path``, which may be on a filesystem that only Spark knows.
+        folders: by the names of their options; None: not set.
+    """
+    taken: dict[str, tuple[Place, str]] = {}
+    for name, folder in folders.items():
+        if folder is None:
+            continue
+        try:
+            place = place_of(name, folder)
+        except OptionError:
+            if name == "path" and path_is_sparks:
+                continue  # nothing of ours is there
+            raise
+        for other, (known, as_written) in taken.items():
+            if place == known:
+                same = repr(folder) if folder == as_written else f"{as_written!r} and {folder!r}: {str(place.path)!r}"
+                raise OptionError(f"{other} and {name} are the same folder, {same}; give each a folder of its own")
+        taken[name] = place, folder
+    checkpoints = taken.pop("checkpointLocation", None)
+    for name, (place, folder) in taken.items():
+        if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in ("mixedmode", "spark")):
+            led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
+            raise OptionError(
+                f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
+                " removed when they are not needed; give it a folder of its own"
+            )
+
+
+def _take(options: dict[str, str], name: str) -> str | None:
+    """Take an option out, whatever its case."""
+    for written in options:
+        if written.lower() == name.lower():
+            return options.pop(written)
+    return None
+
+
+def _check_trigger(spark: SparkSession, trigger: dict[str, Any]) -> None:
+    interval = trigger.get("processingTime")
+    if interval is None:
+        return
+    try:
+        interval_ms = duration_ms(spark, interval)
+    except ValueError as error:
+        raise PlanError(
+            f"trigger(processingTime={interval!r}) is not a duration ({error}); use for example '5 seconds'"
+        ) from error
+    if interval_ms < 0:
+        raise PlanError(f"trigger(processingTime={interval!r}) is negative; use '0 seconds' or more")
+
+
+def _format(spark: SparkSession, request: SinkRequest) -> str:
+    if request.foreach_batch is not None:
+        return "foreachBatch"
+    stored = table_format(spark, request.table) if request.format is None and request.table else None
+    written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
+    return written.lower() if written.lower() in FORMATS else written  # a class name must stay as it is
+
+
+def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
+    """What the plan shows; a processor's own mode and the writer's need not be the same, as in Spark.
+
+    A processor hands on what it yields, whatever its mode says; what the sink must be able to do is the writer's.
+    """
+    written = request.output_mode or "append"
+    if stage.output_mode is not None and written == "complete":
+        raise PlanError(
+            "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
+            " aggregation has a complete result; use append or update"
+        )
+    if written != "append" and format.lower() in _FILE_FORMATS:
+        raise PlanError(
+            f"format {format} supports outputMode append only, got {written}: files are never rewritten; use append, or"
+            " foreachBatch and merge the rows into a table"
+        )
+    return request.output_mode or stage.output_mode or "append"
+
+
+def _checkpoint_location(
+    spark: SparkSession, request: SinkRequest, format: str, given: str | None, others: Mapping[str, str]
+) -> str | None:
+    """Where checkpoints go; None: a temporary folder of the runtime's."""
+    if given is not None:
+        if not given.strip():
+            raise OptionError("checkpointLocation is empty; give a folder")
+        return given
+    shared = spark.conf.get(_DEFAULT_CHECKPOINTS_CONF, None)
+    if shared and request.query_name:
+        return f"{shared.rstrip('/')}/{request.query_name}"
+    if format in _PASSING_FORMATS:
+        return None
+    slip = difflib.get_close_matches("checkpointLocation", others, n=1)
+    hint = f" (is that what {slip[0]} = {others[slip[0]]!r} is for?)" if slip else ""
+    raise OptionError(
+        f"checkpointLocation is not set{hint}, and the output of {format} outlives the query: set"
+        f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName"
+    )
+
+
+def _sources(stage: KeyedStage) -> tuple[SourcePlan, ...]:
+    columns, watermark = columns_ddl(stage.input_schema.fields), stage.watermark
+    sources = []
+    if stage.inputs.history is not None:
+        sources.append(
+            SourcePlan(
+                name="history", boundedness="bounded", columns=columns, spark_plan=spark_plan(stage.inputs.history)
+            )
+        )
+    sources += [
+        SourcePlan(
+            name=live.name,
+            boundedness="unbounded",
+            columns=columns,
+            spark_plan=spark_plan(live.frame),
+            watermark_delay_ms=None if watermark is None else watermark.delay_of(live.name),
+        )
+        for live in stage.inputs.lives
+    ]
+    return tuple(sources)
+
+
+def _sink_plan(sink: Sink) -> SinkPlan:
+    return SinkPlan(name=sink.name, description=sink.describe(), guarantee=sink.guarantee, fencing=sink.fencing)
+
+
+def _described(operator: KeyedOperator) -> dict[str, Any]:
+    """The operator's description in plain JSON values, so that a stored plan equals the one it was made from."""
+    described: dict[str, Any] = json.loads(json.dumps(operator.describe(), default=str))
+    return described
+
+
+def _parallelism(spark: SparkSession, settings: Settings) -> int:
+    """Shards of a fresh run: what the runtime will take."""
+    return settings.parallelism or min(spark.sparkContext.defaultParallelism, settings.max_parallelism)
+
+
+def _bytes_per_shard(stage: KeyedStage, operator: KeyedOperator, settings: Settings, parallelism: int) -> int | None:
+    """How much of the history a shard sorts, if that decides who sorts: rows that Spark aggregates first are few."""
+    history = stage.inputs.history
+    if history is None or operator.aggregates_by_key or settings.sorter_engine != "auto" or not runs_sorted(settings):
+        return None
+    size = size_bytes(history)
+    return None if size is None else size // parallelism

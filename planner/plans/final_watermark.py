@@ -1,0 +1,55 @@
+"""What fires at the switch by default, and what may be asked for: ``execution.backlog.final-watermark`` of a job.
+
+The default depends on the job, so it is known only when the whole job is.  From then on ``Settings.final_watermark``
+holds what applies, whoever chose it: that is what every reader of the settings sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import OptionError
+from ...runtime.spec import Settings
+from ..options.layers import ResolvedOptions
+
+NAME = "execution.backlog.final-watermark"
+_FIELD = "final_watermark"
+#: Output modes in which a group's row takes the place of the one before it.
+_REPLACING_MODES = ("update", "complete")
+_WHY_OBSERVED = (
+    "a group's row replaces the one before it, so after MAX_WATERMARK a window that straddles the switch would start"
+    " again at nothing, and its live part would overwrite its total"
+)
+
+
+@dataclass(frozen=True)
+class FinalWatermark:
+    """The settings with the final watermark that applies, and why it does."""
+
+    settings: Settings
+    reason: str
+
+
+def resolve_final_watermark(options: ResolvedOptions, *, is_aggregate: bool, output_mode: str) -> FinalWatermark:
+    """The final watermark of the backlog: what was asked for, or else the default for this job.
+
+    Args:
+        options: what was asked for.
+        is_aggregate: the keyed stage is an aggregate; False: a processor.
+        output_mode: of the stage.
+
+    Raises:
+        OptionError: ``max`` was asked for a job in which it would overwrite results by parts of them.
+    """
+    settings, given = options.settings, options.given.get(_FIELD)
+    if not (is_aggregate and output_mode in _REPLACING_MODES):
+        return FinalWatermark(settings, f"set by {given.origin}" if given else "the default")
+    if given is not None and settings.final_watermark != "observed":
+        raise OptionError(
+            f"{given.name} = {given.text!r} (from {given.origin}) does not go with an aggregate in outputMode"
+            f" {output_mode}: {_WHY_OBSERVED}; allowed: observed, which is the default here, or outputMode append"
+        )
+    return FinalWatermark(
+        settings.model_copy(update={_FIELD: "observed"}),
+        f"the only one for an aggregate in outputMode {output_mode}: {_WHY_OBSERVED}",
+    )

@@ -1,0 +1,378 @@
+"""The mode rules: which phases a job goes through, and why (FLIP-327, FLIP-309).
+
+Pure functions of the settings and of facts about the job.  What they return is both what ``explain()`` prints and what
+``start()`` executes, so neither can drift from the other.
+
+========================================  ==========================================================================
+the job                                    its phases
+========================================  ==========================================================================
+``batch``                                  backlog, finish
+``mixed``, interval-during-backlog 0       backlog, switch, live; without a live source: backlog, finish
+``mixed``, interval-during-backlog > 0     as ``streaming``, with that interval while in backlog
+``streaming``                              history, catch-up, switch, live; without a live source: history, finish
+========================================  ==========================================================================
+
+A trigger that ends by itself (``availableNow``, ``once``) drops the phase ``live``: the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...errors import PlanError
+from ...runtime.spec import Phase, Settings
+from ..options.values import format_duration_ms
+from .sort_engine import choose_sorter
+
+_LATE_AFTER_SWITCH = "rows behind the watermark are dropped and counted"
+_LATE_KEPT = "rows behind the watermark are counted and kept apart (pipeline.late-data.path)"
+_BACK_TO_CHECKPOINT = "back to the last complete checkpoint"
+_ROCKSDB = "RocksDB"
+_NO_WATERMARK = "none while rows of a key are processed"
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the mode rules need to know about a job besides its settings."""
+
+    has_history: bool
+    has_live: bool
+    #: True for a trigger that ends by itself (availableNow, once).
+    ends_by_itself: bool = False
+    #: True if windows or event-time timers can be pending.
+    uses_event_time: bool = False
+    uses_processing_time: bool = False
+    #: True if ``withWatermark`` was called.
+    has_watermark: bool = False
+    #: Why ``Settings.final_watermark`` is what it is.
+    why_final_watermark: str = "the default"
+    #: True for a processor with event-time timers, to which ``Settings.timers`` applies, and why that is what it is.
+    has_timers: bool = False
+    why_timers: str = "the default"
+    #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
+    bytes_per_shard: int | None = None
+
+
+def runs_sorted(settings: Settings) -> bool:
+    """True if the backlog is worked off as sorted passes; else the job is a stream throughout."""
+    if settings.runtime_mode == "batch":
+        return True
+    return settings.runtime_mode == "mixed" and settings.interval_during_backlog_ms == 0
+
+
+def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
+    """The phases of a fresh run, in order."""
+    if not (job.has_history or job.has_live):
+        raise PlanError("the job has neither a history nor a live source; give read() at least one of them")
+    if settings.runtime_mode == "batch":
+        return (_batch_backlog(settings, job), _batch_finish(settings, job))
+    if runs_sorted(settings):
+        return _mixed(settings, job)
+    return _stream(settings, job)
+
+
+def _sources(job: JobFacts) -> tuple[str, ...]:
+    return tuple(name for name, there in (("history", job.has_history), ("live", job.has_live)) if there)
+
+
+# --- batch ------------------------------------------------------------------------------------------------------------
+
+
+def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
+    reason = "execution.runtime-mode = batch: all input is read once, sorted by key, without state to keep"
+    if job.has_live:
+        reason += "; of the live source, what it holds when the job starts"
+    return Phase(
+        kind="backlog",
+        reason=reason,
+        sources=_sources(job),
+        style="sorted",
+        sorter=choose_sorter(settings, job.bytes_per_shard).engine,
+        details={
+            "scheduling": "all at once in one pass, sorted by key; stage by stage, as a Spark batch",
+            "watermark": f"{_row_watermark(settings, job, _NO_WATERMARK)}; MAX_WATERMARK at the end of each key",
+            "checkpoints": "none",
+            "failure": "the failed task runs again from the start of its input",
+            "keyed state": "one key at a time in memory, forgotten at its end",
+            **_sort_details(settings, job),
+            **_timers(settings, job, sorted_pass=True),
+            **_processing_timers(job, "at the end of their key, after the event-time timers"),
+        },
+    )
+
+
+def _batch_finish(settings: Settings, job: JobFacts) -> Phase:
+    return Phase(
+        kind="finish",
+        reason="end of input: the output is committed at once and the query ends",
+        style="sorted",
+        sorter=choose_sorter(settings, job.bytes_per_shard).engine,
+        details={
+            "watermark": "MAX_WATERMARK has already come at the end of each key",
+            "checkpoints": "none of state; the commit of the output is recorded",
+            "failure": "nothing is visible before the commit",
+        },
+    )
+
+
+# --- mixed, interval-during-backlog = 0 -------------------------------------------------------------------------------
+
+
+def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
+    backlog = _sorted_backlog(settings, job)
+    if not job.has_live:
+        return (backlog, _finish(settings, "sorted"))
+    switch = Phase(
+        kind="switch",
+        reason=(
+            "history and the live source's waiting data are processed: isBacklog turns false"
+            if job.has_history
+            else "the live source's waiting data is processed: isBacklog turns false"
+        ),
+        style="sorted",
+        sorter=choose_sorter(settings, job.bytes_per_shard).engine,
+        details={
+            "watermark": _switch_watermark(settings, job),
+            "checkpoints": "one immediately; the output of the backlog becomes visible with it",
+            "failure": "before that checkpoint is complete: from the start of the backlog; after it: back to it",
+            "keyed state": f"{_ROCKSDB} takes the sorted files over as they are, without rewriting",
+        },
+    )
+    if job.ends_by_itself:
+        return (backlog, switch)
+    return (backlog, switch, _live(settings, job))
+
+
+def _backlog_failure(settings: Settings, job: JobFacts) -> str:
+    again = "a failed task: again from the start of its input; a restarted driver: from the start of the backlog"
+    if settings.reuse_finished_shards:
+        again += ", without the shards that had finished if input and code are unchanged"
+    return f"{again}; nothing of it is visible before the {'switch' if job.has_live else 'final checkpoint'}"
+
+
+def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
+    details = {
+        "scheduling": "all at once in one pass, sorted by key (a pass per batch if the live source limits its batches)",
+        "watermark": _backlog_watermark(settings, job),
+        "checkpoints": "none while isBacklog (execution.interval-during-backlog = 0)",
+        "failure": _backlog_failure(settings, job),
+        "keyed state": f"one key at a time in memory; written to {_ROCKSDB} files when the next key comes",
+        **_sort_details(settings, job),
+        **_timers(settings, job, sorted_pass=True),
+        **_processing_timers(job, "in real time, after the switch"),
+    }
+    if job.has_live:
+        details["final watermark"] = (
+            f"{settings.final_watermark} (execution.backlog.final-watermark): {job.why_final_watermark}"
+        )
+    if job.uses_event_time and job.has_live and settings.final_watermark == "max":
+        details["warning"] = (
+            "windows and event-time timers that straddle the switch fire at the switch with the backlog's part, and a"
+            " window fires again later with the rest (execution.backlog.final-watermark = observed carries them over)"
+        )
+    return Phase(
+        kind="backlog",
+        reason=(
+            "execution.runtime-mode = mixed and execution.interval-during-backlog = 0: without checkpoints to take,"
+            " the backlog is sorted by key and processed at batch speed"
+        ),
+        sources=_sources(job),
+        style="sorted",
+        sorter=choose_sorter(settings, job.bytes_per_shard).engine,
+        details=details,
+    )
+
+
+def _row_watermark(settings: Settings, job: JobFacts, otherwise: str) -> str:
+    """What a sorted pass shows while rows are handled."""
+    in_order = job.has_timers and settings.timers == "in-order"
+    return "t - delay for rows of event time t" if in_order else otherwise
+
+
+def _backlog_watermark(settings: Settings, job: JobFacts) -> str:
+    if not job.has_live:
+        shown = _row_watermark(settings, job, _NO_WATERMARK)
+        return f"{shown}; MAX_WATERMARK for each key after its records{_despite(settings)}"
+    shown = _row_watermark(settings, job, "none while isBacklog")
+    if settings.final_watermark == "max":
+        return (
+            f"{shown}; MAX_WATERMARK, the end of event time, for one key at a time after its"
+            " records, which fires all of its windows and event-time timers (execution.backlog.final-watermark = max)"
+        )
+    return (
+        f"{shown}; the greatest watermark of the backlog for one key at a time after its records, which"
+        " fires what it has passed; the rest is carried into the stream (execution.backlog.final-watermark = observed)"
+    )
+
+
+def _switch_watermark(settings: Settings, job: JobFacts) -> str:
+    if settings.final_watermark == "observed":
+        done = "the greatest watermark that the backlog reached; timers of keys without records in the backlog fire too"
+    else:
+        done = "MAX_WATERMARK has come for every key"
+    return f"{done}; from here on as withWatermark says"
+
+
+def _despite(settings: Settings) -> str:
+    if settings.final_watermark == "observed":
+        return (
+            " (execution.backlog.final-watermark = observed does not apply: without a live source the end of the"
+            " backlog is the end of all input)"
+        )
+    return ""
+
+
+# --- streaming, and mixed with interval-during-backlog > 0 ------------------------------------------------------------
+
+
+def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
+    if settings.runtime_mode == "streaming":
+        why = "execution.runtime-mode = streaming"
+        interval_ms = settings.checkpoint_interval_ms
+        interval_option = "execution.checkpointing.interval"
+    else:
+        interval_ms = settings.interval_during_backlog_ms
+        interval_option = "execution.interval-during-backlog"
+        why = f"{interval_option} = {format_duration_ms(interval_ms)} is not 0: the job runs as a stream throughout"
+    details = {
+        "scheduling": "micro-batches",
+        "watermark": "as withWatermark says; execution.backlog.final-watermark does not apply to a stream",
+        "checkpoints": f"every {format_duration_ms(interval_ms)} ({interval_option}), independent of micro-batches",
+        "failure": _BACK_TO_CHECKPOINT,
+        "keyed state": _ROCKSDB,
+        **_timers(settings, job, sorted_pass=False),
+        **_processing_timers(job, "in real time"),
+    }
+    phases: list[Phase] = []
+    if job.has_history:
+        rows = settings.history_rows_per_epoch
+        phases.append(
+            Phase(
+                kind="history",
+                reason=f"{why}; the history is cut into epochs of {rows} rows (execution.history.rows-per-epoch)",
+                sources=("history",),
+                checkpoint_interval_ms=interval_ms,
+                details=details,
+            )
+        )
+    if not job.has_live:
+        return (*phases, _finish(settings, "random"))
+    phases.append(
+        Phase(
+            kind="catch-up",
+            reason=f"{why}; what the live source holds at the start still counts as backlog",
+            sources=("live",),
+            checkpoint_interval_ms=interval_ms,
+            details=details,
+        )
+    )
+    phases.append(
+        Phase(
+            kind="switch",
+            reason="the data that was there at the start is processed: isBacklog turns false",
+            details={
+                "watermark": "nothing special: it goes on as withWatermark says",
+                "checkpoints": "one immediately, since nothing comes after it"
+                if job.ends_by_itself
+                else f"from here on every {format_duration_ms(settings.checkpoint_interval_ms)}"
+                " (execution.checkpointing.interval)",
+                "failure": _BACK_TO_CHECKPOINT,
+                "keyed state": f"{_ROCKSDB}, as before",
+            },
+        )
+    )
+    if not job.ends_by_itself:
+        phases.append(_live(settings, job))
+    return tuple(phases)
+
+
+# --- what several modes share -----------------------------------------------------------------------------------------
+
+
+def _live(settings: Settings, job: JobFacts) -> Phase:
+    interval_ms = settings.checkpoint_interval_ms
+    details = {
+        "scheduling": "micro-batches; between them a clock fires the timers that are due",
+        "watermark": _live_watermark(settings, job),
+        "checkpoints": f"every {format_duration_ms(interval_ms)} (execution.checkpointing.interval), independent of"
+        " micro-batches",
+        "failure": _BACK_TO_CHECKPOINT,
+        "keyed state": _ROCKSDB,
+        **_timers(settings, job, sorted_pass=False),
+        **_processing_timers(job, "in real time, also when no data comes"),
+    }
+    threshold_ms = settings.watermark_lag_threshold_ms
+    if threshold_ms is not None:
+        lag = (
+            f"while the watermark lags by more than {format_duration_ms(threshold_ms)} and something waits at the"
+            " source, isBacklog is true"
+        )
+        details["backlog"] = (
+            f"{lag}: what waits is one sorted chunk, merged with the state under the observed watermark"
+            if runs_sorted(settings)
+            else f"{lag}, which changes only the checkpoint interval"
+        )
+    return Phase(
+        kind="live",
+        reason="the live source has no end: micro-batches until the query is stopped",
+        sources=("live",),
+        sorter=choose_sorter(settings).engine,
+        checkpoint_interval_ms=interval_ms,
+        details=details,
+    )
+
+
+def _live_watermark(settings: Settings, job: JobFacts) -> str:
+    if not job.has_watermark:
+        return "none declared"
+    step_ms = settings.watermark_interval_ms
+    steps = f", at most every {format_duration_ms(step_ms)} (pipeline.auto-watermark-interval)" if step_ms else ""
+    late = _LATE_AFTER_SWITCH if settings.late_data_path is None else _LATE_KEPT
+    return f"as withWatermark says{steps}{f'; {late}' if job.uses_event_time else ''}"
+
+
+def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:
+    """The end of a job without a live source that keeps its state."""
+    return Phase(
+        kind="finish",
+        reason="there is no live source: the end of the history is the end of input, and the query ends",
+        style=style,
+        sorter=choose_sorter(settings).engine,
+        details={
+            "watermark": "MAX_WATERMARK: every event-time timer and every open window fires"
+            + (_despite(settings) if style == "sorted" else ""),
+            "checkpoints": "a final one at once",
+            "failure": _BACK_TO_CHECKPOINT
+            if style == "random"
+            else "before the final checkpoint is complete: from the start of the backlog",
+            "keyed state": f"{_ROCKSDB}, kept in the final checkpoint",
+        },
+    )
+
+
+def _sort_details(settings: Settings, job: JobFacts) -> dict[str, str]:
+    choice = choose_sorter(settings, job.bytes_per_shard)
+    return {"sort": f"by key, then event time; engine {choice.engine} ({choice.reason})"}
+
+
+def _timers(settings: Settings, job: JobFacts, *, sorted_pass: bool) -> dict[str, str]:
+    """How rows and event-time timers of a key are ordered, and why."""
+    if not job.has_timers:
+        return {}
+    if settings.timers == "in-order":
+        order = (
+            "in-order: a key's rows come in the order of event time, and what is due by then (event time - delay) fires"
+            " before them"
+        )
+        if sorted_pass and job.has_live:
+            order += "; if the live source limits its batches, all of it fires at the end of the last one"
+    else:
+        order = "after-rows: a key's event-time timers fire after all of its rows" + (
+            "" if sorted_pass else " in the epoch, as Spark's"
+        )
+    return {"timers": f"{order} (pipeline.timers: {job.why_timers})"}
+
+
+def _processing_timers(job: JobFacts, when: str) -> dict[str, str]:
+    return {"processing-time timers": f"fire {when}"} if job.uses_processing_time else {}

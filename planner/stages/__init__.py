@@ -1,0 +1,1 @@
+"""Keyed stages as the planner describes them."""

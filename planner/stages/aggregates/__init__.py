@@ -1,0 +1,1 @@
+"""Aggregates, from what Spark's analyzer says of them."""

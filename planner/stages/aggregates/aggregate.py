@@ -1,0 +1,345 @@
+"""Plans ``groupBy(...).agg(...)``: from what Spark's analyzer says to an :class:`AggregateOperator`.
+
+Spark resolves names, types, coercions and defaults; the output's schema is Spark's own.  Only then are the functions
+taken apart into partial aggregates (:mod:`.aggregates_functions`).  Everything that cannot be done is refused here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from ....errors import MixedModeError, PlanError
+from ....runtime.operators.aggregate.operator import AggregateOperator, GroupColumns, GroupKey, KeyKind, Partials
+from ....runtime.operators.aggregate.record_codec import RecordCodec
+from ....runtime.operators.processor.row_reader import arrow_type
+from ....runtime.platform.columns import quoted
+from ....state.keys import KeyCodec
+from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
+from ...inputs.schemas import repeated_field
+from .arguments import plan_columns
+from .expressions import class_name, items, with_attributes, without_alias
+from .partials import PartialColumns
+from .results import plan_results
+
+_KINDS: dict[str, KeyKind] = {WINDOW_MARK: "window", SESSION_MARK: "session"}
+_BINARY_COLLATION = "UTF8_BINARY"
+
+
+def plan_aggregate(
+    frame: DataFrame,
+    group_cols: Sequence[str | Column],
+    exprs: Sequence[Column] | dict[str, str],
+    *,
+    event_time: str | None,
+    output_mode: str | None,
+    uid: str,
+    bounded: bool = False,
+    schema: StructType | None = None,
+) -> AggregateOperator:
+    """Plan an aggregation.
+
+    Args:
+        frame: any frame with the input's columns; its rows are not looked at.
+        group_cols: what ``groupBy`` was given.
+        exprs: what ``agg`` was given.
+        event_time: the column of ``withWatermark``; None: no watermark was declared.
+        output_mode: ``append`` or ``update``; None: not known yet, everything else is checked.
+        uid: id under which the state is stored.
+        bounded: True if the whole input is there before anything is emitted (``execution.runtime-mode=batch``, or a
+            job without live input), so that an append without watermark has an end to wait for.
+        schema: the columns of all inputs, if some inputs have nulls where ``frame`` has none.
+
+    Raises:
+        PlanError: Spark cannot resolve it, or a function, key, window or output mode is not supported.
+    """
+    if not exprs:
+        raise PlanError("agg needs at least one aggregate, such as F.count('*')")
+    template = _template(frame, schema or frame.schema, event_time)
+    columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
+    analyzed, outputs, logical, output_schema = _analyze(template, columns, exprs)
+    leading = len(outputs) - len(exprs)
+    if leading == 0 and columns:
+        raise PlanError(
+            "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
+            " goes on; set it to true"
+        )
+    keys, windows = _keys(analyzed, logical, columns, output_schema.fields[:leading], event_time)
+    ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
+
+    spark = frame.sparkSession
+    row_order = None if event_time is None else _row_order(template, event_time)
+    collected = PartialColumns(ansi, row_order, spark._jvm, frozenset(template.columns))
+    planned = plan_results(spark, outputs, output_schema, leading, collected)
+    names = [f"__b{i}" for i in range(len(collected.sql))]
+    written = plan_columns(template, columns, names, collected, analyzed)
+    results = [
+        item.typed(_arrow(StructField(item.name, data_type)), ansi)
+        for item, data_type in zip(planned.results, planned.types, strict=True)
+    ]
+    partials = Partials(
+        columns=dict(zip(names, written.labels, strict=True)),
+        places=tuple(names),
+        types=tuple(_arrow(field) for field in written.fields),
+        buffers=collected.buffers,
+        results=tuple(results),
+        outputs=planned.outputs,
+    )
+    _check_types(written.fields, partials)
+    for field in output_schema.fields:
+        _arrow(field)
+    key_types = _key_types(keys, written.key_fields)
+    mode = checked_output_mode(output_mode, keys, event_time, bounded=bounded)
+    return AggregateOperator(
+        uid=uid,
+        keys=keys,
+        group_columns=GroupColumns(columns, _sliding(template, logical, windows, keys), written.columns),
+        key_types=key_types,
+        partials=partials,
+        output_schema=output_schema,
+        key_outputs=tuple(range(leading)),
+        output_mode=mode,
+        event_time=event_time,
+        projection=planned.projection,
+    )
+
+
+# -- what Spark says ---------------------------------------------------------------------------------------------------
+
+
+def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> DataFrame:
+    """An empty frame with the columns, without qualifiers; event time and what was made of it are marked."""
+    fields = [with_marks(field) for field in schema.fields]
+    if event_time is not None:
+        place = next((i for i, field in enumerate(fields) if field.name == event_time), None)
+        if place is None:
+            raise PlanError(
+                f"event-time column {event_time} does not exist; the columns are {', '.join(frame.columns)}"
+            )
+        if not isinstance(fields[place].dataType, (TimestampType, TimestampNTZType)):
+            raise PlanError(
+                f"event-time column {event_time} is of type {fields[place].dataType.simpleString()}; it must be a"
+                " timestamp or timestamp_ntz"
+            )
+        fields[place] = StructField(event_time, fields[place].dataType, True, {EVENT_TIME_MARK: True})
+    # PySpark's own way to an empty frame makes RDDs, which takes as long as an analysis.
+    spark = frame.sparkSession
+    session, jvm = cast(Any, spark._jsparkSession), cast(Any, spark._jvm)
+    rows, schema = jvm.java.util.ArrayList(), StructType(fields)
+    return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)
+
+
+def _analyze(
+    template: DataFrame, columns: Sequence[Column], exprs: Sequence[Column] | dict[str, str]
+) -> tuple[Any, list[Any], Any, StructType]:
+    """The analyzed Aggregate node, the output's expressions, the unresolved node, and the output's schema."""
+    grouped = template.groupBy(*columns)
+    try:
+        result = grouped.agg(exprs) if isinstance(exprs, dict) else grouped.agg(*exprs)
+        schema = result.schema
+    except (AnalysisException, ParseException) as error:
+        raise PlanError(f"agg: {_first_line(error)}") from error
+    execution = cast(Any, result)._jdf.queryExecution()
+    analyzed, projects = execution.analyzed(), []
+    while class_name(analyzed) == "Project":  # of expressions that use others by their alias
+        projects.append(analyzed)
+        analyzed = analyzed.child()
+    if class_name(analyzed) != "Aggregate":
+        raise PlanError(
+            f"agg: Spark plans this as {class_name(analyzed)}, not as one aggregation; window functions, generators and"
+            " subqueries are not supported here"
+        )
+    named = list(items(analyzed.aggregateExpressions()))
+    outputs = [without_alias(item) for item in named]
+    for project in reversed(projects):
+        known = {item.exprId().id(): output for item, output in zip(named, outputs, strict=True)}
+        named = list(items(project.projectList()))
+        outputs = [with_attributes(template.sparkSession._jvm, without_alias(item), known) for item in named]
+    return analyzed, outputs, execution.logical(), schema
+
+
+def _keys(
+    analyzed: Any, logical: Any, columns: Sequence[Column], outputs: Sequence[StructField], event_time: str | None
+) -> tuple[tuple[GroupKey, ...], tuple[int, ...]]:
+    """The grouping expressions, and which of them are windows."""
+    keys: list[GroupKey] = []
+    expressions = list(items(analyzed.groupingExpressions()))
+    if len(expressions) != len(columns):
+        raise PlanError("groupBy with grouping sets, cube or rollup is not supported; group by plain columns")
+    for place, expression in enumerate(expressions):
+        # Spark marks columns and fields of structs; what is computed of them has no mark.
+        has_marks = class_name(expression) in ("AttributeReference", "GetStructField")
+        marks = marks_of(json.loads(str(expression.metadata().json()))) if has_marks else {}
+        kind: KeyKind = next((kind for mark, kind in _KINDS.items() if mark in marks), "plain")
+        name = outputs[place].name
+        column = name if name.isidentifier() and not name.startswith("__") else f"__key{place}"
+        if any(key.column == column for key in keys):
+            column = f"__key{place}"
+        # Spark pulls such expressions out into a column of this name.
+        if not bool(expression.deterministic()) or "_nondeterministic" in str(expression.sql()):
+            raise PlanError(f"groupBy: key {name} is not deterministic and cannot be a key of stored state")
+        is_event_time = event_time is not None and EVENT_TIME_MARK in marks
+        keys.append(GroupKey(name, column, kind, is_event_time, _is_call(logical.groupingExpressions().apply(place))))
+    if sum(key.event_time for key in keys) > 1:
+        raise PlanError(
+            f"groupBy: {' and '.join(key.name for key in keys if key.event_time)} are all made of the watermark's"
+            f" column {event_time}; keep one of them"
+        )
+    if keys and all(key.kind == "session" for key in keys):
+        raise PlanError("groupBy with a session window needs another column to group by; add a key, or F.lit(0)")
+    return tuple(keys), tuple(place for place, key in enumerate(keys) if key.kind == "window")
+
+
+def _is_call(expression: Any) -> bool:
+    """True for ``F.window(…)`` and its like, which Spark computes in the grouping itself."""
+    return class_name(without_alias(expression)) == "UnresolvedFunction"
+
+
+def _row_order(template: DataFrame, event_time: str) -> str:
+    """SQL of what rows are ordered by; a row without event time comes before all others."""
+    wall = isinstance(template.schema[event_time].dataType, TimestampNTZType)
+    return f"coalesce({quoted(event_time)}, TIMESTAMP_{'NTZ' if wall else 'LTZ'} '0001-01-01 00:00:00')"
+
+
+def _sliding(
+    template: DataFrame, logical: Any, windows: tuple[int, ...], keys: Sequence[GroupKey]
+) -> tuple[int, Column, int] | None:
+    """Place, time and slide of a window that overlaps with its neighbours."""
+    for place in windows:
+        call = without_alias(logical.groupingExpressions().apply(place))
+        if not _is_call(call):
+            continue  # a column of an earlier window: nothing is expanded here
+        arguments = list(items(call.arguments()))
+        if len(arguments) < 3 or any(class_name(argument) != "Literal" for argument in arguments[1:3]):
+            continue
+        length_us, slide_us = (_interval_us(template, str(argument.value())) for argument in arguments[1:3])
+        if slide_us < length_us:
+            jvm: Any = template.sparkSession._jvm
+            return place, Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(arguments[0])), slide_us
+    return None
+
+
+def _interval_us(template: DataFrame, text: str) -> int:
+    """A window's duration or slide; Spark has already checked it."""
+    jvm: Any = template.sparkSession._jvm
+    intervals = jvm.org.apache.spark.sql.catalyst.util.IntervalUtils
+    # Spark refuses months in a window, so the days per month do not matter.
+    return int(
+        intervals.getDuration(intervals.fromIntervalString(text), jvm.java.util.concurrent.TimeUnit.MICROSECONDS, 31)
+    )
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _key_types(keys: Sequence[GroupKey], fields: Sequence[StructField]) -> tuple[pa.DataType, ...]:
+    types = []
+    for key, field in zip(keys, fields, strict=True):
+        collation = _collation(field.dataType)
+        if collation is not None:
+            raise PlanError(
+                f"key column {key.name} has collation {collation}, which makes different strings equal; group by a"
+                " normalised string instead, for example F.lower(...)"
+            )
+        data_type = _arrow(StructField(key.name, field.dataType))
+        try:
+            KeyCodec(pa.schema([pa.field(key.name, data_type)]))
+        except MixedModeError as error:
+            raise PlanError(str(error)) from error
+        types.append(data_type)
+    return tuple(types)
+
+
+def _check_types(fields: Sequence[StructField], partials: Partials) -> None:
+    for field, sql, data_type in zip(fields, partials.labels, partials.types, strict=True):
+        collation = _collation(field.dataType)
+        if collation is not None:
+            raise PlanError(f"agg: {sql} gives strings with collation {collation}; cast its argument to string")
+        try:
+            RecordCodec([pa.field("value", data_type)])
+        except TypeError as error:
+            raise PlanError(f"agg: {sql} cannot be kept as state: {error}; cast its argument") from error
+
+
+def checked_output_mode(
+    output_mode: str | None, keys: Sequence[GroupKey], event_time: str | None, *, bounded: bool
+) -> Literal["append", "update"]:
+    """The output mode of an aggregation with these keys; arguments and errors as of :func:`plan_aggregate`."""
+    session = any(key.kind == "session" for key in keys)
+    if output_mode is None:
+        return "append" if session else "update"
+    mode = output_mode.lower()
+    if mode == "complete":
+        raise PlanError(
+            "outputMode complete is not supported: it would write the whole state at every epoch; use update and keep"
+            " the latest row of each key, or append with a watermark (allowed: append, update)"
+        )
+    if mode not in ("append", "update"):
+        raise PlanError(f"outputMode {output_mode!r} is unknown; allowed for agg are append and update")
+    if session and mode == "update":
+        raise PlanError(
+            "outputMode update is not supported with a session window, as in Spark: sessions that merge would take back"
+            " rows already written; use append"
+        )
+    if mode == "append" and not bounded and not any(key.event_time for key in keys):
+        add = (
+            "add .withWatermark('<event time>', '<delay>') before groupBy: no watermark is declared"
+            if event_time is None
+            else f"group by F.window({event_time!r}, …) too: no key is made of the watermark's column {event_time}"
+        )
+        raise PlanError(
+            f"{add}, so no key is ever complete, which is when outputMode append writes it; or use outputMode update,"
+            " or set execution.runtime-mode=batch (allowed here without that: update)"
+        )
+    return cast(Literal["append", "update"], mode)
+
+
+def _arrow(field: StructField) -> pa.DataType:
+    repeated = repeated_field(field.dataType)
+    if repeated is not None:
+        raise PlanError(
+            f"agg: column {field.name} is of type {field.dataType.simpleString()}, which has two fields named"
+            f" {repeated} and cannot cross into Python; give one of them another name"
+        )
+    try:
+        return arrow_type(field.dataType)
+    except PySparkException as error:
+        raise PlanError(
+            f"agg: column {field.name} is of type {field.dataType.simpleString()}, which cannot cross into Python; cast"
+            " it before groupBy"
+        ) from error
+
+
+def _collation(data_type: DataType) -> str | None:
+    """The collation of a string somewhere in the type, unless it is the plain binary one."""
+    if isinstance(data_type, StringType):
+        collation = str(getattr(data_type, "collation", _BINARY_COLLATION))
+        return None if collation == _BINARY_COLLATION else collation
+    if isinstance(data_type, ArrayType):
+        return _collation(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _collation(data_type.keyType) or _collation(data_type.valueType)
+    if isinstance(data_type, StructType):
+        return next((found for field in data_type.fields if (found := _collation(field.dataType))), None)
+    return None
+
+
+def _first_line(error: PySparkException) -> str:
+    """Spark's message without the plan that it prints below."""
+    return str(error).strip().split("\n", 1)[0].strip()

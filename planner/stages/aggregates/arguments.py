@@ -1,0 +1,264 @@
+"""Arguments of aggregates on their way into each epoch's query, where Spark resolves them anew.
+
+Their SQL text is what state is recognised by, and what Spark gets wherever it reads the very same expression in it.
+But Spark writes the text for people to read.  It leaves out what most readers do not miss: the names of a struct's
+fields, casts to nested types, options of functions, the body of a lambda; and settings of the session change what a
+literal in it means.  Such an argument goes to Spark as the expression that it is, with columns by name as its leaves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from logging import LogRecord
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, cast
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import Column
+from pyspark.sql.types import StructField
+
+from ....errors import PlanError
+from ....runtime.driver.backlog_fingerprint import whole_plans
+from ...inputs.analysis import error_text
+from .expressions import class_name, items, replaced, tree, with_attributes, with_children
+from .partials import Argument, PartialColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: What Spark raises for what it cannot read; the second is for a name that would be a pattern.
+_NOT_TAKEN = (AnalysisException, IllegalArgumentException)
+#: Columns have an id in Spark, and lambda variables also a number in their name.
+_ID = re.compile(r"(?:lambda \w+)?#\d+L?")
+
+
+@dataclass(frozen=True)
+class PlannedColumns:
+    """The partial columns of a job, and what Spark says about them."""
+
+    #: What state is recognised by: the SQL of each, and after it what that SQL leaves out.
+    labels: tuple[str, ...]
+    #: The same for Spark.
+    columns: tuple[Column, ...]
+    key_fields: tuple[StructField, ...]
+    fields: tuple[StructField, ...]
+
+
+def plan_columns(
+    template: DataFrame, groups: Sequence[Column], names: Sequence[str], partials: PartialColumns, analyzed: Any
+) -> PlannedColumns:
+    """Make Spark's columns of the partial aggregates.
+
+    Args:
+        template: the frame that the arguments were resolved against.
+        groups: what it is grouped by.
+        names: the columns' names.
+        partials: the partial aggregates.
+        analyzed: Spark's node of the aggregation that the arguments are from.
+
+    Raises:
+        PlanError: Spark takes one of them neither as text nor as an expression.
+    """
+    return _Planner(template, groups, names, partials, analyzed).planned()
+
+
+class _Planner:
+    def __init__(
+        self,
+        template: DataFrame,
+        groups: Sequence[Column],
+        names: Sequence[str],
+        partials: PartialColumns,
+        analyzed: Any,
+    ) -> None:
+        spark = template.sparkSession
+        self._template = template
+        self._keys = len(groups)
+        self._grouped = template.groupBy(*[column.alias(f"__k{place}") for place, column in enumerate(groups)])
+        self._names = names
+        self._partials = partials
+        self._aggregation = analyzed
+        self._jvm = cast(Any, spark._jvm)
+        self._parser = cast(Any, spark._jsparkSession).sessionState().sqlParser()
+        self._column = self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column
+
+    def planned(self) -> PlannedColumns:
+        arguments = self._partials.arguments
+        doubtful = [place for place in self._partials.used() if not arguments[place].is_certain]
+        #: Arguments that go to Spark as expressions, by place.
+        expressions: dict[int, Any] = {}
+        while True:
+            try:
+                with _unlogged():
+                    columns = self._columns(expressions)
+                    fields, said = self._analyzed(columns, [self._probe(place, expressions) for place in doubtful])
+                wrong = [place for place, one in zip(doubtful, said, strict=True) if not self._is(place, one)]
+            except _NOT_TAKEN as error:
+                why = error_text(error)
+                wrong = [place for place in doubtful if not self._is(place, self._alone(place, expressions))]
+                if not wrong:
+                    raise self._refusal(expressions) from error
+            else:
+                why = "Spark reads another expression in it"
+            if not wrong:
+                labels = self._partials.written(self._texts_with(expressions))
+                keys, values = fields[: self._keys], fields[self._keys :]
+                return PlannedColumns(tuple(labels), tuple(columns), tuple(keys), tuple(values))
+            for place in wrong:
+                if place in expressions:
+                    raise _refusal(arguments[place].text, why)
+                expressions[place] = self._unbound(arguments[place])
+
+    # -- to Spark ------------------------------------------------------------------------------------------------------
+
+    def _columns(self, expressions: Mapping[int, Any]) -> list[Column]:
+        """The partial columns; arguments that are not given as expressions are text."""
+        holes = {f"__a{place}": expression for place, expression in expressions.items()}
+        arguments = enumerate(self._partials.arguments)
+        texts = [f"__a{place}" if place in expressions else argument.sql for place, argument in arguments]
+        parsed = [
+            self._parsed(f"{sql} AS {name}")
+            for sql, name in zip(self._partials.written(texts), self._names, strict=True)
+        ]
+        if holes:
+
+            def filled(node: Any) -> Any:
+                return holes.get(str(node.name())) if class_name(node) == "UnresolvedAttribute" else None
+
+            parsed = [replaced(self._jvm, one, filled) for one in parsed]
+        return [Column(self._column(one)) for one in parsed]
+
+    def _parsed(self, text: str) -> Any:
+        # Now, with the session's settings of now, which Spark would do as well.
+        return self._parser.parseExpression(text)
+
+    def _probe(self, place: int, expressions: Mapping[int, Any]) -> Column:
+        """A column from which an argument can be read back as Spark takes it."""
+        given = expressions.get(place)
+        if given is None:
+            return Column(self._column(self._parsed(f"first({self._partials.arguments[place].text}) AS __a{place}")))
+        hole = self._parsed(f"first(__a) AS __a{place}")
+        probe = replaced(self._jvm, hole, lambda one: given if class_name(one) == "UnresolvedAttribute" else None)
+        return Column(self._column(probe))
+
+    def _unbound(self, argument: Argument) -> Any:
+        """The expression over columns by name: each epoch's frame has other ids for them."""
+        attribute = self._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute.quoted
+        output = items(cast(Any, self._template)._jdf.queryExecution().analyzed().output())
+        known = {one.exprId().id(): attribute(name) for one, name in zip(output, self._template.columns, strict=True)}
+        unbound = with_attributes(self._jvm, self._over_input(argument.expression), known)
+        for node in tree(unbound):
+            if class_name(node) == "AttributeReference":
+                raise _refusal(argument.text, f"{node.name()} is no column of the input")
+        return unbound
+
+    def _over_input(self, expression: Any) -> Any:
+        """The expression without columns that Spark computes below the aggregation, as for functions in SQL."""
+        node, expressions = self._aggregation.child(), [expression]
+        while class_name(node) == "Project":
+            aliases = (item for item in items(node.projectList()) if class_name(item) == "Alias")
+            known = {alias.exprId().id(): alias.child() for alias in aliases}
+            expressions.append(with_attributes(self._jvm, expressions[-1], known))
+            node = node.child()
+        # Anything else changes the rows as well, such as a window.
+        return expressions[0 if node.children().size() else -1]
+
+    def _texts_with(self, expressions: Mapping[int, Any]) -> list[str]:
+        """The arguments' texts, completed by what Spark shows of the expressions."""
+        with whole_plans(self._template.sparkSession):
+            shown = {place: str(expression.toString()) for place, expression in expressions.items()}
+        return [
+            f"{argument.text} /* {with_plain_ids(shown[place])} */" if place in shown else argument.text
+            for place, argument in enumerate(self._partials.arguments)
+        ]
+
+    # -- from Spark ----------------------------------------------------------------------------------------------------
+
+    def _analyzed(self, columns: Sequence[Column], probes: Sequence[Column]) -> tuple[list[StructField], list[Any]]:
+        """Fields of keys and columns, and the probes' expressions."""
+        result = self._grouped.agg(*columns, *probes)
+        fields: list[StructField] = result.schema.fields
+        if not probes:
+            return fields, []
+        node = cast(Any, result)._jdf.queryExecution().analyzed()
+        while class_name(node) == "Project":
+            node = node.child()
+        outputs = node.aggregateExpressions()
+        places = range(outputs.size() - len(probes), outputs.size())
+        said = [outputs.apply(place).child().aggregateFunction().child() for place in places]
+        return fields[: -len(probes)], said
+
+    def _alone(self, place: int, expressions: Mapping[int, Any]) -> Any:
+        """What Spark takes an argument for; None: it cannot tell."""
+        try:
+            with _unlogged():
+                _, [said] = self._analyzed([], [self._probe(place, expressions)])
+        except _NOT_TAKEN:
+            return None
+        return said
+
+    def _is(self, place: int, said: Any) -> bool:
+        expression = self._partials.arguments[place].expression
+        return said is not None and (
+            _same(self._jvm, expression, said) or bool(self._over_input(expression).semanticEquals(said))
+        )
+
+    def _refusal(self, expressions: Mapping[int, Any]) -> PlanError:
+        """The error for the column that Spark does not take, though it takes all arguments."""
+        for label, column in zip(self._partials.written(self._texts_with({})), self._columns(expressions), strict=True):
+            try:
+                with _unlogged():
+                    self._grouped.agg(column)
+            except _NOT_TAKEN as error:
+                return _refusal(label, error_text(error))
+        return _refusal(", ".join(self._names), "Spark does not compute them together")
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keeps PySpark from logging this thread's errors in SQL: the user has not written these texts."""
+    logger, thread = PySparkLogger.getLogger("SQLQueryContextLogger"), get_ident()
+
+    def is_elsewhere(record: LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(is_elsewhere)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_elsewhere)
+
+
+def _refusal(sql: str, why: str) -> PlanError:
+    return PlanError(
+        f"agg: the argument of {sql} cannot be taken over ({why}); compute it with withColumn before groupBy and"
+        " aggregate the column"
+    )
+
+
+def with_plain_ids(text: str) -> str:
+    """The text with ids counted from 0, as they differ between two runs of one job."""
+    ids: dict[str, str] = {}
+    return _ID.sub(lambda found: ids.setdefault(found[0], f"#{len(ids)}"), text)
+
+
+def _same(jvm: Any, one: Any, other: Any) -> bool:
+    """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text."""
+    if one.semanticEquals(other):
+        return True
+    if one.foldable() and other.foldable() and one.dataType().json() == other.dataType().json():
+        try:
+            return bool(one.eval(None) == other.eval(None))
+        except (Py4JJavaError, PySparkException):
+            pass  # a constant that is an error, or that only Spark's optimizer can compute
+    children, others = list(items(one.children())), list(items(other.children()))
+    if not children or len(children) != len(others) or class_name(one) != class_name(other):
+        return False
+    if not all(_same(jvm, child, its) for child, its in zip(children, others, strict=True)):
+        return False
+    return bool(with_children(jvm, one, others).semanticEquals(other))

@@ -1,0 +1,253 @@
+"""Which aggregate functions are supported, and the partial columns, buffers and results that they turn into.
+
+Reads Spark's analyzed expressions through the gateway.  Each function becomes partial aggregates in SQL over the
+input's columns, which Spark computes per epoch, and a buffer that merges them across epochs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+from ....errors import PlanError
+from ....runtime.operators.aggregate.buffers import (
+    ArrivalBuffer,
+    ArrivalNotNullBuffer,
+    BitsBuffer,
+    Buffer,
+    CountBuffer,
+    DecimalSumBuffer,
+    ExtremeBuffer,
+    ExtremeByBuffer,
+    ListBuffer,
+    SetBuffer,
+    SumBuffer,
+    TextBuffer,
+)
+from .expressions import class_name, items, tree
+from .partials import Call, PartialColumns, Plan, PlannedResult
+from .statistics import STATISTICS
+
+SUPPORTED = (
+    "count, count_if, count_distinct, approx_count_distinct, sum, sum_distinct, avg, mean, min, max, first,"
+    " first_value, last, last_value, any_value, min_by, max_by, bool_and, bool_or, every, some, any, bit_and, bit_or,"
+    " bit_xor, stddev, stddev_samp, stddev_pop, variance, var_samp, var_pop, skewness, kurtosis, covar_pop, covar_samp,"
+    " corr, median, percentile, percentile_cont, mode, collect_list, array_agg, collect_set, listagg, string_agg,"
+    " regr_count, regr_avgx, regr_avgy"
+)
+#: DISTINCT makes no difference to these.
+_INDIFFERENT_TO_DISTINCT = {"Min", "Max", "CollectSet", "BitAndAgg", "BitOrAgg", "HyperLogLogPlusPlus"}
+_SUBQUERIES = {"Exists", "InSubquery", "ListQuery", "ScalarSubquery"}
+_UDF = re.compile(r"UDF|UDAF")
+
+
+def plan_function(expression: Any, name: str, partials: PartialColumns) -> PlannedResult:
+    """Plan one call; ``expression`` is Spark's analyzed AggregateExpression.
+
+    Raises:
+        PlanError: the function is not supported.
+    """
+    for kind in map(class_name, tree(expression)):
+        problem = "calls a user-defined function" if _UDF.search(kind) else None
+        # Its text does not say what is looked up, and each epoch would look it up again.
+        problem = "contains a subquery" if kind in _SUBQUERIES else problem
+        if problem is not None:
+            raise PlanError(
+                f"agg: {expression.sql()} {problem}; compute it with withColumn before groupBy and aggregate the column"
+            )
+    function = expression.aggregateFunction()
+    shown = str(function.prettyName())
+    while (replacement := _replacement(function)) is not None:
+        function = replacement
+    kind = class_name(function)
+    distinct = bool(expression.isDistinct()) and kind not in _INDIFFERENT_TO_DISTINCT
+    condition = partials.argument(expression.filter().get()) if expression.filter().isDefined() else None
+    call = Call(
+        function=function,
+        name=name,
+        arguments=tuple(partials.argument(child) for child in items(function.children())),
+        filter="" if condition is None else f" FILTER (WHERE {condition})",
+        type=str(function.dataType().simpleString()),
+    )
+    # Such as try_sum, which is Sum in another mode of evaluation.
+    tried = str(function.prettyName()).startswith("try_")
+    plan = None if tried else _PLANS.get(f"{kind} DISTINCT" if distinct else kind)
+    if plan is None:
+        raise PlanError(
+            f"agg: function {shown}{' with DISTINCT' if distinct else ''} is not supported (in {expression.sql()});"
+            f" supported are {SUPPORTED}"
+        )
+    return replace(plan(call, partials), text=str(expression.sql()))
+
+
+def _replacement(function: Any) -> Any:
+    """The function that Spark itself replaces this one by; None: it stands for itself."""
+    try:
+        return function.replacement()
+    except Py4JError:
+        return None
+
+
+def _count(call: Call, partials: PartialColumns) -> PlannedResult:
+    return PlannedResult(call.name, "count", partials.add(CountBuffer, call.partial("count", *call.arguments)))
+
+
+def _count_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
+    value = call.arguments[0]
+    if len(call.arguments) > 1:
+        known = " AND ".join(f"({argument}) IS NOT NULL" for argument in call.arguments)
+        named = ", ".join(f"'{i}', {argument}" for i, argument in enumerate(call.arguments))
+        value = f"CASE WHEN {known} THEN named_struct({named}) END"
+    return PlannedResult(call.name, "size", partials.add(SetBuffer, call.partial("collect_set", value)))
+
+
+def _sum(call: Call, partials: PartialColumns) -> PlannedResult:
+    return PlannedResult(call.name, "value", _sum_columns(call, partials, call.arguments[0])[:1])
+
+
+def _sum_columns(call: Call, partials: PartialColumns, argument: str) -> tuple[int, ...]:
+    sql = call.partial("sum", argument)
+    shown = partials.shown(sql)
+    if call.argument_type().startswith("decimal"):
+        return partials.add(
+            lambda places: DecimalSumBuffer(places, partials.ansi, shown), sql, call.partial("count", argument)
+        )
+    return partials.add(lambda places: SumBuffer(places, partials.ansi, shown), sql)
+
+
+def _average(call: Call, partials: PartialColumns) -> PlannedResult:
+    argument = call.arguments[0]
+    if call.type.startswith("decimal"):
+        return PlannedResult(call.name, "decimal_mean", _sum_columns(call, partials, argument))
+    if call.type != "double":
+        raise PlanError(f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number")
+    total = _sum_columns(call, partials, f"CAST({argument} AS DOUBLE)")
+    return PlannedResult(call.name, "mean", (*total, *partials.add(CountBuffer, call.partial("count", argument))))
+
+
+def _extreme(which: Any) -> Plan:
+    def plan(call: Call, partials: PartialColumns) -> PlannedResult:
+        sql = call.partial(which, call.arguments[0])
+        return PlannedResult(call.name, "value", partials.add(lambda places: ExtremeBuffer(places, which), sql))
+
+    return plan
+
+
+def _extreme_by(which: Any) -> Plan:
+    def plan(call: Call, partials: PartialColumns) -> PlannedResult:
+        value, order = call.arguments
+        return _by(call, partials, which, value, order, ties=False)
+
+    return plan
+
+
+def _by(call: Call, partials: PartialColumns, which: Any, value: str, order: str, *, ties: bool) -> PlannedResult:
+    places = partials.add(
+        lambda places: ExtremeByBuffer(places, which, ties),
+        call.partial(f"{which}_by", value, order),
+        call.partial(which, order),
+    )
+    return PlannedResult(call.name, "value", places[:1])
+
+
+def _by_position(which: Any) -> Plan:
+    """first and last: by event time if there is one (then the cut into epochs makes no difference), else by arrival."""
+
+    def plan(call: Call, partials: PartialColumns) -> PlannedResult:
+        value = call.arguments[0]
+        ignore_nulls = bool(call.function.ignoreNulls())
+        if partials.event_time is not None:
+            order = partials.event_time
+            if ignore_nulls:
+                order = f"CASE WHEN ({value}) IS NOT NULL THEN {order} END"
+            return _by(call, partials, "min" if which == "first" else "max", value, order, ties=which == "last")
+        if ignore_nulls:
+            sql = call.partial(which, value, "true")
+            places = partials.add(lambda places: ArrivalNotNullBuffer(places, which), sql)
+        else:
+            places = partials.add(
+                lambda places: ArrivalBuffer(places, which), call.partial(which, value), call.partial("count", "1")
+            )
+        return PlannedResult(call.name, "value", places[:1])
+
+    return plan
+
+
+def _sum_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
+    return PlannedResult(call.name, "sum_distinct", _set(call, partials))
+
+
+def _average_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
+    if call.type != "double" and not call.type.startswith("decimal"):
+        raise PlanError(f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number")
+    return PlannedResult(call.name, "mean_distinct", _set(call, partials))
+
+
+def _set(call: Call, partials: PartialColumns) -> tuple[int, ...]:
+    return partials.add(SetBuffer, call.partial("collect_set", call.arguments[0]))
+
+
+def _bits(which: Any) -> Plan:
+    def plan(call: Call, partials: PartialColumns) -> PlannedResult:
+        sql = call.partial(f"bit_{which}", call.arguments[0])
+        return PlannedResult(call.name, "value", partials.add(lambda places: BitsBuffer(places, which), sql))
+
+    return plan
+
+
+def _listagg(call: Call, partials: PartialColumns) -> PlannedResult:
+    """In order of arrival, as collect_list."""
+    if call.function.orderExpressions().size():
+        raise PlanError(
+            f"agg: {call.name}: WITHIN GROUP (ORDER BY ...) is not supported for {call.function.prettyName()}; use"
+            " array_join(array_sort(collect_list(...)), ...)"
+        )
+    value, delimiter = call.arguments[:2]
+    separator = call.function.delimiter().eval(None)
+    raw = b"" if separator is None else bytes(separator) if isinstance(separator, bytes) else str(separator).encode()
+    sql = call.partial("listagg", value, delimiter)
+    return PlannedResult(call.name, "value", partials.add(lambda places: TextBuffer(places, raw), sql))
+
+
+def _collect(function: str, buffer: Callable[[tuple[int, ...]], Buffer]) -> Plan:
+    def plan(call: Call, partials: PartialColumns) -> PlannedResult:
+        if not _ignores_nulls(call.function):
+            raise PlanError(f"agg: {function} with RESPECT NULLS is not supported (column {call.name})")
+        sql = call.partial(function, call.arguments[0])
+        return PlannedResult(call.name, "list", partials.add(buffer, sql))
+
+    return plan
+
+
+def _ignores_nulls(function: Any) -> bool:
+    try:
+        return bool(function.ignoreNulls())
+    except Py4JError:  # before Spark 4.2 collect_list knows no RESPECT NULLS
+        return True
+
+
+_PLANS: dict[str, Plan] = {
+    "Count": _count,
+    "Count DISTINCT": _count_distinct,
+    "Sum": _sum,
+    "Sum DISTINCT": _sum_distinct,
+    "Average": _average,
+    "Average DISTINCT": _average_distinct,
+    "Min": _extreme("min"),
+    "Max": _extreme("max"),
+    "MinBy": _extreme_by("min"),
+    "MaxBy": _extreme_by("max"),
+    "First": _by_position("first"),
+    "Last": _by_position("last"),
+    "BitAndAgg": _bits("and"),
+    "BitOrAgg": _bits("or"),
+    "BitXorAgg": _bits("xor"),
+    "CollectList": _collect("collect_list", ListBuffer),
+    "CollectSet": _collect("collect_set", SetBuffer),
+    "ListAgg": _listagg,
+    **STATISTICS,
+}
