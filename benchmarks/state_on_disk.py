@@ -13,16 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from mixedmode.runtime.checkpoints.metadata import (
-    CheckpointMetadata,
-    OperatorState,
-    ShardState,
-    SinkTransaction,
-    SourceState,
-)
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SourceState
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.connectors.transaction import SinkTransaction
+from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, KeyedOperator, ShardContext, ShardCounters
+from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.state.batch import BatchKeyedState
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange

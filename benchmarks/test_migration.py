@@ -9,7 +9,7 @@ from typing import Any
 import mixedmode
 import pytest
 from dataset import Shape, dataset
-from mixedmode.runtime.spec import KeyedOperator
+from mixedmode.runtime.operators.contract import KeyedOperator
 from mixedmode.state.log import LogWriter
 from mixedmode.state.replica import ReplicaCache, ShardReplica
 from mixedmode.state.rocks import RocksDBKeyedState

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, QueryError
+from .checkpoints.damage import explain_corruption
 from .checkpoints.savepoints.queue import SavepointRequest
 from .connectors.sources.live_query import Stopped
 from .driver.preflight import check_places
@@ -16,14 +17,14 @@ from .driver.remote_requests import Request, RequestFolder, Requests
 from .driver.runner import JobRunner
 from .metrics.history import Recorder
 from .metrics.lifecycle import Lifecycle
+from .metrics.progress import QueryProgress
 from .platform.clean_up import take_all
 from .platform.frozen import FrozenDict
 from .platform.jvm_loss import explain_jvm_loss
 from .platform.spark_session import activate
-from .platform.worker_errors import explain_corruption, translate
+from .platform.worker_errors import translate
 from .protocols.lifecycle.events import Stop
 from .spec import JobSpec
-from .tasks.progress import QueryProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-"""State files: the description of one, and what its writers have in common.
+"""State files: the description of one, and what a writer of them takes.
 
 Two formats, both sorted by stored key, both immutable:
 
@@ -16,10 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-from pyarrow import fs
-
 from .keygroups import KeyGroupRange
-from .pool import StatePool
 
 FileFormat = Literal["sst", "log"]
 
@@ -88,24 +85,6 @@ class StateWriter(Protocol):
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Several entries at once; None is a tombstone."""
         ...
-
-
-class PoolWriter:
-    """Where a writer's files go, and how they are called.
-
-    Args:
-        filesystem: the pool's.
-        pool: folder of the pool.
-        local_dir: local folder for files that are on their way to a pool elsewhere.
-        name: beginning of the files' names, as unique as the attempt.
-        epoch: the epoch whose changes are written.
-    """
-
-    def __init__(self, filesystem: fs.FileSystem, pool: str, local_dir: str, name: str, epoch: int) -> None:
-        self._pool = StatePool(filesystem, pool)
-        self._local_dir = local_dir
-        self._name = name
-        self._epoch = epoch
 
 
 def with_epochs(files: Sequence[StateFile], first_epoch: int, last_epoch: int) -> list[StateFile]:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ..errors import CorruptStateError
-from .files import PoolWriter, StateFile, out_of_order
-from .pool import StatePool, writing
+from .files import StateFile, out_of_order
+from .pool import PoolWriter, StatePool, writing
 
 #: Entries and about the bytes of values per record batch of a log (an Arrow array ends at 2 GiB).
 _LOG_BATCH_ENTRIES = 16_384

@@ -171,3 +171,21 @@ def writing(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(f"could not write {path}: {error.strerror or error}") from error
+
+
+class PoolWriter:
+    """Where a writer's files go, and how they are called.
+
+    Args:
+        filesystem: the pool's.
+        pool: folder of the pool.
+        local_dir: local folder for files that are on their way to a pool elsewhere.
+        name: beginning of the files' names, as unique as the attempt.
+        epoch: the epoch whose changes are written.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, pool: str, local_dir: str, name: str, epoch: int) -> None:
+        self._pool = StatePool(filesystem, pool)
+        self._local_dir = local_dir
+        self._name = name
+        self._epoch = epoch

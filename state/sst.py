@@ -10,8 +10,8 @@ from pyarrow import fs
 from rocksdict import SstFileWriter
 
 from ..errors import CheckpointError
-from .files import PoolWriter, StateFile, out_of_order
-from .pool import file_sha256, writing
+from .files import StateFile, out_of_order
+from .pool import PoolWriter, file_sha256, writing
 from .rocksdb import table_options
 
 #: Entries, or size of one value, after which the size of the file being written is looked at.

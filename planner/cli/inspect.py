@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, kind_label
 from ...runtime.checkpoints.store import CheckpointStore
-from ...runtime.spec import MAX_WATERMARK, MIN_WATERMARK
+from ...runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...runtime.state_reader import StateReader
 from ...state.registry import StateRegistry
 from .console import moment_text, print_facts, print_table, size

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
 from ...errors import PlanError
-from ...runtime.spec import KeyedOperator, Settings
+from ...runtime.operators.contract import KeyedOperator
+from ...runtime.spec import Settings
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields, find_column, missing_column, quoted
 from ..stages.keys import Keys
 from .keyed import KeyedFrame, KeyedStage

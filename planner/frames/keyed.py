@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.spec import KeyedOperator, Settings
+from ...runtime.operators.contract import KeyedOperator
+from ...runtime.spec import Settings
 from ..inputs.inputs import Inputs
 from .frame import Watermark
 

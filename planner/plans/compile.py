@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from ...errors import OptionError, PlanError
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
+from ...runtime.operators.contract import KeyedOperator
 from ...runtime.platform.folder_checks import Place, place_of
-from ...runtime.spec import JobSpec, KeyedOperator, Settings
+from ...runtime.spec import JobSpec, Settings
 from ..frames.keyed import KeyedStage
 from ..inputs.analysis import duration_ms, session_settings, spark_plan
 from ..inputs.schemas import columns_ddl

@@ -12,11 +12,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
+from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.processor.operator import ProcessorOperator
-from ...runtime.operators.processor.row_reader import arrow_type
+from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.protocols.operator_events.event_codec import types_by_name
-from ...runtime.spec import KeyedOperator, Settings
+from ...runtime.spec import Settings
 from ..frames.frame import check_event_time
 from ..frames.keyed import KeyedStage
 from ..inputs.environment import refuse_connect

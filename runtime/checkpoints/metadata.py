@@ -15,9 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from ...errors import CorruptStateError
 from ...state.lineage import ShardLineage
-from ..connectors.staging import StagedFile
+from ..connectors.transaction import SinkTransaction
 from .format import Format
-from .staged_form import StagedForm
 
 FORMAT = Format(version=1)
 #: Version of the format that this code writes.
@@ -90,34 +89,6 @@ class OperatorState(_Frozen):
     coordinator: str | None = None
     #: Operator events on their way, by direction ("to": "subtask" or "coordinator") and shard.
     buffered_events: tuple[dict[str, Any], ...] = ()
-
-
-class TransactionFile(_Frozen):
-    """One staged output file of a transaction."""
-
-    name: str
-    rows: int
-    size_bytes: int
-    #: Empty: written before this was recorded.
-    sha256: str = ""
-    #: Folder below the output's in which it will be shown, if the output is partitioned.
-    folder: str = ""
-
-    def staged(self) -> StagedFile:
-        return StagedFile(self.name, self.rows, self.size_bytes, self.sha256, self.folder)
-
-    def shown_as(self, number: int) -> str:
-        """Its name below the folder of an output of files, when transaction ``number`` is shown."""
-        return f"{self.folder}/part-{number:08d}-{self.name}".lstrip("/")
-
-
-class SinkTransaction(_Frozen):
-    """Output that becomes visible when its checkpoint is complete.  ``id`` is stable across re-deliveries."""
-
-    id: int
-    files: tuple[TransactionFile, ...] = ()
-    #: How to read them; None: written before this was recorded.
-    form: StagedForm | None = None
 
 
 class WantedSavepoint(_Frozen):

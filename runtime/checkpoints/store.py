@@ -32,6 +32,7 @@ from ...state.files import StateFile
 from ...state.lineage import ShardLineage
 from ...state.pool import StatePool
 from ..connectors.staging import epoch_of
+from ..connectors.transaction import SinkTransaction
 from ..platform.checksummed import seal, unseal
 from ..platform.exclusive import put_if_absent
 from ..platform.failpoints import failpoint
@@ -39,7 +40,7 @@ from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes
 from .branch import Branch, branch_that_counts, branches_in, checkpoints_in
 from .identity import JobIdentity
 from .lease.claims import ClaimFolder, authority
-from .metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
+from .metadata import FORMAT_VERSION, CheckpointMetadata
 from .spark_log import SparkLog
 
 logger = logging.getLogger(__name__)

@@ -21,18 +21,17 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from ...errors import PlanError
 from ...state.pool import sync_path
-from ..checkpoints.metadata import SinkTransaction
 from ..platform.columns import quoted
 from ..platform.filesystem import delete_quietly, list_files, resolve
 from ..platform.parquet import read_parquet
 from ..platform.spark_paths import spark_uri
 from .sinks.files import ParquetSink
 from .staging import StagedFile
+from .transaction import SinkTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..spec import EpochSpec, KeyedOperator
 
 logger = logging.getLogger(__name__)
 
@@ -86,24 +85,21 @@ class LateRows:
         """Prepare for a run; the arguments are those of a sink."""
         self._sink.open(spark, filesystem, staging, job_id)
 
-    def stage(self, frame: DataFrame, operator: KeyedOperator, epoch: EpochSpec, expected: int) -> list[StagedFile]:
+    def stage(self, rows: DataFrame, epoch: int, watermark_ms: int, expected: int) -> list[StagedFile]:
         """Write the late rows among an epoch's input; nobody sees them yet.
 
         Args:
-            frame: the epoch's input.
-            operator: knows which rows are late.
-            epoch: tells the watermark.
+            rows: those of the input that are late.
+            epoch: its number.
+            watermark_ms: what they were behind.
             expected: how many rows were dropped as late.
         """
-        rows = operator.late_rows(frame, epoch)
-        if rows is None:
-            return []
         columns = [F.col(quoted(name)) for name in self.schema.fieldNames()[:-1]]
-        watermark = F.timestamp_millis(F.lit(epoch.late_watermark_ms)).alias(WATERMARK_COLUMN)
+        watermark = F.timestamp_millis(F.lit(watermark_ms)).alias(WATERMARK_COLUMN)
         filesystem, folder = self._sink.staging
-        name = f"e{epoch.epoch:08d}-late-{uuid.uuid4().hex[:8]}"
+        name = f"e{epoch:08d}-late-{uuid.uuid4().hex[:8]}"
         written = f"{folder}/{name}"
-        rows.select(*columns, watermark).repartition(1).write.parquet(spark_uri(frame.sparkSession, self.path, written))
+        rows.select(*columns, watermark).repartition(1).write.parquet(spark_uri(rows.sparkSession, self.path, written))
         staged: list[StagedFile] = []
         for info in sorted(list_files(filesystem, written), key=lambda info: info.path):
             if not info.base_name.endswith(".parquet"):
@@ -121,7 +117,7 @@ class LateRows:
             logger.warning(
                 "epoch %s dropped %s late rows, but its input gave %s when it was read again for them: it is not the"
                 " same each time it is read",
-                epoch.epoch,
+                epoch,
                 expected,
                 found,
             )

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     from .partition_paths import PartitionPaths
-    from .staging import StagedFile, StagedOutput
+    from .staged_output import StagedOutput
+    from .staging import StagedFile
 
 #: Partitions of one attempt whose files are open at a time.
 _OPEN = 64

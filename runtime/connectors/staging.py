@@ -9,35 +9,15 @@ Invariant: a file is whole and durable, and its checksum known, before its name 
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from ...errors import CorruptStateError
-from ...state.pool import sync_path, writing
-from ..operators.processor.row_reader import arrow_schema
-from ..platform.filesystem import delete_quietly
-from .partitioned_output import PartitionedOutput
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-    from .partition_paths import PartitionPaths
-
-#: Entry of a file's metadata with its columns as Spark knows them.
-SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-#: Entry with the values of the partition that a file is of, as one row in Arrow's stream format.
-_PARTITION = b"mixedmode.partition"
-#: Rows per Parquet row group; bounds what a task buffers.
-_ROW_GROUP_ROWS = 122_880
 _CHUNK_BYTES = 1 << 20
 
 
@@ -48,20 +28,14 @@ class StagedFile:
     name: str
     rows: int
     size_bytes: int
-    #: Empty: not known.
+    #: Empty: not known, or written before it was recorded.
     sha256: str = ""
     #: Folder below the output's in which it will be shown, if the output is partitioned.
     folder: str = ""
 
-
-def partition_values(schema: pa.Schema) -> dict[str, pa.Array]:
-    """The columns that a staged file with this schema has one value of, which is not in its rows."""
-    entry = (schema.metadata or {}).get(_PARTITION)
-    if entry is None:
-        return {}
-    with pa.ipc.open_stream(base64.b64decode(entry)) as reader:
-        row = reader.read_next_batch()
-    return dict(zip(row.schema.names, row.columns, strict=True))
+    def shown_as(self, number: int) -> str:
+        """Its name below the folder of an output of files, when transaction ``number`` is shown."""
+        return f"{self.folder}/part-{number:08d}-{self.name}".lstrip("/")
 
 
 def staging_folder(path: str, job_id: str, branch: int) -> str:
@@ -89,34 +63,6 @@ def check_staged(filesystem: fs.FileSystem, folder: str, files: Iterable[StagedF
             raise CorruptStateError(f"staged output {path} has been altered: it does not match its checksum")
 
 
-class _HashingFile:
-    """A file for the Parquet writer that takes the checksum of what passes through."""
-
-    closed = False
-
-    def __init__(self, stream: pa.NativeFile) -> None:
-        self._stream = stream
-        self.digest = hashlib.sha256()
-        self.size_bytes = 0
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        self._stream.write(data)
-        self.size_bytes += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self.size_bytes
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self._stream.close()
-
-
 #: The epoch in the name of a state or output file, as Python's and Java's patterns have it.
 EPOCH_IN_NAME = r"^e(\d{8})-"
 
@@ -125,139 +71,3 @@ def epoch_of(file_name: str) -> int:
     """The epoch in which a state or output file was written; attempts put it first in their names."""
     match = re.match(EPOCH_IN_NAME, file_name)
     return int(match[1]) if match else 0
-
-
-@dataclass(frozen=True)
-class OutputPlace:
-    """Where the attempts of a job's tasks put their output."""
-
-    filesystem: fs.FileSystem
-    #: None: nobody takes the rows.
-    folder: str | None
-    #: How rows are dealt to folders; None: they are not.
-    partitions: PartitionPaths | None = None
-
-    def open(self, attempt: str, schema: StructType) -> AttemptOutput:
-        """The output of one attempt, whose name no other one has."""
-        if self.folder is None:
-            return DroppedOutput()
-        place = (self.filesystem, self.folder)
-        if self.partitions is None:
-            return StagedOutput(*place, attempt, arrow_schema(schema), schema.json())
-        fields = [field for at, field in enumerate(schema.fields) if at not in self.partitions.columns]
-        inner = type(schema)(fields)
-
-        def one(name: str, folder: str, values: pa.RecordBatch) -> StagedOutput:
-            return StagedOutput(*place, name, arrow_schema(inner), inner.json(), folder, values)
-
-        return PartitionedOutput(attempt, self.partitions, one)
-
-
-class DroppedOutput:
-    """Counts rows that nobody takes."""
-
-    def __init__(self) -> None:
-        self.dropped_rows = 0
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Count the rows."""
-        self.dropped_rows += rows.num_rows
-
-    def finish(self) -> list[StagedFile]:
-        """There are no files."""
-        return []
-
-    def abort(self) -> None:
-        """There is nothing to remove."""
-
-
-class StagedOutput:
-    """Writes one Parquet file of an attempt; created only when the first row comes."""
-
-    dropped_rows = 0
-
-    def __init__(
-        self,
-        filesystem: fs.FileSystem,
-        folder: str,
-        name: str,
-        schema: pa.Schema,
-        spark_schema: str,
-        shown_in: str = "",
-        partition: pa.RecordBatch | None = None,
-    ) -> None:
-        self._filesystem = filesystem
-        self._folder = folder
-        self._name = f"{name}.parquet"
-        # Spark reads its own types (intervals, char) back from this footer entry.
-        entries: dict[bytes, bytes] = {SPARK_SCHEMA: spark_schema.encode()}
-        if partition is not None:
-            entries[_PARTITION] = _one_row(partition)
-        self._schema = schema.with_metadata(entries)
-        self._shown_in = shown_in
-        self._writer: pq.ParquetWriter | None = None
-        self._file: _HashingFile | None = None
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_rows = 0
-        self._rows = 0
-
-    @property
-    def _path(self) -> str:
-        return f"{self._folder}/{self._name}"
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows (columns by position and type of the output schema)."""
-        if rows.num_rows == 0:
-            return
-        self._pending.append(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema))
-        self._pending_rows += rows.num_rows
-        if self._pending_rows >= _ROW_GROUP_ROWS:
-            self._write_row_group()
-
-    def _write_row_group(self) -> None:
-        with writing(self._path):
-            if self._writer is None:
-                self._filesystem.create_dir(self._folder, recursive=True)
-                self._file = _HashingFile(self._filesystem.open_output_stream(self._path))
-                self._writer = pq.ParquetWriter(self._file, self._schema, compression="snappy", coerce_timestamps="us")
-            self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=_ROW_GROUP_ROWS)
-        self._rows += self._pending_rows
-        self._pending, self._pending_rows = [], 0
-
-    def finish(self) -> list[StagedFile]:
-        """Close the file and say what was written; empty if there was no row."""
-        if self._pending:
-            self._write_row_group()
-        if self._writer is None:
-            return []
-        assert self._file is not None
-        with writing(self._path):
-            self._writer.close()
-            self._file.close()
-            if isinstance(self._filesystem, fs.LocalFileSystem):
-                sync_path(self._path)
-                sync_path(self._folder)
-        digest = self._file.digest.hexdigest()
-        return [StagedFile(self._name, self._rows, self._file.size_bytes, digest, self._shown_in)]
-
-    def abort(self) -> None:
-        """Remove what was written."""
-        if self._file is None:
-            return
-        # On a full disk closing writes, and fails, once more.
-        for open_one in (self._writer, self._file):
-            if open_one is not None:
-                with contextlib.suppress(OSError, pa.ArrowException):
-                    open_one.close()
-        delete_quietly(self._filesystem, self._path)
-
-
-#: What the rows of an attempt are written to.
-AttemptOutput = StagedOutput | PartitionedOutput | DroppedOutput
-
-
-def _one_row(row: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, row.schema) as writer:
-        writer.write_batch(row)
-    return base64.b64encode(sink.getvalue().to_pybytes())

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from ..checkpoints.lease.driver_lease import DriverLease
 from ..checkpoints.store import CheckpointStore
+from ..metrics.backlog import BacklogProgress
 from ..metrics.history import Recorder
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from ..tasks.executor import EpochExecutor
-from ..tasks.progress import BacklogProgress
 from .checkpoint_coordinator import Checkpointer
 from .epoch_runner import Stepper, clock_ms
 from .event_channels import JobEvents

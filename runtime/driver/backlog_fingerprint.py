@@ -10,19 +10,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import pickle
 import re
-import site
 import sys
-import sysconfig
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyarrow import fs
 
-from ..checkpoints.staged_form import form_of
 from ..platform.filesystem import resolve
 
 if TYPE_CHECKING:
@@ -48,7 +43,7 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         "operator": operator,
         "history": history,
         "live": live,
-        "output": [job.sink.name, form_of(job.operator, job.sink).model_dump()],
+        "output": [job.sink.name, job.staged_form.model_dump()],
         "layout": [parallelism, max_parallelism],
         "modes": [settings.runtime_mode, settings.final_watermark, [phase.kind for phase in job.phases]],
         "watermark": [job.event_time, job.watermark_delay_ms, [repr(one) for one in job.live_inputs]],
@@ -109,42 +104,6 @@ def whole_plans(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         conf.set(option, str(shown))
-
-
-def code_fingerprint(instance: object) -> str | None:
-    """Digest of a user's object: its attributes and the source of all loaded code that is not installed.
-
-    Sources, not pickles: a pickle of a class holds a random id, or only its name.  A change in any of the user's
-    modules changes the digest, needed or not.
-    """
-    module = sys.modules.get(type(instance).__module__)
-    if _source_file(module) is None:
-        return None
-    try:
-        attributes = pickle.dumps(vars(instance), protocol=4)
-    except Exception:  # whatever an attribute's own __reduce__ raises
-        return None
-    digest = hashlib.sha256(attributes + type(instance).__qualname__.encode())
-    for path in sorted(filter(None, map(_source_file, list(sys.modules.values())))):
-        if not _installed(path):
-            with open(path, "rb") as file:
-                digest.update(path.encode() + b"\0" + file.read())
-    return digest.hexdigest()
-
-
-def _source_file(module: Any) -> str | None:
-    path = getattr(module, "__file__", None)
-    return path if isinstance(path, str) and path.endswith(".py") and os.path.isfile(path) else None
-
-
-_INSTALLED = tuple(
-    os.path.realpath(folder)
-    for folder in {*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")}
-)
-
-
-def _installed(path: str) -> bool:
-    return os.path.realpath(path).startswith(_INSTALLED)
 
 
 def _digest(data: bytes) -> str:

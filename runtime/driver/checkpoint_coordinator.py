@@ -12,16 +12,16 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import CheckpointError
+from ..checkpoints.damage import explain_corruption
 from ..checkpoints.first_position import discard_if_behind
 from ..checkpoints.lease.driver_lease import DriverLease, LocationLost
 from ..checkpoints.metadata import CheckpointMetadata, WantedSavepoint
-from ..checkpoints.staged_form import form_of
 from ..checkpoints.store import CheckpointStore
+from ..metrics.checkpoint import CheckpointReport
 from ..platform.failpoints import failpoint
-from ..platform.worker_errors import explain_corruption
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from ..tasks.compaction_task import CompactionTask, compact_shards
@@ -44,47 +44,6 @@ _T = TypeVar("_T")
 SAVEPOINT = "savepoint"
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class CheckpointReport:
-    """What a checkpoint did, for progress."""
-
-    checkpoint_id: int
-    trigger: str
-    #: "checkpoint", "completion" (the job ends with it), or "savepoint" (it was taken to be written as one).
-    kind: str
-    drained: bool
-    duration_ms: int
-    state_bytes: int
-    keys: int
-    #: What is in it that the one before did not have.
-    new_files: int
-    new_bytes: int = 0
-    files: int = 0
-    #: What became visible with it (nothing for a sink that shows rows at once).
-    output_rows: int = 0
-    output_bytes: int = 0
-    #: Its parts: compact (change logs that have outgrown their base), write (``_metadata``), commit (the sink),
-    #: cleanup (older checkpoints, files that nothing names).
-    durations_ms: dict[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.checkpoint_id,
-            "trigger": self.trigger,
-            "kind": self.kind,
-            "drained": self.drained,
-            "durationMs": self.duration_ms,
-            "durationsMs": self.durations_ms,
-            "stateBytes": self.state_bytes,
-            "stateEntries": self.keys,
-            "stateFiles": self.files,
-            "newFiles": self.new_files,
-            "newBytes": self.new_bytes,
-            "numOutputRows": self.output_rows,
-            "outputBytes": self.output_bytes,
-        }
 
 
 @dataclass
@@ -241,7 +200,7 @@ class Checkpointer:
             events=events,
             drained=drained,
             savepoint=savepoint,
-            form=form_of(self.job.operator, self.job.sink),
+            form=self.job.staged_form,
         )
         failpoint("events-stored")
         self.store.write(metadata)

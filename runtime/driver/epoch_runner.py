@@ -18,16 +18,19 @@ from ..checkpoints.metadata import WantedSavepoint
 from ..connectors.sources.inputs import Reach, look_at
 from ..connectors.sources.live_query import Stopped
 from ..connectors.staging import StagedFile
+from ..metrics.backlog import BacklogProgress
+from ..metrics.checkpoint import CheckpointReport
 from ..metrics.history import Recorder
+from ..operators.contract import EpochSpec
 from ..platform.failpoints import failpoint
 from ..protocols.backlog_gate import LagGates
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
+from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.lifecycle.work import TaskWorker
-from ..spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
+from ..spec import JobSpec, Phase
 from ..tasks.executor import EpochExecutor
-from ..tasks.progress import BacklogProgress
 from ..tasks.shard_task import ShardReport
-from .checkpoint_coordinator import Checkpointer, CheckpointReport
+from .checkpoint_coordinator import Checkpointer
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .event_channels import JobEvents
 from .job_state import JobState
@@ -293,8 +296,11 @@ class Stepper:
         dropped = sum(report.counters.rows_late for report in reports)
         if self.job.late_rows is None or frame is None or not dropped:
             return []
+        rows = self.job.operator.late_rows(frame, spec)
+        if rows is None:
+            return []
         with self._labelled(f"late rows of epoch {spec.epoch}"):
-            return self.job.late_rows.stage(frame, self.job.operator, spec, dropped)
+            return self.job.late_rows.stage(rows, spec.epoch, spec.late_watermark_ms, dropped)
 
     # -- sources -----------------------------------------------------------------------------------------------------
 

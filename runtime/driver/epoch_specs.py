@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, InOrder
+from ..operators.contract import EpochSpec, InOrder
+from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
     from ..connectors.sources.inputs import Reach

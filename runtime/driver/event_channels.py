@@ -15,7 +15,8 @@ from .coordinator_channel import UserChannel
 from .stage_channel import StageChannel
 
 if TYPE_CHECKING:
-    from ..spec import EpochSpec, JobSpec
+    from ..operators.contract import EpochSpec
+    from ..spec import JobSpec
     from ..tasks.shard_task import ShardReport
     from .job_state import JobState
 

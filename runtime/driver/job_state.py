@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from ...errors import CheckpointMismatchError
 from ...state.keygroups import shard_ranges
 from ...state.lineage import ShardLineage, redeal
-from ...state.registry import StateRegistry, schema_to_json
+from ..checkpoints.layout import layout_of
 from ..checkpoints.metadata import (
     CheckpointMetadata,
     OperatorState,
     ShardState,
-    SinkTransaction,
     SourceState,
     SparkPosition,
-    StateLayout,
-    TransactionFile,
     WantedSavepoint,
 )
-from ..checkpoints.staged_form import StagedForm
+from ..connectors.staged_form import StagedForm
 from ..connectors.staging import StagedFile
+from ..connectors.transaction import SinkTransaction
+from ..operators.contract import KeyedOperator
 from ..protocols.operator_events.snapshot import StoredEvents
 from ..protocols.watermarks import WatermarkTracker
-from ..spec import KeyedOperator
 from ..tasks.shard_task import ShardReport
 
 
@@ -243,27 +241,8 @@ class JobState:
         )
 
 
-def layout_of(operator: KeyedOperator) -> StateLayout:
-    """What a reader must know of an operator's state."""
-    return StateLayout(
-        operator=operator.describe().get("operator", "unknown"),
-        key_labels=operator.key_labels,
-        key_schema=schema_to_json(operator.key_schema),
-        values=operator.state_values,
-    )
-
-
-def stored_registry(metadata: CheckpointMetadata, uid: str) -> StateRegistry | None:
-    """The registry under which an operator's state was written."""
-    for operator in metadata.operators:
-        if operator.uid == uid:
-            return StateRegistry.from_json(operator.registry)
-    return None
-
-
 def _transaction(number: int, staged: Sequence[StagedFile], form: StagedForm | None = None) -> SinkTransaction:
-    files = tuple(TransactionFile(**asdict(file)) for file in staged)
-    return SinkTransaction(id=number, files=files, form=form)
+    return SinkTransaction(id=number, files=tuple(staged), form=form)
 
 
 def _due(timer_ms: int | None, time_ms: int) -> bool:

@@ -27,9 +27,9 @@ from pyarrow import fs
 from ...state.pool import StatePool
 from ..checkpoints.store import CheckpointStore
 from ..connectors.staging import check_staged
+from ..operators.contract import EpochSpec
 from ..platform.checksummed import seal, unseal
 from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from ..spec import EpochSpec
 from ..tasks.shard_task import REPORT_SUFFIX, ShardReport
 
 #: Files that are read at the same time to see whether a finished shard is whole.

@@ -24,11 +24,12 @@ from ...errors import (
 from ...state.registry import StateRegistry
 from ..checkpoints.first_position import FirstPositions
 from ..checkpoints.identity import ALIASES, JobIdentity
-from ..checkpoints.metadata import CheckpointMetadata, SinkTransaction
+from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.savepoints.completion import complete_pending
 from ..checkpoints.savepoints.restore import check_restorable, restore_if_asked
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_sources import live_sources
+from ..connectors.transaction import SinkTransaction
 from ..platform.failpoints import failpoint
 from ..protocols.watermarks import WatermarkTracker
 from .backlog_fingerprint import backlog_fingerprint
@@ -39,7 +40,8 @@ from .task_graph import check_finished_tasks
 
 if TYPE_CHECKING:
     from ...state.compaction import StateRewrite
-    from ..spec import JobSpec, KeyedOperator
+    from ..operators.contract import KeyedOperator
+    from ..spec import JobSpec
 
 logger = logging.getLogger(__name__)
 

@@ -26,18 +26,13 @@ from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from ...errors import CheckpointError
-from ..checkpoints.metadata import CheckpointMetadata, SinkTransaction, TransactionFile
-from ..checkpoints.staged_form import StagedColumn, StagedForm, columns_of, form_of, sources_of
-from ..connectors.staging import (
-    SPARK_SCHEMA,
-    OutputPlace,
-    StagedFile,
-    check_staged,
-    epoch_of,
-    partition_values,
-    staging_folder,
-)
-from ..operators.processor.row_reader import arrow_schema
+from ..checkpoints.metadata import CheckpointMetadata
+from ..connectors.output_place import OutputPlace
+from ..connectors.staged_form import StagedColumn, StagedForm, columns_of, sources_of
+from ..connectors.staged_output import SPARK_SCHEMA, partition_values
+from ..connectors.staging import StagedFile, check_staged, epoch_of, staging_folder
+from ..connectors.transaction import SinkTransaction
+from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, resolve
 from ..platform.worker_errors import translate
@@ -54,7 +49,7 @@ def check_showable(job: JobSpec, store: CheckpointStore, metadata: CheckpointMet
     """Raise CheckpointMismatchError if a checkpoint has output to be shown that this job has no columns for."""
     transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
     if transaction.form is not None and not store.is_committed(metadata.checkpoint_id):
-        mine = form_of(job.operator, job.sink)
+        mine = job.staged_form
         old = _Old.of(job, store, transaction, mine, metadata.job_id)
         if old.must_be_made_anew(mine, job.sink.takes_rows) and old.left:
             sources_of(mine.columns, old.form.columns, _what(metadata))
@@ -69,9 +64,9 @@ def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoi
         CheckpointError: a file is gone.
     """
     transaction = store.restaged(metadata.checkpoint_id) or metadata.transaction
-    mine = form_of(job.operator, job.sink)
+    mine = job.staged_form
     old = _Old.of(job, store, transaction, mine, metadata.job_id)
-    check_staged(old.filesystem, old.folder, [file.staged() for file in transaction.files])
+    check_staged(old.filesystem, old.folder, transaction.files)
     if not old.must_be_made_anew(mine, job.sink.takes_rows):
         return transaction
     sources = sources_of(mine.columns, old.form.columns, _what(metadata)) if old.left else []
@@ -135,13 +130,13 @@ class _Old:
         return len(self.left) == len(files) or self.form.path != mine.path
 
     @cached_property
-    def left(self) -> list[TransactionFile]:
+    def left(self) -> list[StagedFile]:
         """The files that no reader has seen."""
         if exists(self.filesystem, f"{self.folder}/delivered-{self.transaction.id:08d}"):
             return []
         return [file for file in self.transaction.files if not self._has_shown(file)]
 
-    def _has_shown(self, file: TransactionFile) -> bool:
+    def _has_shown(self, file: StagedFile) -> bool:
         if exists(self.filesystem, f"{self.folder}/{file.name}"):
             return False
         number = self.transaction.id
@@ -169,7 +164,7 @@ def _form_of_files(
     return mine
 
 
-def _restaged(job: JobSpec, old: _Old, sources: list[int]) -> tuple[TransactionFile, ...]:
+def _restaged(job: JobSpec, old: _Old, sources: list[int]) -> tuple[StagedFile, ...]:
     files = old.left
     if not files:
         return ()
@@ -183,7 +178,7 @@ def _restaged(job: JobSpec, old: _Old, sources: list[int]) -> tuple[TransactionF
         uuid.uuid4().hex[:8],
     )
     reports = _run(job.spark, task, len(files))
-    return tuple(TransactionFile(**file) for report in reports for file in json.loads(report))
+    return tuple(StagedFile(**file) for report in reports for file in json.loads(report))
 
 
 def _run(spark: SparkSession, task: RestageTask, files: int) -> list[str]:

@@ -23,6 +23,7 @@ from ..checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.history import HistoryCut, cut
 from ..connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch
+from ..metrics.backlog import BacklogProgress
 from ..metrics.history import Recorder
 from ..platform.clean_up import take_all
 from ..platform.failpoints import failpoint
@@ -30,8 +31,8 @@ from ..platform.filesystem import resolve
 from ..platform.jvm_loss import explain_jvm_loss
 from ..platform.spark_paths import spark_uri
 from ..platform.worker_errors import translate
-from ..spec import MAX_WATERMARK, JobSpec, Phase
-from ..tasks.progress import BacklogProgress
+from ..protocols.event_time import MAX_WATERMARK
+from ..spec import JobSpec, Phase
 from .assembly import Run, assemble
 from .commit_queue import CommitDesk
 from .endings import Ending

@@ -14,7 +14,7 @@ from ...errors import CheckpointError
 from ..protocols.operator_events.channel import Channel
 
 if TYPE_CHECKING:
-    from ..spec import EpochSpec
+    from ..operators.contract import EpochSpec
     from ..tasks.shard_task import ShardReport
 
 

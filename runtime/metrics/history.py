@@ -10,14 +10,16 @@ from collections import deque
 from typing import Any
 
 from ..checkpoints.identity import query_id
-from ..driver.checkpoint_coordinator import CheckpointReport
 from ..driver.job_state import JobState
+from ..operators.contract import EpochSpec
+from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.watermarks import WatermarkTracker
-from ..spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, JobSpec, Phase
-from ..tasks.progress import QueryProgress, timestamp
+from ..spec import JobSpec, Phase
 from ..tasks.shard_task import ShardReport
+from .checkpoint import CheckpointReport
 from .epoch import durations_ms, state_operator, totals
 from .lifecycle import LifecycleEvent
+from .progress import QueryProgress, timestamp
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,12 @@ import os
 import sysconfig
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import pyspark
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PACKAGE = str(Path(__file__).resolve().parents[2])
 #: Not the package's whole folder: in a checkout examples and tests lie there, too, which are users.
 _ENGINE = (
     *(f"{_PACKAGE}{os.sep}{folder}{os.sep}" for folder in ("planner", "runtime", "state", "sorter")),

@@ -10,14 +10,11 @@ import re
 import traceback
 
 from ... import errors
-from ...errors import CorruptStateError, MixedModeError, UserCodeError
-from ..checkpoints.store import CheckpointStore
+from ...errors import MixedModeError, UserCodeError
 from .user_frames import UserFrames, is_ours
 
 #: The last line(s) of a worker's traceback: qualified class name, message, then Java frames or the end.
 _OWN_ERROR = re.compile(r"^mixedmode\.errors\.(\w+): (.*?)(?=^\s*$|^\s+at |^\s*$|^Driver stacktrace|\Z)", re.M | re.S)
-
-
 #: A traceback in the text of an error of Spark's: its frames, and what was raised.
 _TRACEBACK = re.compile(
     r"^.*Traceback \(most recent call last\):\n((?:^ .*\n)+)((?:^(?!\s*$|\s+at | SQLSTATE|Driver stacktrace).*\n?)+)",
@@ -55,20 +52,3 @@ def _of_a_function(error: BaseException) -> BaseException:
             told.__cause__ = error
             return told
     return error
-
-
-def explain_corruption(error: BaseException, store: CheckpointStore) -> BaseException:
-    """For a corrupt state file, add which older checkpoint is whole."""
-    if not isinstance(error, CorruptStateError) or "older checkpoint" in str(error):
-        return error
-    if not str(error).startswith("state file"):
-        return error  # an older checkpoint would not help
-    try:
-        ids = store.ids()
-        if not ids:
-            return error
-        explained = store.with_alternative(error, ids[-1])
-    except OSError:  # the location is gone as a whole
-        return error
-    explained.__cause__ = error
-    return explained

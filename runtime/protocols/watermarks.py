@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..spec import MAX_WATERMARK, MIN_WATERMARK
+from .event_time import MAX_WATERMARK, MIN_WATERMARK
 
 #: Name of a job's input where there is only one.
 ONLY = "live"

@@ -15,12 +15,13 @@ from pyspark.sql import functions as F
 
 from ...errors import MisplacedRowsError, MixedModeError
 from ...state.lineage import ShardLineage
-from ..connectors.staging import OutputPlace
+from ..connectors.output_place import OutputPlace
+from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
 from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
-from ..spec import EpochSpec, KeyedOperator, Settings
+from ..spec import Settings
 from .placement import ShardPins
 from .publish_task import ArrowFunction, PublishTask, projected
 from .shard_task import NO_SHARD, REPORT_SCHEMA, ShardReport, ShardTask, SortPlan

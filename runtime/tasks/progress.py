@@ -5,83 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime, timezone
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from ..platform.filesystem import delete_quietly, list_files, read_bytes
-from ..platform.frozen import FrozenDict
-
 #: How often a task reports its row count while a sorted pass runs.
 _REPORT_EVERY_S = 0.5
-
-
-class QueryProgress(FrozenDict):
-    """One finished epoch, as a dictionary whose entries are also attributes (like Spark's StreamingQueryProgress).
-
-    A record that was handed out stays what it was, and cannot be changed, nor can what is in it.  What becomes known of
-    its epoch later (a checkpoint, a delivery) is in the record that the query hands out from then on.
-
-    Field names are Spark's where Spark has the thing:
-
-    ``id runId name timestamp batchId batchDuration observedMetrics``
-        as in Spark; a batch is an epoch.
-    ``mode phase isBacklog``
-        ``backlog`` (sorted, one key at a time) or ``streaming``; the plan's phase; whether any source is in backlog.
-    ``numInputRows inputRowsPerSecond processedRowsPerSecond``
-        rows of the epoch, per second since the last epoch began, per second that the epoch took.
-    ``durationMs``
-        ``triggerExecution`` (all), ``addBatch`` (the epoch's Spark jobs), ``deliver`` (a sink that shows rows at once).
-        Of ``addBatch``: ``keyedStage``, from the first shard task's start to the last one's end, and ``outsideTasks``,
-        the rest: planning, reading and shuffling the input, scheduling.  Of the slowest shard in each: ``restore``
-        (bring the state to the task), ``read`` (take in rows), ``sort`` (if the task sorts), ``process`` (the
-        operator), ``publish`` (make the epoch's files durable).
-    ``eventTime watermarkLagMs``
-        ``watermark`` and ``max`` (greatest event time) after the epoch; how far the watermark is behind the clock.
-    ``stateOperators``
-        one entry: ``operatorName numRowsTotal`` (entries), ``numRowsUpdated`` (keys touched), ``numRowsRemoved``,
-        ``allUpdatesTimeMs commitTimeMs`` (process and publish of all shards together), ``numRowsDroppedByWatermark``,
-        ``numShufflePartitions`` (shards), ``numStateStoreInstances`` (shards that the epoch visited), and in
-        ``customMetrics``: ``numExpiredTimers`` (timers fired), ``numIgnoredTimers`` (registered by timers when all
-        input had ended, so they never fire); ``replicaCacheHits`` and ``replicaCacheMisses``, the shards with state
-        that found it in place and those that had to build it from files, with ``stateFilesRead stateBytesRead`` for
-        what either brought in; ``stateEntriesWritten stateFilesWritten stateBytesWritten``; ``inputBytes`` that the
-        tasks took in, ``spilledBytes`` that their sorters wrote to disk.
-    ``sources``
-        ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.
-    ``sink``
-        ``description`` with its guarantee, ``numOutputRows``, and ``outputBytes outputFiles`` in ``metrics``.
-    ``coordinator``
-        None if the job has none; otherwise ``eventsSent`` to shards in this run, ``eventsDelivered`` of them,
-        ``eventsReceived`` from shards, and ``eventsBuffered``, those that wait for an epoch or a checkpoint.
-    ``checkpoint``
-        the last complete one, None before the first: see :class:`~.checkpointer.CheckpointReport`.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-    @property
-    def json(self) -> str:
-        return json.dumps(self)
-
-    @property
-    def prettyJson(self) -> str:
-        return json.dumps(self, indent=2)
-
-
-def timestamp(ms: int | None = None) -> str:
-    """ISO-8601 with milliseconds in UTC, as Spark prints them."""
-    moment = datetime.fromtimestamp((time.time() * 1000 if ms is None else ms) / 1000, timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 class TaskProgress:
@@ -134,49 +65,3 @@ class TaskProgress:
             self._filesystem.create_dir(self._folder, recursive=True)
             with self._filesystem.open_output_stream(self._path) as stream:
                 stream.write(json.dumps(self._counts).encode())
-
-
-class BacklogProgress:
-    """The driver's side: sums what the tasks of the current sorted pass report."""
-
-    def __init__(self, filesystem: fs.FileSystem, folder: str) -> None:
-        self._filesystem = filesystem
-        self.folder = folder
-        self.total_rows: int | None = None
-        self.shards = 0
-        self._started = time.monotonic()
-
-    def begin(self, total_rows: int | None, shards: int) -> None:
-        """A sorted pass starts."""
-        delete_quietly(self._filesystem, self.folder)
-        self.total_rows, self.shards = total_rows, shards
-        self._started = time.monotonic()
-
-    def end(self) -> None:
-        """The sorted pass is over."""
-        delete_quietly(self._filesystem, self.folder)
-
-    def snapshot(self) -> dict[str, Any]:
-        """Rows read, rows done, rows/s, shards done, bytes spilled; fraction and ETA where the total is known."""
-        sums: Counter[str] = Counter()
-        with contextlib.suppress(OSError, ValueError):  # a file that is being replaced: the next look will see it
-            for info in list_files(self._filesystem, self.folder):
-                sums.update(json.loads(read_bytes(self._filesystem, info.path)))
-        elapsed_s = max(time.monotonic() - self._started, 1e-3)
-        fraction, eta_s = None, None
-        if self.total_rows:
-            # A sorting task reads all of its rows before the first is done: both halves count.
-            fraction = min((sums["read"] + sums["rows"]) / (2 * self.total_rows), 1.0)
-            eta_s = elapsed_s * (1 - fraction) / fraction if fraction else None
-        return {
-            "rowsRead": sums["read"],
-            "rows": sums["rows"],
-            "totalRows": self.total_rows,
-            "fraction": fraction,
-            "rowsPerSecond": sums["rows"] / elapsed_s,
-            "etaSeconds": eta_s,
-            "shardsDone": sums["done"],
-            "shards": self.shards,
-            "spilledBytes": sums["spilledBytes"],
-            "elapsedSeconds": elapsed_s,
-        }

@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from ..operators.processor.row_reader import arrow_schema
+from ..operators.projection import REPORT_COLUMN, Projection
+from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
 from ..platform.worker_socket import acknowledge_at_once
-from .row_spool import REPORT_COLUMN, Projection
 from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, report_batch
 
 if TYPE_CHECKING:

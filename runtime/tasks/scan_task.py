@@ -28,8 +28,8 @@ from ...state.registry import StateDescriptor
 from ...state.replica import ReplicaCache
 from ..checkpoints.savepoints.store import open_store
 from ..operators.aggregate.record_codec import RecordCodec, RecordListCodec
-from ..operators.processor.row_reader import arrow_type
 from ..operators.processor.row_writer import RowWriter
+from ..platform.arrow_types import arrow_type
 
 #: Rows, and about bytes of state, per record batch.
 _BATCH_ROWS = 10_000

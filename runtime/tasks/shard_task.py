@@ -33,17 +33,19 @@ from ...state.local_folder import local_root
 from ...state.log import LogWriter
 from ...state.replica import process_cache
 from ...state.sst import SstWriter
-from ..connectors.staging import AttemptOutput, OutputPlace, StagedFile
+from ..connectors.output_place import AttemptOutput, OutputPlace
+from ..connectors.staging import StagedFile
+from ..operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..operators.projection import REPORT_COLUMN
 from ..platform.checksummed import seal
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import write_atomically
 from ..platform.worker_socket import acknowledge_at_once
 from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
-from ..spec import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from .meter import TaskMeter
 from .progress import TaskProgress
-from .row_spool import REPORT_COLUMN, RowSpool
+from .row_spool import RowSpool
 
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"

@@ -24,7 +24,7 @@ from ..platform.spark_session import PrivateSession
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..spec import KeyedOperator
+    from ..operators.contract import KeyedOperator
 
 #: The column of the shard's number.
 SHARD_COLUMN = "__shard"

@@ -10,7 +10,8 @@ import pytest
 from mixedmode.errors import PlanError, StateSchemaError
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
-from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec
+from mixedmode.runtime.operators.contract import EpochSpec
+from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F

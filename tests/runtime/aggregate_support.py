@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
-from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
+from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
+from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.runtime.tasks.shuffle import key_group
 from mixedmode.state.keygroups import KeyGroupRange, shard_ranges
 from mixedmode.state.lineage import ShardLineage

@@ -13,12 +13,12 @@ from mixedmode.runtime.checkpoints.metadata import (
     CheckpointMetadata,
     OperatorState,
     ShardState,
-    SinkTransaction,
     SourceState,
     SparkPosition,
-    TransactionFile,
 )
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
@@ -67,7 +67,7 @@ def _metadata(checkpoint_id: int = 1, *files: StateFile, **changes: object) -> C
                 shards=(ShardState(lineage=lineage.to_json(), next_event_timer_ms=2**62),),
             ),
         ),
-        "transaction": SinkTransaction(id=checkpoint_id, files=(TransactionFile(name="a", rows=1, size_bytes=2),)),
+        "transaction": SinkTransaction(id=checkpoint_id, files=(StagedFile(name="a", rows=1, size_bytes=2),)),
         "rows_late_total": 4,
     }
     return CheckpointMetadata.model_validate({**body, **changes})

@@ -18,9 +18,9 @@ from mixedmode.runtime.checkpoints.branch import Branch
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
-from mixedmode.runtime.checkpoints.staged_form import form_of
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
+from mixedmode.runtime.connectors.staged_form import StagedForm
 from mixedmode.runtime.driver.recovery import commit_transaction, pending_output
 from mixedmode.runtime.driver.takeover import begin_branch, open_outputs, remove_older_branches
 from mixedmode.state.files import StateFile
@@ -229,8 +229,9 @@ class Driver:
         store.guard = lease.check
         here.disk = disk
         sink = ParquetSink(StructType(), OUT)
-        operator = SimpleNamespace(output_schema=StructType(), output_identities=None)
-        job: Any = SimpleNamespace(sink=sink, spark=None, checkpoint_location=None, late_rows=None, operator=operator)
+        job: Any = SimpleNamespace(
+            sink=sink, spark=None, checkpoint_location=None, late_rows=None, staged_form=StagedForm(columns=())
+        )
         claim = lease.take(store.view, heartbeat=False)
         world.claimed.append((claim.generation, self.name))
         store.work_in(Branch(claim.branch))
@@ -270,7 +271,7 @@ class Driver:
             transaction={
                 "id": number,
                 "files": [{"name": name, "rows": 1, "size_bytes": size}],
-                "form": form_of(job.operator, job.sink),
+                "form": job.staged_form,
             },
         )
         lease.check(look=True)

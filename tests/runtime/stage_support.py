@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
-from mixedmode.runtime.operators.processor.row_reader import arrow_schema
-from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
+from mixedmode.runtime.platform.arrow_types import arrow_schema
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.log import LogWriter

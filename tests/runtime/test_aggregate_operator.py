@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 import pytest
 from aggregate_support import events, measures, oracle, out_of_order, same
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
-from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardCounters
+from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

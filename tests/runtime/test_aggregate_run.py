@@ -12,10 +12,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.runtime.operators.aggregate.buffers import CountBuffer, ListBuffer, SumBuffer
-from mixedmode.runtime.operators.aggregate.identity import OutputColumn
-from mixedmode.runtime.operators.aggregate.operator import AggregateOperator, GroupColumns, GroupKey, Partials
+from mixedmode.runtime.operators.aggregate.definition import GroupColumns, GroupKey, OutputColumn, Partials
+from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
 from mixedmode.runtime.operators.aggregate.results import Result
-from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, EpochSpec, ShardContext, ShardCounters
+from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.log import LogWriter

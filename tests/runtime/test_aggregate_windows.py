@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aggregate_support import SHARDS, events, measures, ms, oracle, out_of_order, same
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
-from mixedmode.runtime.spec import MAX_WATERMARK
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

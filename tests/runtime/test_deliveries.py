@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from mixedmode.errors import OptionError
-from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
 from mixedmode.runtime.connectors.sinks import Deliveries, Sink, make_sink
-from mixedmode.runtime.connectors.staging import StagedFile, StagedOutput
+from mixedmode.runtime.connectors.staged_output import StagedOutput
+from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.operators.processor.row_writer import RowWriter
 from pyarrow import fs
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -53,7 +54,7 @@ class Deliverer:
         return file
 
     def deliver(self, *files: StagedFile) -> list[Row]:
-        named = tuple(TransactionFile(name=f.name, rows=f.rows, size_bytes=f.size_bytes) for f in files)
+        named = tuple(files)
         # As a crash right before the marker would leave it: the files are still there, and the call is made again.
         kept = {file.name: (self.folder / file.name).read_bytes() for file in files}
         for _ in range(2):

@@ -17,11 +17,12 @@ from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.connectors.staging import StagedOutput, check_staged
+from mixedmode.runtime.connectors.staged_output import StagedOutput
+from mixedmode.runtime.connectors.staging import check_staged
 from mixedmode.runtime.driver.pinned_backlog import PinnedBacklog
 from mixedmode.runtime.driver.remote_requests import Answer, Request, RequestFolder
+from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardCounters
 from mixedmode.runtime.platform.checksummed import seal, unseal
-from mixedmode.runtime.spec import EpochSpec, InOrder, ShardCounters
 from mixedmode.runtime.tasks.shard_task import REPORT_SUFFIX, ShardReport
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange

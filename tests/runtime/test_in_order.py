@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK, InOrder
+from mixedmode.runtime.operators.contract import InOrder
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from orderly_stream import OrderlyKey, orderly_stream
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from stage_support import COUNT, Input, Stage

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from mixedmode.errors import CheckpointMismatchError, CorruptStateError
 from mixedmode.runtime.checkpoints import metadata
 from mixedmode.runtime.checkpoints.format import Format
-from mixedmode.runtime.checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction, TransactionFile
+from mixedmode.runtime.checkpoints.metadata import FORMAT_VERSION, CheckpointMetadata
+from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 
 Make = Callable[..., CheckpointMetadata]
 DATA = Path(__file__).parents[1] / "data"
@@ -53,7 +55,7 @@ def test_round_trip_of_awkward_values() -> None:
             spark=SparkPosition(batch_id=0, offset_entry=offsets),
             operators=(),
             transaction=SinkTransaction(
-                id=1, files=tuple(TransactionFile(name=name, rows=0, size_bytes=0) for name in names)
+                id=1, files=tuple(StagedFile(name=name, rows=0, size_bytes=0) for name in names)
             ),
         )
         assert CheckpointMetadata.from_bytes(written.to_bytes(), "here") == written

@@ -11,10 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.runtime.driver.checkpoint_coordinator import CheckpointReport
+from mixedmode.runtime.metrics.backlog import BacklogProgress
+from mixedmode.runtime.metrics.checkpoint import CheckpointReport
 from mixedmode.runtime.metrics.history import Recorder
+from mixedmode.runtime.metrics.progress import QueryProgress
 from mixedmode.runtime.tasks import progress
-from mixedmode.runtime.tasks.progress import BacklogProgress, QueryProgress, TaskProgress
+from mixedmode.runtime.tasks.progress import TaskProgress
 from pyarrow import fs
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mixedmode.runtime.connectors.staging import OutputPlace
-from mixedmode.runtime.spec import MIN_WATERMARK, EpochSpec, ShardCounters
+from mixedmode.runtime.connectors.output_place import OutputPlace
+from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
+from mixedmode.runtime.operators.projection import Projection
+from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.runtime.tasks.publish_task import PublishTask
-from mixedmode.runtime.tasks.row_spool import Projection, RowSpool
+from mixedmode.runtime.tasks.row_spool import RowSpool
 from mixedmode.runtime.tasks.shard_task import ShardReport, ShardTask
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructField, StructType

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mixedmode.runtime.driver.checkpoint_coordinator import CheckpointReport
+from mixedmode.runtime.metrics.checkpoint import CheckpointReport
 from mixedmode.runtime.metrics.history import Recorder
 
 

@@ -11,7 +11,7 @@ from mixedmode.errors import CheckpointError
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.connectors.staging import StagedOutput
+from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.platform.filesystem import write_atomically
 from mixedmode.state.log import LogWriter
 from mixedmode.state.sst import SstWriter

@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
-from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, SinkTransaction, TransactionFile
-from mixedmode.runtime.checkpoints.staged_form import form_of
+from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths
 from mixedmode.runtime.connectors.sinks import make_sink
 from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.driver import restaging
 from mixedmode.runtime.driver.restaging import RestageTask, check_showable, pending_transaction
+from mixedmode.runtime.spec import JobSpec
 from pyarrow import fs
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -33,6 +34,7 @@ class Stage:
     """A job's operator and sink, over the folders of a test."""
 
     spark = None
+    staged_form = JobSpec.staged_form
 
     def __init__(
         self, folder: Path, names: Sequence[str], format: str = "foreachBatch", out: str = "out", by: Any = ()
@@ -58,8 +60,8 @@ class Stage:
             columns = [pa.array(values, pa.int64()) for values in zip(*rows, strict=True)]
             output.write(pa.RecordBatch.from_arrays(columns, names=self.schema.names))
             files += output.finish()
-        form = form_of(self.operator, self.sink) if recorded else None  # type: ignore[arg-type]
-        described = tuple(TransactionFile(**asdict(file)) for file in files)
+        form = self.staged_form if recorded else None
+        described = tuple(files)
         transaction = SinkTransaction(id=3, files=described, form=form)
         metadata = CheckpointMetadata(
             checkpoint_id=3,

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError
-from mixedmode.runtime.operators.processor.row_reader import RowReader, arrow_schema
+from mixedmode.runtime.operators.processor.row_reader import RowReader
 from mixedmode.runtime.operators.processor.row_writer import RowBuffer, RowWriter
+from mixedmode.runtime.platform.arrow_types import arrow_schema
 from pyspark.sql import Row
 from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.types import (

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.operators.processor.row_reader import RowReader, arrow_schema
+from mixedmode.runtime.operators.processor.row_reader import RowReader
+from mixedmode.runtime.platform.arrow_types import arrow_schema
 from pyspark.sql import Row
 from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
 from pyspark.sql.types import (

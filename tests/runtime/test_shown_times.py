@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.operators.processor.shown_times import END_OF_TIME_MS, shown_watermark_ms
-from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 
 
 def test_none_yet_is_zero_and_the_end_a_date() -> None:

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import CheckpointError, OptionError
-from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
 from mixedmode.runtime.connectors.sinks import Sink, make_sink
-from mixedmode.runtime.connectors.staging import StagedFile, StagedOutput
-from mixedmode.runtime.operators.processor.row_reader import arrow_schema
+from mixedmode.runtime.connectors.staged_output import StagedOutput
+from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.platform.arrow_types import arrow_schema
 from pyarrow import fs
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -46,7 +47,7 @@ def stage(sink: Sink, name: str, *numbers: int) -> StagedFile:
 
 
 def transaction(number: int, *files: StagedFile) -> SinkTransaction:
-    described = tuple(TransactionFile(name=f.name, rows=f.rows, size_bytes=f.size_bytes) for f in files)
+    described = tuple(files)
     return SinkTransaction(id=number, files=described)
 
 

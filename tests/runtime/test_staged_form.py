@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import CheckpointMismatchError
-from mixedmode.runtime.checkpoints.metadata import SinkTransaction
-from mixedmode.runtime.checkpoints.staged_form import StagedColumn, StagedForm, columns_of, sources_of
+from mixedmode.runtime.connectors.staged_form import StagedColumn, StagedForm, columns_of, sources_of
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 from pyspark.sql.types import ArrayType, DecimalType, StructType
 
 WHERE = "the output of checkpoint 3"

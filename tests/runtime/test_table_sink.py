@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from mixedmode.runtime.checkpoints.metadata import SinkTransaction, TransactionFile
 from mixedmode.runtime.connectors.sinks.table import TableSink
-from mixedmode.runtime.connectors.staging import StagedOutput
-from mixedmode.runtime.operators.processor.row_reader import arrow_schema
+from mixedmode.runtime.connectors.staged_output import StagedOutput
+from mixedmode.runtime.connectors.staging import StagedFile
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 from mixedmode.runtime.platform import failpoints
+from mixedmode.runtime.platform.arrow_types import arrow_schema
 from pyarrow import fs
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
@@ -33,9 +34,7 @@ def transaction(sink: TableSink, number: int, *numbers: int) -> SinkTransaction:
     kinds = pa.array(["even" if n % 2 == 0 else "odd" for n in numbers])
     output.write(pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32()), "kind": kinds}))
     (file,) = output.finish()
-    return SinkTransaction(
-        id=number, files=(TransactionFile(name=file.name, rows=file.rows, size_bytes=file.size_bytes),)
-    )
+    return SinkTransaction(id=number, files=(StagedFile(name=file.name, rows=file.rows, size_bytes=file.size_bytes),))
 
 
 def commit_twice(sink: TableSink, once: SinkTransaction, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.protocols.watermarks import WatermarkTracker
-from mixedmode.runtime.spec import MAX_WATERMARK, MIN_WATERMARK
 
 times = st.lists(st.none() | st.integers(-(10**12), 10**13), max_size=20)
 

@@ -26,9 +26,10 @@ from pyspark.sql.types import (
 )
 
 from ....errors import MixedModeError, PlanError
-from ....runtime.operators.aggregate.operator import AggregateOperator, GroupColumns, GroupKey, KeyKind, Partials
+from ....runtime.operators.aggregate.definition import GroupColumns, GroupKey, KeyKind, Partials
+from ....runtime.operators.aggregate.operator import AggregateOperator
 from ....runtime.operators.aggregate.record_codec import RecordCodec
-from ....runtime.operators.processor.row_reader import arrow_type
+from ....runtime.platform.arrow_types import arrow_type
 from ....runtime.platform.columns import quoted
 from ....state.keys import KeyCodec
 from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks

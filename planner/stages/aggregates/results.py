@@ -19,8 +19,8 @@ from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype
 
 from ....errors import PlanError
 from ....runtime.driver.backlog_fingerprint import whole_plans
-from ....runtime.operators.aggregate.identity import OutputColumn
-from ....runtime.tasks.row_spool import Projection, Renamer
+from ....runtime.operators.aggregate.definition import OutputColumn
+from ....runtime.operators.projection import Projection, Renamer
 from ...inputs.analysis import error_text
 from ...inputs.schemas import same_type
 from .arguments import with_plain_ids

@@ -24,14 +24,15 @@ from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateErr
 from ....state.keygroups import shard_ranges
 from ....state.lineage import ShardLineage
 from ....state.registry import StateRegistry
-from ...driver.job_state import layout_of
+from ...connectors.transaction import SinkTransaction
 from ...driver.pinned_backlog import PinnedBacklog
 from ...platform.checksummed import seal, unseal
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
 from ..first_position import FOLDER as FIRST_POSITION
 from ..identity import ALIASES, JobIdentity
-from ..metadata import CheckpointMetadata, OperatorState, ShardState, SinkTransaction
+from ..layout import layout_of
+from ..metadata import CheckpointMetadata, OperatorState, ShardState
 from ..spark_log import crc_file
 from ..store import CheckpointStore
 from .copying import Copied, copy_checked, in_parallel

@@ -17,10 +17,11 @@ from pyarrow import fs
 from ....errors import CheckpointError, CorruptStateError
 from ....state.files import StateFile
 from ....state.pool import StatePool, sync_path
+from ...connectors.transaction import SinkTransaction
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import exists, list_files, resolve, write_atomically
 from ..first_position import FOLDER as FIRST_POSITION
-from ..metadata import FORMAT_VERSION, CheckpointMetadata, SinkTransaction
+from ..metadata import FORMAT_VERSION, CheckpointMetadata
 from ..store import CheckpointStore
 from .copying import Copied, copy_checked, copy_file, in_parallel
 from .destination import Claim, check_destination, clear, give_free, give_up

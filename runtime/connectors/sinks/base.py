@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Literal
 from pyarrow import fs
 
 from ....errors import CheckpointError
-from ...checkpoints.metadata import SinkTransaction, TransactionFile
 from ...platform.filesystem import delete_quietly, list_files
 from ...platform.parquet import read_parquet
-from ..staging import OutputPlace, StagedFile, epoch_of
+from ..output_place import OutputPlace
+from ..staging import StagedFile, epoch_of
+from ..transaction import SinkTransaction
 from .file_formats import check_stageable
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Sink(ABC):
 
         Sinks that show rows at once get one only if the job had another sink when it was staged.
         """
-        self.deliver(transaction.id, [file.staged() for file in transaction.files])
+        self.deliver(transaction.id, transaction.files)
 
     def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
         """Hand over one epoch's rows (sinks that show rows at once)."""
@@ -132,7 +133,7 @@ class Sink(ABC):
         """Nothing more will be committed in this run; not called if the run fails."""
         return None
 
-    def is_staged(self, file: TransactionFile) -> bool:
+    def is_staged(self, file: StagedFile) -> bool:
         """True if the file is in the staging folder, whole.
 
         Raises:

@@ -21,12 +21,13 @@ from pyspark.sql.types import TimestampType
 
 from ....errors import CheckpointError, OptionError
 from ....state.pool import sync_path
-from ...checkpoints.metadata import SinkTransaction
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, list_files, resolve
 from ...platform.folder_checks import check_folder
+from ..output_place import OutputPlace
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
-from ..staging import OutputPlace, staging_folder
+from ..staging import staging_folder
+from ..transaction import SinkTransaction
 from .base import Sink
 from .file_formats import check_partition_columns, column_fold
 

@@ -14,10 +14,10 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
-from ...checkpoints.metadata import SinkTransaction
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import exists, write_atomically
 from ..staging import epoch_of
+from ..transaction import SinkTransaction
 from .base import Sink
 from .deliveries import Deliveries
 
@@ -50,7 +50,7 @@ class DeliverySink(Sink):
         """Give a checkpoint's rows away; may be called again with the same rows and number after a failure."""
 
     def commit(self, transaction: SinkTransaction) -> None:
-        files = [file.staged() for file in transaction.files]
+        files = transaction.files
         if not files:
             return
         # The sweep after the commit takes the marker away.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from ....errors import OptionError
-from ..staging import OutputPlace, StagedFile
+from ..output_place import OutputPlace
+from ..staging import StagedFile
 from .base import Sink
 
 if TYPE_CHECKING:

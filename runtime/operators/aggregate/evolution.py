@@ -23,19 +23,12 @@ import pyarrow as pa
 
 from ....errors import CheckpointMismatchError
 from .buffers import Buffer
-from .identity import (
-    OutputColumn,
-    StoredAggregate,
-    StoredOutput,
-    buffers_of,
-    column_identity,
-    from_record,
-    result_identity,
-)
+from .definition import OutputColumn
+from .identity import StoredAggregate, StoredOutput, buffers_of, column_identity, from_record, result_identity
 from .rewrite import RecordRewrite
 
 if TYPE_CHECKING:
-    from .operator import Partials
+    from .definition import Partials
     from .results import Result
 
 #: What :func:`.aggregate_identity.record_of` has made.

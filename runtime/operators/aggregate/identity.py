@@ -14,28 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .buffers import Buffer
+from .definition import OutputColumn
 
 if TYPE_CHECKING:
-    from .operator import Partials
+    from .definition import Partials
     from .results import Result
 
 #: Fields of buffers that do not decide what they hold.
 _NOT_THE_KIND = {"columns", "ansi", "sql"}
 #: Longest argument of a result that is kept as text.
 _ARGUMENT_CHARS = 100
-
-
-@dataclass(frozen=True)
-class OutputColumn:
-    """An output column behind the keys."""
-
-    name: str
-    #: What it computes, as Spark writes it.
-    text: str
-    #: What it makes of its aggregates; empty: it is its one aggregate.
-    expression: str
-    #: Places of its aggregates among the results.
-    results: tuple[int, ...]
 
 
 @dataclass(frozen=True)

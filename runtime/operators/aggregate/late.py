@@ -12,18 +12,18 @@ from pyspark.sql import functions as F
 
 from ...connectors.sources.history import event_time_us
 from ...platform.columns import quoted
-from .operator import interval
+from .definition import interval
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from .operator import AggregateOperator, GroupColumns
+    from .definition import Aggregation, GroupColumns
 
 #: Columns that are added for the comparison.
 _KEY, _START, _END, _TIME, _COUNT = (f"__late_{name}" for name in ("key", "start", "end", "time", "count"))
 
 
-def late_rows(operator: AggregateOperator, frame: DataFrame, groups: GroupColumns, late_ms: int) -> DataFrame | None:
+def late_rows(operator: Aggregation, frame: DataFrame, groups: GroupColumns, late_ms: int) -> DataFrame | None:
     """The rows of a frame that are late by this watermark; None: no row of such an aggregate ever is."""
     if operator.session is not None:
         return _in_late_sessions(operator, frame, groups, late_ms) if operator.uses_event_time else None
@@ -43,9 +43,7 @@ def late_rows(operator: AggregateOperator, frame: DataFrame, groups: GroupColumn
     return rows.where((event_time_us(rows, _END) <= late_ms * 1000) | F.col(_END).isNull())
 
 
-def _in_late_sessions(
-    operator: AggregateOperator, frame: DataFrame, groups: GroupColumns, late_ms: int
-) -> DataFrame | None:
+def _in_late_sessions(operator: Aggregation, frame: DataFrame, groups: GroupColumns, late_ms: int) -> DataFrame | None:
     """Rows of sessions (of this frame's rows alone) that are over; a row in time keeps its session's others in time."""
     assert operator.session is not None and operator.event_time is not None
     place = operator.keys.index(operator.session)

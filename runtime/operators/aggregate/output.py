@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 
 from ....state.keys import KeyCodec
-from ...spec import ShardContext
+from ..contract import ShardContext
 from .key_batches import Work
 
 if TYPE_CHECKING:
-    from .operator import AggregateOperator
+    from .definition import Aggregation
 
 
 class ResultWriter:
     """Finishes buffers and hands rows to the shard's output; holds rows back only to put an append in time order."""
 
-    def __init__(self, operator: AggregateOperator, context: ShardContext, key_codec: KeyCodec) -> None:
+    def __init__(self, operator: Aggregation, context: ShardContext, key_codec: KeyCodec) -> None:
         self._operator = operator
         self._context = context
         self._key_codec = key_codec

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....state.keys import KeyCodec
-from ...spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
+from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ..contract import ShardContext
 from .buffers import merge_buffers, reduce_segments
 from .columns import MAX_TIME_COLUMN
 from .key_batches import DueKeys, Work, whole_keys, works
@@ -24,13 +25,13 @@ from .record_codec import RecordCodec
 from .state import Cells
 
 if TYPE_CHECKING:
-    from .operator import AggregateOperator
+    from .definition import Aggregation
 
 
 class AggregateRun(ABC):
     """Takes the rows of a shard apart and walks over its keys."""
 
-    def __init__(self, operator: AggregateOperator, context: ShardContext) -> None:
+    def __init__(self, operator: Aggregation, context: ShardContext) -> None:
         self.operator = operator
         self.context = context
         self.epoch = context.epoch

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from ...spec import MIN_WATERMARK, ShardContext
+from ...protocols.event_time import MIN_WATERMARK
+from ..contract import ShardContext
 from .buffers import reduce_segments
 from .columns import SESSION_END_COLUMN, SESSION_START_COLUMN
 from .key_batches import Work
@@ -21,13 +22,13 @@ from .record_codec import RecordCodec, RecordListCodec
 from .run import AggregateRun, micros_to_ms
 
 if TYPE_CHECKING:
-    from .operator import AggregateOperator
+    from .definition import Aggregation
 
 
 class SessionRun(AggregateRun):
     """An aggregate with a session window among its keys."""
 
-    def __init__(self, operator: AggregateOperator, context: ShardContext) -> None:
+    def __init__(self, operator: Aggregation, context: ShardContext) -> None:
         super().__init__(operator, context)
         assert operator.time_type is not None
         times = [pa.field(name, operator.time_type) for name in ("start", "end")]

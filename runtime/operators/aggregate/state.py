@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from ....state.layout import CELL_SECTION, TIMER_SECTIONS, after_prefix, timer_index_key, timer_index_prefix
-from ...spec import MAX_WATERMARK, ShardContext
+from ...protocols.event_time import MAX_WATERMARK
+from ..contract import ShardContext
 from .key_batches import prefixed
 
 _CELL = bytes([CELL_SECTION])

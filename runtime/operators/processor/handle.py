@@ -18,9 +18,10 @@ from pyspark.sql.types import StructType
 from ....errors import OperatorEventError, PlanError, StateSchemaError
 from ....state.keyed import KeyedState
 from ....state.registry import StateRegistry
+from ...platform.arrow_types import arrow_schema
 from ...protocols.operator_events.event_codec import encode
 from ...protocols.operator_events.task_events import TaskEvents
-from .row_reader import arrow_schema, row_class
+from .row_reader import row_class
 
 Schema = StructType | str
 _NO_KEY = "there is no current key; use state in handlers"

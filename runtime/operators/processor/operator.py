@@ -14,12 +14,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from ...connectors.sources.history import event_time_us
-from ...driver.backlog_fingerprint import code_fingerprint
+from ...platform.arrow_types import arrow_schema
 from ...platform.clean_up import take_all
+from ...platform.code_fingerprint import code_fingerprint
 from ...platform.columns import quoted
-from ...spec import EpochSpec, KeyedOperator, ShardContext
+from ..contract import EpochSpec, KeyedOperator, ShardContext
 from .handle import DeclaringHandle
-from .row_reader import arrow_schema
 from .run import INITIAL_STATE_COLUMN, KIND_COLUMN, ProcessorRun
 from .user_failure import explain_failure
 
@@ -95,7 +95,7 @@ class ProcessorOperator(KeyedOperator):
         self._pickled = cloudpickle.dumps(processor)
         self.processor_name = type(processor).__name__
         self._code = code_fingerprint(processor)
-        declaring = DeclaringHandle(time_mode, lambda ddl: cast(StructType, StructType.fromDDL(ddl)))
+        declaring = DeclaringHandle(time_mode, lambda ddl: cast("StructType", StructType.fromDDL(ddl)))
         copy = cloudpickle.loads(self._pickled)
         copy.init(declaring)
         copy.close()

@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 )
 
 from ....errors import OutputSchemaError
+from ...platform.arrow_types import NUMBERS, arrow_schema
 from .local_time import local_zone_is_utc
-from .row_reader import NUMBERS, arrow_schema
 
 #: Types that ``pa.array(values, type)`` checks and converts exactly as PySpark would.
 _PLAIN = (*NUMBERS, BooleanType, StringType, BinaryType, DateType, TimestampNTZType)

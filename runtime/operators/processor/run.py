@@ -25,8 +25,9 @@ from ....state.keys import KeyCodec
 from ....state.rocks import RocksDBKeyedState
 from ....state.timer_walk import TimerWalk
 from ...platform.failpoints import failpoint
+from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.operator_events.event_codec import decode, encode, types_by_name
-from ...spec import MAX_WATERMARK, MIN_WATERMARK, ShardContext
+from ..contract import ShardContext
 from .handle import TaskCoordinator, TaskHandle
 from .key_clock import KeyClock
 from .keyed_rows import NO_TIME, Keyed, KeyedRows, KeySlices

@@ -18,11 +18,23 @@ While a backlog is worked off at batch speed nothing goes to the shards, and wha
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from ...driver.coordinator_channel import UserChannel
+
+class Line(Protocol):
+    """What a run gives its coordinator to send through."""
+
+    @property
+    def shards(self) -> int: ...
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]: ...
+
+    def send(self, shards: Collection[int], event: Any) -> None: ...
+
+    def fail(self, cause: BaseException) -> None: ...
 
 
 class OperatorCoordinator:
@@ -85,7 +97,7 @@ class OperatorCoordinator:
 class ShardGateway:
     """The way to one shard; made by :meth:`CoordinatorContext.gateway`."""
 
-    def __init__(self, channel: UserChannel, shard: int) -> None:
+    def __init__(self, channel: Line, shard: int) -> None:
         self._channel = channel
         self.shard = shard
 
@@ -103,7 +115,7 @@ class ShardGateway:
 class CoordinatorContext:
     """What a coordinator is given for one run of the query."""
 
-    def __init__(self, channel: UserChannel) -> None:
+    def __init__(self, channel: Line) -> None:
         self._channel = channel
 
     @property
@@ -112,7 +124,7 @@ class CoordinatorContext:
         return self._channel.shards
 
     @property
-    def lock(self) -> threading.RLock:
+    def lock(self) -> AbstractContextManager[Any]:
         """Held by the runtime while it calls the coordinator; see :class:`OperatorCoordinator`."""
         return self._channel.lock
 

@@ -10,10 +10,10 @@ import pytest
 from mixedmode.errors import CheckpointError, CoordinatorError, OperatorEventError
 from mixedmode.runtime.driver.coordinator_channel import UserChannel
 from mixedmode.runtime.driver.stage_channel import StageChannel
+from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
 from mixedmode.runtime.protocols.operator_events.event_codec import decode
 from mixedmode.runtime.protocols.operator_events.snapshot import StoredEvents
-from mixedmode.runtime.spec import EpochSpec, ShardCounters
 from mixedmode.runtime.tasks.shard_task import ShardReport
 
 SPEC = EpochSpec(1, "random", 0, 0, 0, 0, 0)

@@ -17,9 +17,6 @@ from ...errors import CheckpointMismatchError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from ..connectors.sinks.base import Sink
-    from ..spec import KeyedOperator
-
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -49,12 +46,6 @@ class StagedForm(_Frozen):
     partition_by: tuple[str, ...] = ()
     #: Folder of the output, below which they are staged; None: they are in the checkpoint location.
     path: str | None = None
-
-
-def form_of(operator: KeyedOperator, sink: Sink) -> StagedForm:
-    """What a job stages."""
-    columns = columns_of(operator.output_schema, operator.output_identities)
-    return StagedForm(columns=columns, partition_by=sink.partition_by, path=sink.staging_path)
 
 
 def columns_of(schema: StructType, identities: Sequence[tuple[str, str]] | None) -> tuple[StagedColumn, ...]:

@@ -1,0 +1,48 @@
+"""Where the attempts of a job's tasks put their output, and which form it takes there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ..platform.arrow_types import arrow_schema
+from .partitioned_output import PartitionedOutput
+from .staged_output import DroppedOutput, StagedOutput
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from .partition_paths import PartitionPaths
+
+
+@dataclass(frozen=True)
+class OutputPlace:
+    """Where the attempts of a job's tasks put their output."""
+
+    filesystem: fs.FileSystem
+    #: None: nobody takes the rows.
+    folder: str | None
+    #: How rows are dealt to folders; None: they are not.
+    partitions: PartitionPaths | None = None
+
+    def open(self, attempt: str, schema: StructType) -> AttemptOutput:
+        """The output of one attempt, whose name no other one has."""
+        if self.folder is None:
+            return DroppedOutput()
+        place = (self.filesystem, self.folder)
+        if self.partitions is None:
+            return StagedOutput(*place, attempt, arrow_schema(schema), schema.json())
+        fields = [field for at, field in enumerate(schema.fields) if at not in self.partitions.columns]
+        inner = type(schema)(fields)
+
+        def one(name: str, folder: str, values: pa.RecordBatch) -> StagedOutput:
+            return StagedOutput(*place, name, arrow_schema(inner), inner.json(), folder, values)
+
+        return PartitionedOutput(attempt, self.partitions, one)
+
+
+#: What the rows of an attempt are written to.
+AttemptOutput = StagedOutput | PartitionedOutput | DroppedOutput

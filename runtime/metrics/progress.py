@@ -1,0 +1,73 @@
+"""One record of a query's progress, with Spark's field names and ours."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime, timezone
+from typing import Any
+
+from ..platform.frozen import FrozenDict
+
+
+class QueryProgress(FrozenDict):
+    """One finished epoch, as a dictionary whose entries are also attributes (like Spark's StreamingQueryProgress).
+
+    A record that was handed out stays what it was, and cannot be changed, nor can what is in it.  What becomes known of
+    its epoch later (a checkpoint, a delivery) is in the record that the query hands out from then on.
+
+    Field names are Spark's where Spark has the thing:
+
+    ``id runId name timestamp batchId batchDuration observedMetrics``
+        as in Spark; a batch is an epoch.
+    ``mode phase isBacklog``
+        ``backlog`` (sorted, one key at a time) or ``streaming``; the plan's phase; whether any source is in backlog.
+    ``numInputRows inputRowsPerSecond processedRowsPerSecond``
+        rows of the epoch, per second since the last epoch began, per second that the epoch took.
+    ``durationMs``
+        ``triggerExecution`` (all), ``addBatch`` (the epoch's Spark jobs), ``deliver`` (a sink that shows rows at once).
+        Of ``addBatch``: ``keyedStage``, from the first shard task's start to the last one's end, and ``outsideTasks``,
+        the rest: planning, reading and shuffling the input, scheduling.  Of the slowest shard in each: ``restore``
+        (bring the state to the task), ``read`` (take in rows), ``sort`` (if the task sorts), ``process`` (the
+        operator), ``publish`` (make the epoch's files durable).
+    ``eventTime watermarkLagMs``
+        ``watermark`` and ``max`` (greatest event time) after the epoch; how far the watermark is behind the clock.
+    ``stateOperators``
+        one entry: ``operatorName numRowsTotal`` (entries), ``numRowsUpdated`` (keys touched), ``numRowsRemoved``,
+        ``allUpdatesTimeMs commitTimeMs`` (process and publish of all shards together), ``numRowsDroppedByWatermark``,
+        ``numShufflePartitions`` (shards), ``numStateStoreInstances`` (shards that the epoch visited), and in
+        ``customMetrics``: ``numExpiredTimers`` (timers fired), ``numIgnoredTimers`` (registered by timers when all
+        input had ended, so they never fire); ``replicaCacheHits`` and ``replicaCacheMisses``, the shards with state
+        that found it in place and those that had to build it from files, with ``stateFilesRead stateBytesRead`` for
+        what either brought in; ``stateEntriesWritten stateFilesWritten stateBytesWritten``; ``inputBytes`` that the
+        tasks took in, ``spilledBytes`` that their sorters wrote to disk.
+    ``sources``
+        ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.
+    ``sink``
+        ``description`` with its guarantee, ``numOutputRows``, and ``outputBytes outputFiles`` in ``metrics``.
+    ``coordinator``
+        None if the job has none; otherwise ``eventsSent`` to shards in this run, ``eventsDelivered`` of them,
+        ``eventsReceived`` from shards, and ``eventsBuffered``, those that wait for an epoch or a checkpoint.
+    ``checkpoint``
+        the last complete one, None before the first: see :class:`~.checkpointer.CheckpointReport`.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def json(self) -> str:
+        return json.dumps(self)
+
+    @property
+    def prettyJson(self) -> str:
+        return json.dumps(self, indent=2)
+
+
+def timestamp(ms: int | None = None) -> str:
+    """ISO-8601 with milliseconds in UTC, as Spark prints them."""
+    moment = datetime.fromtimestamp((time.time() * 1000 if ms is None else ms) / 1000, timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

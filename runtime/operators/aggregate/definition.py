@@ -1,0 +1,187 @@
+"""What an aggregation is: its keys, its partial aggregates and what is made of them, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from ....state.registry import StateRegistry
+from ...platform.arrow_types import arrow_schema
+from ..contract import KeyedOperator
+from ..projection import Projection
+from .buffers import Buffer
+from .columns import ROWS_COLUMN, SESSION_START_COLUMN
+from .results import Result
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+#: The number of rows, as the planner writes it for ``count(*)``.
+COUNT_ROWS = "count(1)"
+#: Name of the one state variable.
+STATE_NAME = "aggregate"
+
+
+KeyKind = Literal["plain", "window", "session"]
+
+
+@dataclass(frozen=True)
+class GroupKey:
+    """One grouping expression."""
+
+    #: Spark's name of it, which the output has.
+    name: str
+    #: Its column in the prepared frame.
+    column: str
+    kind: KeyKind
+    #: True if the watermark's column is what it is made of, so that the watermark decides when it is complete.
+    event_time: bool
+    #: True if the grouping itself computes it by a function; False for a column that the input has.
+    is_call: bool = True
+
+
+@dataclass(frozen=True)
+class GroupColumns:
+    """The grouping expressions and partial aggregates as Spark columns, which cannot leave the driver."""
+
+    keys: tuple[Column, ...]
+    #: If windows overlap: which key is the window, the time it is made of, and the distance between windows.
+    sliding: tuple[int, Column, int] | None = None
+    #: The partial aggregates under their names.
+    partials: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class Partials:
+    """The partial columns that Spark computes, their buffers and the results made of them."""
+
+    #: Column name in the prepared frame -> the SQL of the partial aggregate, which its state is recognised by.
+    columns: Mapping[str, str]
+    #: The columns of state, in stored order, by the names of the partial columns; one may come more than once.
+    places: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    buffers: tuple[Buffer, ...]
+    results: tuple[Result, ...]
+    #: What the results are output as.
+    outputs: tuple[OutputColumn, ...]
+    #: Result -> the change of the job that it came with, unless it was there from the start.
+    since: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The SQL of each column of state."""
+        return tuple(self.columns[name] for name in self.places)
+
+
+def interval(duration_us: int) -> str:
+    """SQL of a day-time interval."""
+    seconds, micros = divmod(duration_us, 1_000_000)
+    return f"make_dt_interval(0, 0, 0, {seconds}.{micros:06d})"
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """An output column behind the keys."""
+
+    name: str
+    #: What it computes, as Spark writes it.
+    text: str
+    #: What it makes of its aggregates; empty: it is its one aggregate.
+    expression: str
+    #: Places of its aggregates among the results.
+    results: tuple[int, ...]
+
+
+class Aggregation(KeyedOperator):
+    """The keyed stage of an aggregation, without what it does.
+
+    Args:
+        uid: id under which the state is stored.
+        keys: the grouping expressions, in the user's order.
+        group_columns: the same as Spark columns.
+        key_types: Arrow type of each grouping expression.
+        partials: what is computed.
+        output_schema: Spark's schema of the result.
+        key_outputs: places in ``keys`` of the leading output columns.
+        output_mode: ``append`` or ``update``.
+        event_time: the watermark's column, if there is one.
+        projection: how output rows are made of keys and results; None: keys and results are the output.
+    """
+
+    aggregates_by_key = True
+
+    def __init__(
+        self,
+        *,
+        uid: str,
+        keys: tuple[GroupKey, ...],
+        group_columns: GroupColumns,
+        key_types: tuple[pa.DataType, ...],
+        partials: Partials,
+        output_schema: StructType,
+        key_outputs: tuple[int, ...],
+        output_mode: Literal["append", "update"],
+        event_time: str | None,
+        projection: Projection | None = None,
+    ) -> None:
+        self.uid = uid
+        # A count of all rows, if the job has one, tells how many rows came; but rows in several windows count once.
+        counts = (name for name, sql in partials.columns.items() if sql == COUNT_ROWS and not group_columns.sliding)
+        self.rows_column = next(counts, ROWS_COLUMN)
+        self.keys = keys
+        self.partials = partials
+        self.output_schema = output_schema
+        self.projection = projection
+        #: What the operator writes.
+        self.output_arrow_schema = arrow_schema(output_schema if projection is None else projection.row_schema)
+        self.key_outputs = key_outputs
+        self.output_mode = output_mode
+        self.event_time = event_time
+        self.group_columns: GroupColumns | None = group_columns
+        #: The windows' definitions, if they are known: state of windows of another length is not this job's.
+        self.windows = [
+            str(column)
+            for key, column in zip(keys, group_columns.keys, strict=False)
+            if key.kind != "plain" and key.is_call
+        ]
+        stored = [(key, data_type) for key, data_type in zip(keys, key_types, strict=True) if key.kind != "session"]
+        self.key_columns = tuple(key.column for key, _ in stored)
+        self.key_schema = pa.schema([pa.field(key.column, data_type) for key, data_type in stored])
+        self.session = next((key for key in keys if key.kind == "session"), None)
+        self.sort_columns = (SESSION_START_COLUMN,) if self.session else ()
+        self.state_values = "sessions" if self.session else "record"
+        #: The key column that the watermark is compared with.
+        self.time_key = next((key for key in keys if key.event_time and key.kind != "session"), None)
+        self.uses_event_time = any(key.event_time for key in keys)
+        time_type = next((t for key, t in zip(keys, key_types, strict=True) if key.kind == "session"), None)
+        self.time_type = None if time_type is None else time_type.field("start").type
+        self.registry = StateRegistry()
+        self.slot = self.registry.declare(STATE_NAME, "value", self.state_schema()).slot
+
+    @property
+    def timed(self) -> bool:
+        """True if keys wait in the timer index: for the watermark, or (append without event time) for the end."""
+        return self.uses_event_time or self.output_mode == "append"
+
+    @property
+    def key_labels(self) -> tuple[str, ...]:
+        """Spark's names of the key columns."""
+        return tuple(key.name for key in self.keys if key.kind != "session")
+
+    def state_schema(self) -> pa.Schema:
+        """The record of a key: the buffers by their SQL."""
+        fields = [
+            pa.field(f"{place}: {sql}", data_type, nullable=False)
+            for place, (sql, data_type) in enumerate(zip(self.partials.labels, self.partials.types, strict=True))
+        ]
+        if self.time_type is not None:
+            fields = [pa.field(name, self.time_type, nullable=False) for name in ("start", "end")] + fields
+        return pa.schema(fields)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get everything but Spark's column objects."""
+        return {**self.__dict__, "group_columns": None}

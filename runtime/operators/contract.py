@@ -1,0 +1,213 @@
+"""All that a shard task and an operator know of each other: one epoch, one shard, one contract."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pyarrow as pa
+
+from ...state.keygroups import KeyGroupRange
+from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ..protocols.operator_events.task_events import TaskEvents
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from ...state.compaction import StateRewrite
+    from ...state.files import StateWriter
+    from ...state.registry import StateRegistry
+    from ...state.replica import ShardReplica
+    from .projection import Projection
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """How the orderly stream's watermark follows the rows of one key: from event time to event time."""
+
+    #: What earlier epochs have fired up to: no timer sees an earlier watermark.
+    fired_ms: int
+    #: How far the watermark stays behind event time.
+    delay_ms: int
+    #: The watermark of this epoch's rows goes no further, whatever their event times; MAX: it follows them.
+    upto_ms: int = MAX_WATERMARK
+
+
+@dataclass(frozen=True)
+class EpochSpec:
+    """Everything a shard task must know about the epoch it executes.  Invariant: equal on all shards."""
+
+    epoch: int
+    #: "sorted": keys arrive in encoded-key order, each exactly once; state goes straight to sorted files.
+    #: "random": keys may be visited again by timers; writes are held back until the end of the epoch.
+    style: Literal["sorted", "random"]
+    #: What the operator sees as current watermark while rows are processed (MIN in a backlog without ``in_order``).
+    watermark_ms: int
+    #: Event-time timers and windows that end at or before this fire; MIN: none.  In "sorted" style they fire
+    #: at the end of each key, in "random" style after all rows, in time order.
+    firing_watermark_ms: int
+    #: Rows with event time strictly below are late and dropped; MIN: nothing is late.  It is what earlier epochs have
+    #: fired up to.
+    late_watermark_ms: int
+    #: The processing time of the whole epoch, pinned by the driver.
+    processing_time_ms: int
+    #: Processing-time timers at or before this fire (MAX in batch mode, where they fire at the end of their key).
+    processing_timers_upto_ms: int
+    #: False in batch mode: the state of a key is forgotten at its end.
+    keep_state: bool = True
+    #: True for the very first epoch of a job, the one in which initial state is handed over.
+    first: bool = False
+    #: What becomes of event-time timers that timers register while MAX_WATERMARK fires: at a switch they are carried
+    #: into the stream, at the end of input they are ignored.
+    timers_at_max: Literal["carry", "ignore"] = "carry"
+    #: What event times bring the watermark to in this epoch.  Where MAX_WATERMARK fires, the timers up to here fire
+    #: before it, as in a stream that comes to its end; MIN: none do.
+    reached_watermark_ms: int = MIN_WATERMARK
+    #: How rows and event-time timers of a key are ordered; None: all rows, then the timers ("after-rows").
+    in_order: InOrder | None = None
+    #: True for the epoch without rows and timers in which the operator's endInput() and finish() are called.
+    ending: bool = False
+    #: True while any source is in backlog.
+    is_backlog: bool = False
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> EpochSpec:
+        """What ``asdict`` made, by way of JSON; raises TypeError for what another version made."""
+        in_order = body.get("in_order")
+        return cls(**{**body, "in_order": None if in_order is None else InOrder(**in_order)})
+
+
+class OutputWriter(Protocol):
+    """Where an operator's rows go; attempt-private until the driver picks the winner."""
+
+    def write(self, rows: pa.RecordBatch) -> None: ...
+
+
+@dataclass
+class ShardCounters:
+    """What a shard task reports besides its files; summed up (or max-ed) by the driver."""
+
+    rows_in: int = 0
+    rows_late: int = 0
+    keys: int = 0
+    timers_fired: int = 0
+    #: Timers that were registered when all input had ended, and so never fire.
+    timers_ignored: int = 0
+    #: Greatest event time among the rows that were not late, in ms; None: no row carried one.
+    max_event_time_ms: int | None = None
+    #: Earliest pending timers of the shard after this epoch, in ms; None: no timer is pending.
+    next_event_timer_ms: int | None = None
+    next_processing_timer_ms: int | None = None
+
+
+@dataclass
+class ShardContext:
+    """What an operator works with inside one shard task."""
+
+    shard: int
+    key_groups: KeyGroupRange
+    epoch: EpochSpec
+    #: State after the previous epoch; None: there is none (fresh job).
+    base: ShardReplica | None
+    #: Takes state entries in strictly ascending key order; its files become part of the shard's lineage.
+    writer: StateWriter
+    output: OutputWriter
+    counters: ShardCounters
+    #: What came from the coordinator and goes to it, and the shard's own state.
+    events: TaskEvents = field(default_factory=TaskEvents)
+
+
+class KeyedOperator(ABC):
+    """One keyed stage's operator.  Built on the driver, pickled to the tasks.
+
+    The runtime's part: add the key-group column, shuffle, sort by (key group, key columns, order columns),
+    call :meth:`run` once per shard with the shard's rows in that order.
+    """
+
+    #: Stable id under which state is stored.
+    uid: str
+    #: Key columns by name, in the frame that :meth:`prepare` returns; they are sorted and hashed in this order.
+    key_columns: tuple[str, ...]
+    #: The key's Arrow schema (the contract of state.keys).
+    key_schema: pa.Schema
+    #: How the values of its state are encoded (see ``StateLayout.values``).
+    state_values: Literal["rows", "record", "sessions"] = "rows"
+    #: Columns of prepare()'s frame that order the rows of one key, after the key (event time).
+    sort_columns: tuple[str, ...] = ()
+    output_schema: StructType
+    #: How Spark makes output rows of the rows that :meth:`run` writes; None: they are the output rows.
+    projection: Projection | None = None
+    registry: StateRegistry
+    #: True if windows or event-time timers can be pending: asks for a firing pass and for the observed watermark.
+    uses_event_time: bool
+    uses_processing_time: bool = False
+    #: True if it registers timers of its own, which may fire between the rows of a key.
+    has_timers: bool = False
+    #: True if the operator has something to do when its input ends, after all timers: an epoch with ``ending`` set.
+    has_end_hooks: bool = False
+    #: True if it can handle events from a coordinator.
+    takes_events: bool = False
+    #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.
+    aggregates_by_key: bool = False
+    #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.
+    rows_column: str | None = None
+
+    def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
+        return frame
+
+    @property
+    def output_identities(self) -> tuple[tuple[str, str], ...] | None:
+        """What each output column computes, and the same for people; None: only their names are known."""
+        return None
+
+    @property
+    def state_record(self) -> Any:
+        """What a checkpoint says of the state besides the registry, as JSON values; None: nothing."""
+        return None
+
+    def evolve(
+        self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
+    ) -> tuple[list[str], StateRewrite | None]:
+        """Take over state that another version of the job may have written.
+
+        Args:
+            stored: the registry that it was written under.
+            record: the ``state_record`` of then; None: there was none.
+            described: what the operator said of itself when the location was claimed.
+            going_on: False: the job has ended, so nothing that is new would ever get a row.
+
+        Returns:
+            What becomes of the state, in words, and how it has to be rewritten before the first epoch (None: not).
+
+        Raises:
+            StateSchemaError: stored values do not fit the declared variables.
+            CheckpointMismatchError: it is the state of other aggregates.
+        """
+        changes = self.registry.changes_since(stored)
+        self.registry = self.registry.evolve(stored, self.state_values == "rows")
+        return changes, None
+
+    @abstractmethod
+    def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
+        """Process one shard of one epoch.  ``rows`` has column ``__kg`` (int32) first, then prepare()'s columns."""
+
+    def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
+        """Those of an epoch's input rows that :meth:`run` drops as late; None: it never drops any."""
+        return None
+
+    def fingerprint(self) -> str | None:
+        """Digest of all that decides what the operator computes; None: it cannot be told, nothing is ever reused."""
+        return None
+
+    @property
+    def key_labels(self) -> tuple[str, ...]:
+        """The key columns under the names that the user knows, in the order of ``key_columns``."""
+        return tuple(self.key_schema.names)
+
+    def describe(self) -> dict[str, Any]:
+        """Facts for explain() and for the job identity check (JSON-able)."""
+        return {"uid": self.uid, "key": list(self.key_columns)}
