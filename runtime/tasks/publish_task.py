@@ -1,4 +1,4 @@
-"""The second half of a shard's task if Spark computes its output columns: see :mod:`.projection`."""
+"""The second half of a shard's task if Spark computes its output columns: see :mod:`.row_spool`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 With a checkpoint's state goes a record of the output columns that it is for: the name of each, what it computes, and
 which columns of state each of its aggregates has.  A job that is started again finds its aggregates by that
-(:mod:`.aggregate_evolution`), whatever they are called and wherever they stand now.
+(:mod:`.evolution`), whatever they are called and wherever they stand now.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from ...platform.failpoints import failpoint
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.operator_events.event_codec import decode, encode, types_by_name
 from ..contract import ShardContext
+from .definition import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .handle import TaskCoordinator, TaskHandle
 from .key_clock import KeyClock
 from .keyed_rows import NO_TIME, Keyed, KeyedRows, KeySlices
@@ -36,20 +37,16 @@ from .row_writer import RowBuffer
 from .shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
-    from .operator import ProcessorOperator
+    from .definition import ProcessorStage
 
 #: A key without rows of its own: as :data:`Keyed`, without an event time and rows.
 _Due = tuple[int, bytes, tuple[Any, ...], int, None]
-#: Column that holds a row of the initial state; null for input rows.
-INITIAL_STATE_COLUMN = "__initial_state"
-#: Column that sorts initial-state rows before the input rows of their key.
-KIND_COLUMN = "__row_kind"
 
 
 class ProcessorRun:
     """One execution of a processor over one shard: the current key, its rows, its timers, its output."""
 
-    def __init__(self, operator: ProcessorOperator, processor: StatefulProcessor, context: ShardContext) -> None:
+    def __init__(self, operator: ProcessorStage, processor: StatefulProcessor, context: ShardContext) -> None:
         self._operator = operator
         self._processor = processor
         self._context = context

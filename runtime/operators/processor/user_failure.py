@@ -15,7 +15,7 @@ from .row_writer import RowBuffer
 from .run import ProcessorRun
 
 if TYPE_CHECKING:
-    from .operator import ProcessorOperator
+    from .definition import ProcessorStage
 
 #: The methods that call handlers, each with the one that it calls (None: several, told apart by their own names).
 _CALLERS: dict[CodeType, str | None] = {
@@ -33,7 +33,7 @@ _OF_THE_CALL = (StateSchemaError, PlanError, OperatorEventError)
 _OF_THE_MACHINE = (OSError, MemoryError)
 
 
-def explain_failure(error: Exception, operator: ProcessorOperator, run: ProcessorRun) -> Exception:
+def explain_failure(error: Exception, operator: ProcessorStage, run: ProcessorRun) -> Exception:
     """The exception for the processor's author; the same one if it does not come of the processor's code."""
     caller, start = _entered(error.__traceback__)
     if caller is None or start is None or _is_engines(error, start):
@@ -77,7 +77,7 @@ def _is_engines(error: Exception, start: TracebackType) -> bool:
     )
 
 
-def _moment(handler: str, caller: TracebackType, operator: ProcessorOperator, run: ProcessorRun) -> str:
+def _moment(handler: str, caller: TracebackType, operator: ProcessorStage, run: ProcessorRun) -> str:
     """The event time that a handler was at, for the end of a sentence."""
     if handler == "handleExpiredTimer":
         clock = "event time" if operator.uses_event_time else "processing time"

@@ -40,7 +40,7 @@ class Line(Protocol):
 class OperatorCoordinator:
     """Coordinates the shards of a ``transformWithState`` from the driver, by events; subclass it.
 
-    Events are plain data (see :mod:`.plain`).  Each end receives each event exactly once and in the order in which the
+    Events are plain data (see :mod:`.event_codec`).  Each end receives each event exactly once and in the order in which the
     other has sent it, also when the query fails and is started again: the coordinator's state is part of every
     checkpoint, together with the events that are on their way.
 

@@ -1,0 +1,115 @@
+"""What a keyed stage of a user's ``StatefulProcessor`` is: its schemas, its hooks and its state variables."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pyspark import cloudpickle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import StructType
+
+from ...platform.arrow_types import arrow_schema
+from ...platform.code_fingerprint import code_fingerprint
+from ..contract import KeyedOperator
+from .handle import DeclaringHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Column that holds a row of the initial state; null for input rows.
+INITIAL_STATE_COLUMN = "__initial_state"
+#: Column that sorts initial-state rows before the input rows of their key.
+KIND_COLUMN = "__row_kind"
+
+
+TimeMode = Literal["none", "processingTime", "eventTime"]
+
+
+#: Methods without parameters that a processor may define: called once per shard, when all input has ended and all
+#: timers have fired.  As every epoch they have an instance of their own, whose ``init`` has been called: what handlers
+#: have set on it in earlier epochs is not there, nor is there a key whose state could be used.
+END_HOOKS = ("endInput", "finish")
+
+
+def _takes_nothing(method: Any) -> bool:
+    """True for a hook; a method of that name with parameters is the processor's own affair."""
+    if not callable(method):
+        return False
+    try:
+        inspect.signature(method).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+class ProcessorStage(KeyedOperator):
+    """The keyed stage of a processor, without what it does.
+
+    Building it runs ``init`` of a copy of the processor once on the driver, with a handle that records the state
+    variables, as stock Spark does before its first batch.
+
+    Args:
+        processor: the user's processor; it is pickled to the tasks and must not hold a Spark session.
+        uid: id under which the state is stored.
+        key_columns: columns of the frame that hold the key, in order.
+        input_schema: the columns that the processor's rows have.
+        key_schema: schema of the key tuple, in the order of ``key_columns``.
+        output_schema: schema of the rows that the processor yields.
+        time_mode: ``"none"``, ``"processingTime"`` or ``"eventTime"``.
+        event_time: the watermarked column, if there is one.
+        initial_state: rows grouped by the same key columns (by name, first) to start from.
+        has_coordinator: whether there is somebody to send events to.
+        event_max_bytes: the most that one event, or a shard's own state, may take.
+    """
+
+    def __init__(
+        self,
+        processor: StatefulProcessor,
+        *,
+        uid: str,
+        key_columns: tuple[str, ...],
+        input_schema: StructType,
+        key_schema: StructType,
+        output_schema: StructType,
+        time_mode: TimeMode,
+        event_time: str | None,
+        initial_state: DataFrame | None = None,
+        initial_state_key: tuple[str, ...] = (),
+        has_coordinator: bool = False,
+        event_max_bytes: int = 1024 * 1024,
+    ) -> None:
+        self.uid = uid
+        self.key_columns = key_columns
+        self.key_schema = arrow_schema(key_schema)
+        self.input_schema = input_schema
+        self.output_schema = output_schema
+        self.time_mode = time_mode
+        self.event_time = event_time
+        self.uses_event_time = time_mode == "eventTime"
+        self.uses_processing_time = time_mode == "processingTime"
+        self.has_timers = self.uses_event_time
+        self.end_hooks = tuple(hook for hook in END_HOOKS if _takes_nothing(getattr(processor, hook, None)))
+        self.has_end_hooks = bool(self.end_hooks)
+        self.takes_events = callable(getattr(processor, "handleEvent", None))
+        self.keeps_own_state = _takes_nothing(getattr(processor, "snapshotShard", None))
+        self.restores_own_state = callable(getattr(processor, "restoreShard", None))
+        self.has_coordinator = has_coordinator
+        self.event_max_bytes = event_max_bytes
+        kind = (KIND_COLUMN,) if initial_state is not None else ()
+        self.sort_columns = (*kind, *((event_time,) if event_time else ()))
+        self._initial_state = initial_state
+        self._initial_state_key = initial_state_key or key_columns
+        self.initial_schema = None if initial_state is None else initial_state.schema
+        self._pickled = cloudpickle.dumps(processor)
+        self.processor_name = type(processor).__name__
+        self._code = code_fingerprint(processor)
+        declaring = DeclaringHandle(time_mode, lambda ddl: cast("StructType", StructType.fromDDL(ddl)))
+        copy = cloudpickle.loads(self._pickled)
+        copy.init(declaring)
+        copy.close()
+        self.registry = declaring.registry
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get everything but the initial state's data frame."""
+        return {**self.__dict__, "_initial_state": None}
