@@ -7,50 +7,24 @@ inputs, lazily, as Spark applies it; nothing runs before ``start()``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import replace
+from typing import Any, NoReturn
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.platform.columns import quoted as quoted_name
 from ..inputs.analysis import check_stateless, duration_ms
-from ..inputs.event_time import CARRIER, carried, keeps, marked, unmarked, without_carrier
+from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, check_inputs, checked
 from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted
-
-if TYPE_CHECKING:
-    from .grouped import MixedGroupedData
+from ..stages.keys import resolve_keys
+from ..stages.stage import StageInput
+from .grouped import MixedGroupedData
 
 ColumnOrName = Column | str
-
-
-@dataclass(frozen=True)
-class Watermark:
-    """``withWatermark``: the event-time column and how much later rows may come."""
-
-    #: The column that the inputs have.
-    event_time: str
-    delay_ms: int
-    #: Delays of live inputs that were given their own before a union, by name.
-    delays_ms: tuple[tuple[str, int], ...] = ()
-    #: What users call the column, if it is none of theirs any more.
-    called: str | None = None
-
-    @property
-    def label(self) -> str:
-        """The column under the name that users know."""
-        return self.called or self.event_time
-
-    def carried(self) -> Watermark:
-        """The same of the event time in a column that users do not see."""
-        return replace(self, event_time=CARRIER, called=self.label)
-
-    def delay_of(self, live: str) -> int:
-        """How much later rows of a live input may come."""
-        return dict(self.delays_ms).get(live, self.delay_ms)
 
 
 def read(
@@ -287,8 +261,6 @@ class MixedFrame:
         Raises:
             PlanError: a key is missing or has a type without an order, or the watermarked column is gone.
         """
-        from ..stages.keys import resolve_keys
-        from .grouped import MixedGroupedData
 
         given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
         for part in self._inputs.lives:
@@ -299,7 +271,9 @@ class MixedFrame:
                 " withWatermark later"
             )
         check_reserved_columns(self.schema)
-        return MixedGroupedData(self, resolve_keys(self._inputs, tuple(given)))
+        return MixedGroupedData(
+            StageInput(self._inputs, self._watermark, self.schema), resolve_keys(self._inputs, tuple(given))
+        )
 
     groupby = groupBy
 
@@ -356,15 +330,6 @@ class MixedFrame:
         if column is None:
             raise missing_column(what, name, self.schema)
         return column
-
-
-def check_event_time(column: str, data_type: DataType) -> None:
-    """Raise unless the column can carry a watermark."""
-    if not isinstance(data_type, (TimestampType, TimestampNTZType)):
-        raise PlanError(
-            f"event-time column {column} is of type {data_type.simpleString()}; it must be timestamp or timestamp_ntz"
-            " (convert it, for example with F.to_timestamp)"
-        )
 
 
 def _check_mixed(what: str, other: Any) -> None:

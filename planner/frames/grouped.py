@@ -13,25 +13,24 @@ from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.spec import Settings
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields, find_column, missing_column, quoted
+from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
 from ..stages.keys import Keys
-from .keyed import KeyedFrame, KeyedStage
+from ..stages.processor import plan_processor
+from ..stages.stage import STAGE_UID, KeyedStage, StageInput
+from .keyed import KeyedFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
     from pyspark.sql.streaming import StatefulProcessor
 
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
-    from .frame import MixedFrame
-
-#: Id under which the state of a job's only keyed stage is stored; part of the on-disk contract.
-STAGE_UID = "keyed-0"
 
 
 class MixedGroupedData:
     """The rows of both inputs by key; made by :meth:`MixedFrame.groupBy`."""
 
-    def __init__(self, frame: MixedFrame, keys: Keys) -> None:
-        self._frame = frame
+    def __init__(self, rows: StageInput, keys: Keys) -> None:
+        self._rows = rows
         self._keys = keys
 
     # -- a processor ---------------------------------------------------------------------------------------------------
@@ -60,11 +59,9 @@ class MixedGroupedData:
         Raises:
             PlanError: an argument does not fit; the message names it.
         """
-        from ..stages.processor import plan_processor
-
         return KeyedFrame(
             plan_processor(
-                self._frame,
+                self._rows,
                 self._keys,
                 statefulProcessor,
                 outputStructType,
@@ -72,7 +69,6 @@ class MixedGroupedData:
                 timeMode,
                 initialState,
                 eventTimeColumnName,
-                STAGE_UID,
                 coordinator,
             )
         )
@@ -85,16 +81,14 @@ class MixedGroupedData:
         Raises:
             PlanError: an expression does not fit these columns, or a function is not supported.
         """
-        from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
-
         if "coordinator" in unknown:
             raise PlanError("agg() takes no coordinator: only a processor handles events; use transformWithState")
         if unknown:
             raise TypeError(f"agg() got an unexpected keyword argument {next(iter(unknown))!r}")
         given = _aggregates(exprs)
-        frame, keys = self._frame, self._keys
-        inputs = frame._inputs
-        event_time = None if frame._watermark is None else frame._watermark.event_time
+        rows, keys = self._rows, self._keys
+        inputs, watermark = rows.inputs, rows.watermark
+        event_time = None if watermark is None else watermark.event_time
 
         # All but the output mode is checked here, where the expressions are written.
         operator = plan_aggregate(
@@ -112,17 +106,17 @@ class MixedGroupedData:
         for check in (check_distinct_columns, check_distinct_fields):
             check("the result of groupBy and agg", operator.output_schema, case_sensitive=case_sensitive)
 
-        def build(output_mode: str, settings: Settings) -> KeyedOperator:
+        def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
             bounded = settings.runtime_mode == "batch" or inputs.live is None
-            label = None if frame._watermark is None else frame._watermark.label
+            label = None if watermark is None else watermark.label
             mode = checked_output_mode(output_mode, operator.keys, label, bounded=bounded)
-            return operator.with_output_mode(mode)
+            return operator.with_output_mode(mode, uid)
 
         return KeyedFrame(
             KeyedStage(
                 inputs=inputs,
-                watermark=frame._watermark,
-                input_schema=frame.schema,
+                watermark=watermark,
+                input_schema=rows.schema,
                 output_schema=operator.output_schema,
                 output_mode=None,
                 build=build,
@@ -156,7 +150,7 @@ class MixedGroupedData:
 
     def _numeric(self, what: str, function: Callable[[Column], Column], cols: tuple[str, ...]) -> KeyedFrame:
         """One aggregate per numeric column, as ``GroupedData`` does it."""
-        schema = self._frame.schema
+        schema = self._rows.schema
         names = [field.name for field in schema.fields if isinstance(field.dataType, NumericType)]
         if cols:
             names = [self._numeric_column(what, col) for col in cols]
@@ -165,7 +159,7 @@ class MixedGroupedData:
         return self.agg(*[function(column) for column in quoted(names)])
 
     def _numeric_column(self, what: str, col: str) -> str:
-        inputs, schema = self._frame._inputs, self._frame.schema
+        inputs, schema = self._rows.inputs, self._rows.schema
         found = find_column(col, schema, case_sensitive=inputs.case_sensitive)
         if found is None:
             raise missing_column(f"column of {what}()", col, schema)

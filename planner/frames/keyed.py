@@ -8,41 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from dataclasses import replace
+from typing import Any, NoReturn
 
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.operators.contract import KeyedOperator
-from ...runtime.spec import Settings
-from ..inputs.inputs import Inputs
-from .frame import Watermark
-
-if TYPE_CHECKING:
-    from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
-    from .writer import MixedStreamWriter
+from ..stages.stage import KeyedStage
+from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-
-
-@dataclass(frozen=True)
-class KeyedStage:
-    """A described keyed stage; its operator is built when the output mode and the settings are known."""
-
-    #: With a real column for each key that the operator asks for by name.
-    inputs: Inputs
-    watermark: Watermark | None
-    #: Columns that a row of the job has, as the user knows them.
-    input_schema: StructType
-    output_schema: StructType
-    #: The output mode that the stage itself was given; None: it takes the writer's.
-    output_mode: str | None
-    build: Callable[[str, Settings], KeyedOperator]
-    #: Output columns that are the key of the group that a row is of; None: a processor's rows are of no group.
-    output_key: tuple[str, ...] | None = None
-    #: Exchanges events with the stage's shards; None: nobody does.
-    coordinator: OperatorCoordinator | None = None
 
 
 class KeyedFrame:
@@ -77,14 +52,7 @@ class KeyedFrame:
                 f"uid({uid!r}) is not allowed: it names a folder; give 1 to 64 letters, digits, '_', '-' or '.', the"
                 " first of them a letter or digit"
             )
-        build = self._stage.build
-
-        def named(output_mode: str, settings: Settings) -> KeyedOperator:
-            operator = build(output_mode, settings)
-            operator.uid = uid
-            return operator
-
-        return KeyedFrame(replace(self._stage, build=named))
+        return KeyedFrame(replace(self._stage, uid=uid))
 
     def printSchema(self, level: int | None = None) -> None:
         """Print the schema as a tree."""
@@ -93,8 +61,6 @@ class KeyedFrame:
     @property
     def writeStream(self) -> MixedStreamWriter:
         """Where to and how, as PySpark's ``DataStreamWriter``."""
-        from .writer import MixedStreamWriter
-
         return MixedStreamWriter(self._stage)
 
     @property

@@ -22,8 +22,7 @@ from ..options.layers import Layer
 from ..plans.compile import SinkRequest, compile_job
 from ..plans.dry_run import stop_if_dry
 from ..plans.plan import ExecutionPlan
-from ..stages.processor import check_output_mode
-from .keyed import KeyedStage
+from ..stages.stage import KeyedStage, check_output_mode
 
 logger = logging.getLogger(__name__)
 

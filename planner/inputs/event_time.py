@@ -10,12 +10,15 @@ column out, or puts other values in its place, it goes on in a column of ours, `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType, TimestampType
 
+from ...errors import PlanError
 from ...runtime.platform.columns import quoted
 
 if TYPE_CHECKING:
@@ -76,3 +79,38 @@ def _with_marks(data_type: DataType) -> DataType:
     if not isinstance(data_type, StructType):
         return data_type
     return StructType([with_marks(field) for field in data_type.fields])
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """``withWatermark``: the event-time column and how much later rows may come."""
+
+    #: The column that the inputs have.
+    event_time: str
+    delay_ms: int
+    #: Delays of live inputs that were given their own before a union, by name.
+    delays_ms: tuple[tuple[str, int], ...] = ()
+    #: What users call the column, if it is none of theirs any more.
+    called: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The column under the name that users know."""
+        return self.called or self.event_time
+
+    def carried(self) -> Watermark:
+        """The same of the event time in a column that users do not see."""
+        return replace(self, event_time=CARRIER, called=self.label)
+
+    def delay_of(self, live: str) -> int:
+        """How much later rows of a live input may come."""
+        return dict(self.delays_ms).get(live, self.delay_ms)
+
+
+def check_event_time(column: str, data_type: DataType) -> None:
+    """Raise unless the column can carry a watermark."""
+    if not isinstance(data_type, (TimestampType, TimestampNTZType)):
+        raise PlanError(
+            f"event-time column {column} is of type {data_type.simpleString()}; it must be timestamp or timestamp_ntz"
+            " (convert it, for example with F.to_timestamp)"
+        )

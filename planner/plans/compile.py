@@ -16,10 +16,10 @@ from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, make_sink, ta
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.platform.folder_checks import Place, place_of
 from ...runtime.spec import JobSpec, Settings
-from ..frames.keyed import KeyedStage
 from ..inputs.analysis import duration_ms, session_settings, spark_plan
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
+from ..stages.stage import KeyedStage
 from .final_watermark import resolve_final_watermark
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan
@@ -86,7 +86,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         ),
     )
     sink.check(spark)
-    operator = stage.build(output_mode, settings)
+    operator = stage.build(stage.uid, output_mode, settings)
     parallelism = _parallelism(spark, settings)
     facts = JobFacts(
         has_history=stage.inputs.history is not None,

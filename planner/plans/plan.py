@@ -1,15 +1,27 @@
 """The execution plan: what ``start()`` will do, as frozen data that can be printed, compared and stored.
 
-It is made by the writer's ``plan()``; ``start()`` makes the same plan and executes its ``phases``.
+It is made by the writer's ``plan()``; ``start()`` makes the same plan and executes its ``phases``.  As text it is a
+heading, aligned facts, and every phase in order with all that the mode rules say about it.
 """
 
 from __future__ import annotations
 
+import json
+import textwrap
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ...runtime.checkpoints.identity import spoken
 from ...runtime.spec import Phase, Settings
+from ..options.registry import OPTIONS, format_value
+from ..options.values import format_duration_ms
+from ..stages.stage import STAGE_UID
+
+#: Text is wrapped here; Spark's own plans are printed as they come.
+_WIDTH = 110
+_NOT_FENCED = "not fenced: a driver that lost its location stops by its own clock, the output cannot refuse it"
 
 
 class SourcePlan(BaseModel):
@@ -71,9 +83,132 @@ class ExecutionPlan(BaseModel):
 
     def explain(self, extended: bool = False) -> str:
         """The plan as text; extended adds all settings and Spark's plans of the inputs."""
-        from .explain import render
-
         return render(self, extended=extended)
 
     def __str__(self) -> str:
         return self.explain()
+
+
+def render(plan: ExecutionPlan, *, extended: bool = False) -> str:
+    """The explain text, without a newline at the end."""
+    title = f"== mixedmode plan: {plan.name} ==" if plan.name else "== mixedmode plan =="
+    lines = [title, *_table(_facts(plan)), ""]
+    total = len(plan.phases)
+    for number, phase in enumerate(plan.phases, start=1):
+        lines += _phase(number, total, phase)
+        lines.append("")
+    if extended:
+        lines += _extended(plan)
+    return "\n".join(lines).rstrip("\n")
+
+
+def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+    settings = plan.settings
+    yield "mode", settings.runtime_mode
+    for source in plan.sources:
+        yield source.name, f"{source.boundedness}: {source.columns}"
+    if plan.event_time is None:
+        yield "watermark", "none"
+    else:
+        delay = f" - {format_duration_ms(plan.watermark_delay_ms)}" if plan.watermark_delay_ms else ""
+        yield "watermark", f"greatest {plan.event_time} seen{_per_input(plan) or delay}"
+    late = plan.settings.late_data_path
+    if late is not None:
+        yield "late rows", f"parquet files in {late}: exactly-once, visible when a checkpoint completes"
+    yield from _stage(plan)
+    if plan.coordinator is not None:
+        yield (
+            "coordinator",
+            f"{plan.coordinator}, in the driver: exchanges events with the processors of the shards, each exactly once"
+            f" and in order; what shards send in a backlog reaches it {_hand_over(plan)}",
+        )
+    if plan.operator.get("uid") == STAGE_UID:
+        yield (
+            "warning",
+            "the keyed stage has no name of its own: set .uid('…'), so that its state is found again in savepoints"
+            " when the job changes",
+        )
+    yield "output", f"{plan.output_mode}: {plan.output_columns}"
+    sink = plan.sink
+    yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"
+    yield "second driver", f"fenced: {sink.fencing}" if sink.fencing else _NOT_FENCED
+    yield "trigger", ", ".join(_trigger(name, value) for name, value in plan.trigger.items())
+    shares = f"{plan.parallelism} over {settings.max_parallelism} key groups"
+    yield "shards", f"{shares}: one Spark task and one state store for each"
+    yield "checkpoints in", plan.checkpoint_location or "a temporary folder, removed at the end"
+    if settings.savepoint_path is not None:
+        yield "begins with", f"savepoint {settings.savepoint_path}, unless there are checkpoints already"
+
+
+def _stage(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+    """What the operator says of itself; its output mode is said with the output."""
+    described = {name: value for name, value in plan.operator.items() if name != "output mode"}
+    operator, key = described.pop("operator", "keyed stage"), described.pop("key", [])
+    uid = described.pop("uid", None)
+    yield "keyed stage", f"{operator} by {_text(key) or 'nothing: one group'}{f', uid {uid}' if uid else ''}"
+    for name, value in described.items():
+        yield name, _text(value)
+
+
+def _trigger(name: str, value: Any) -> str:
+    text = f"{name} = {_text(value)}"
+    if name == "processingTime" and _text(value).split(" ")[0] == "0":
+        text += ": a micro-batch as soon as the one before is done"
+    return text
+
+
+def _hand_over(plan: ExecutionPlan) -> str:
+    """When the shards' events of a backlog reach the coordinator."""
+    kinds = {phase.kind for phase in plan.phases}
+    if "backlog" not in kinds:
+        return "after each epoch"
+    return "at the switch" if "switch" in kinds else "at its end, before the operators finish"
+
+
+def _per_input(plan: ExecutionPlan) -> str:
+    """What several live inputs do to the watermark."""
+    delays_ms = {s.name: s.watermark_delay_ms for s in plan.sources if s.watermark_delay_ms is not None}
+    if len(delays_ms) < 2:
+        return ""
+    each = ", ".join(f"{name} - {format_duration_ms(delay_ms)}" for name, delay_ms in delays_ms.items())
+    timeout_ms = plan.settings.watermark_idle_timeout_ms
+    idle = "no timeout for idle ones" if timeout_ms is None else f"idle after {format_duration_ms(timeout_ms)}"
+    return f"; the least of the live inputs' own ({each}; {idle})"
+
+
+def _phase(number: int, total: int, phase: Phase) -> Iterator[str]:
+    heading = f"Phase {number} of {total}: {phase.kind}"
+    if phase.sources:
+        heading += f" (reads {' + '.join(phase.sources)})"
+    yield heading
+    yield from _table([("why", phase.reason), *phase.details.items()])
+
+
+def _extended(plan: ExecutionPlan) -> Iterator[str]:
+    yield "== Settings =="
+    yield from _table((option.name, format_value(option, getattr(plan.settings, option.field))) for option in OPTIONS)
+    for source in plan.sources:
+        yield ""
+        yield f"== Spark's plan of {source.name} =="
+        yield from source.spark_plan.strip().splitlines()
+
+
+def _table(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Names padded to one width, values wrapped beside them."""
+    rows = list(facts)
+    width = max((len(name) for name, _ in rows), default=0)
+    indent = " " * (2 + width + 2)
+    for name, value in rows:
+        yield from textwrap.wrap(
+            value,
+            _WIDTH,
+            initial_indent=f"  {name:<{width}}  ",
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [f"  {name}"]
+
+
+def _text(value: Any) -> str:
+    """A described value without the noise of JSON where it is plain."""
+    return spoken(value) if isinstance(value, (str, list, tuple)) else json.dumps(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
@@ -18,16 +18,12 @@ from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.protocols.operator_events.event_codec import types_by_name
 from ...runtime.spec import Settings
-from ..frames.frame import check_event_time
-from ..frames.keyed import KeyedStage
 from ..inputs.environment import refuse_connect
+from ..inputs.event_time import check_event_time
 from ..inputs.schemas import check_distinct_columns, find_column, missing_column, same_type
 from .keys import Keys
+from .stage import KeyedStage, StageInput, check_output_mode
 
-if TYPE_CHECKING:
-    from ..frames.frame import MixedFrame
-
-OUTPUT_MODES = ("append", "update", "complete")
 TimeMode = Literal["none", "processingTime", "eventTime"]
 _TIME_MODES: dict[str, TimeMode] = {"none": "none", "processingtime": "processingTime", "eventtime": "eventTime"}
 #: Callbacks that are called by keyword, and with which.
@@ -37,7 +33,7 @@ _KEYWORD_CALLBACKS = {
 
 
 def plan_processor(
-    frame: MixedFrame,
+    rows: StageInput,
     keys: Keys,
     processor: Any,
     output: Any,
@@ -45,17 +41,16 @@ def plan_processor(
     time_mode: Any,
     initial_state: Any,
     event_time_column: str,
-    uid: str,
     coordinator: Any = None,
 ) -> KeyedStage:
     """The keyed stage of a processor; the arguments are those of ``transformWithState``."""
     _check_processor(processor)
     _check_coordinator(coordinator, processor)
     output_schema = _output_schema(output)
-    check_distinct_columns("outputStructType", output_schema, case_sensitive=frame._inputs.case_sensitive)
+    check_distinct_columns("outputStructType", output_schema, case_sensitive=rows.inputs.case_sensitive)
     mode = check_output_mode(output_mode, "outputMode of transformWithState")
     times = _time_mode(time_mode)
-    watermark = frame._watermark
+    watermark = rows.watermark
     if times == "eventTime" and watermark is None:
         raise PlanError(
             "timeMode eventTime needs an event time; call withWatermark('<column>', '<delay>') before groupBy, or use"
@@ -69,11 +64,11 @@ def plan_processor(
     if event_time_column:
         _check_event_time_column(event_time_column, output_schema)
     initial, initial_key = (None, ()) if initial_state is None else _initial_state(initial_state, keys)
-    columns = keys.as_columns(frame._inputs)
-    input_schema = frame.schema
+    columns = keys.as_columns(rows.inputs)
+    input_schema = rows.schema
     event_time = None if watermark is None else watermark.event_time
 
-    def build(output_mode: str, settings: Settings) -> KeyedOperator:
+    def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
         return ProcessorOperator(
             processor,
             uid=uid,
@@ -98,14 +93,6 @@ def plan_processor(
         build=build,
         coordinator=coordinator,
     )
-
-
-def check_output_mode(value: Any, what: str) -> str:
-    """The output mode in lower case."""
-    mode = value.strip().lower() if isinstance(value, str) else value
-    if mode not in OUTPUT_MODES:
-        raise PlanError(f"{what} is {value!r}; use append, update or complete")
-    return str(mode)
 
 
 def _check_processor(processor: Any) -> None:

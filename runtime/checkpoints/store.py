@@ -104,6 +104,21 @@ class CheckpointStore:
         return f"{self.home}/state/{uid}"
 
     @property
+    def backlog(self) -> str:
+        """Folder of what an unfinished sorted pass leaves to the next run."""
+        return f"{self.home}/backlog"
+
+    @property
+    def backlog_pin(self) -> str:
+        """File that says of which pass it is."""
+        return f"{self.backlog}/pin.json"
+
+    def discard_backlog(self) -> None:
+        """Remove that folder; state and output files that it names become garbage."""
+        delete_quietly(self.filesystem, self.backlog_pin)
+        delete_quietly(self.filesystem, self.backlog)
+
+    @property
     def output(self) -> str:
         """Folder for staged output of sinks that have no folder of their own."""
         return f"{self.home}/output"

@@ -7,21 +7,20 @@ is no digest and nothing is reused: starting over is slow, mixing two backlogs i
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyarrow import fs
 
 from ..platform.filesystem import resolve
+from ..platform.spark_plans import whole_plans
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from ..spec import JobSpec
 
@@ -92,18 +91,6 @@ def _plan_text(frame: DataFrame, plan: Any) -> str:
     """The whole plan as text."""
     with whole_plans(frame.sparkSession):
         return _EXPRESSION_ID.sub("#", plan.treeString())
-
-
-@contextlib.contextmanager
-def whole_plans(spark: SparkSession) -> Iterator[None]:
-    """Has Spark show plans and expressions whole: it cuts long lists unless it is told not to."""
-    conf, option = spark.conf, "spark.sql.debug.maxToStringFields"
-    shown = conf.get(option)
-    conf.set(option, str(2**31 - 1))
-    try:
-        yield
-    finally:
-        conf.set(option, str(shown))
 
 
 def _digest(data: bytes) -> str:

@@ -29,8 +29,8 @@ from ..tasks.executor import EpochExecutor
 from ..tasks.meter import Laps
 from .event_channels import JobEvents
 from .job_state import JobState
+from .output_commit import commit_transaction
 from .pinned_backlog import PinnedBacklog
-from .recovery import commit_transaction
 from .task_graph import stage_task
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ class Ending:
 
     def __post_init__(self) -> None:
         job = self.step.job
-        self._copies = SavepointCopies(self.step.checkpointer.store, job.plan_json, self.step.recorder)
+        self._copies = SavepointCopies(self.step.checkpointer.store, job.plan_json, self._savepoint_made)
         self._work = self.step.tasks
         stage, sink = stage_task(self.step.job.operator.uid), self.step.job.sink
         self._work.on(stage, AdvanceToMaxWatermark, self._fire)
@@ -57,6 +57,9 @@ class Ending:
         self._work.on(SINK, EndInputAndFinish, self._finish_sink)
         self._work.on(SINK, Commit, self._commit)
         self._work.on(SINK, Close, lambda work: sink.close())
+
+    def _savepoint_made(self, path: str) -> None:
+        self.step.recorder.event("savepoint", path)
 
     # -- endings -----------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.lifecycle.work import TaskWorker
 from ..spec import JobSpec, Phase
 from ..tasks.executor import EpochExecutor
-from ..tasks.shard_task import ShardReport
+from ..tasks.report import ShardReport
 from .checkpoint_coordinator import Checkpointer
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .event_channels import JobEvents

@@ -17,7 +17,7 @@ from .stage_channel import StageChannel
 if TYPE_CHECKING:
     from ..operators.contract import EpochSpec
     from ..spec import JobSpec
-    from ..tasks.shard_task import ShardReport
+    from ..tasks.report import ShardReport
     from .job_state import JobState
 
 

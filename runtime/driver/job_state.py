@@ -28,7 +28,7 @@ from ..connectors.transaction import SinkTransaction
 from ..operators.contract import KeyedOperator
 from ..protocols.operator_events.snapshot import StoredEvents
 from ..protocols.watermarks import WatermarkTracker
-from ..tasks.shard_task import ShardReport
+from ..tasks.report import ShardReport
 
 
 @dataclass

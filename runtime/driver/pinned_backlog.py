@@ -29,8 +29,8 @@ from ..checkpoints.store import CheckpointStore
 from ..connectors.staging import check_staged
 from ..operators.contract import EpochSpec
 from ..platform.checksummed import seal, unseal
-from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from ..tasks.shard_task import REPORT_SUFFIX, ShardReport
+from ..platform.filesystem import exists, list_files, read_bytes, write_atomically
+from ..tasks.report import REPORT_SUFFIX, ShardReport
 
 #: Files that are read at the same time to see whether a finished shard is whole.
 _READERS = 8
@@ -46,7 +46,7 @@ class PinnedBacklog:
     @property
     def folder(self) -> str:
         """Where the pin and the reports are."""
-        return f"{self.store.home}/backlog"
+        return self.store.backlog
 
     @property
     def reports(self) -> str | None:
@@ -56,7 +56,7 @@ class PinnedBacklog:
 
     @property
     def _pin(self) -> str:
-        return f"{self.folder}/pin.json"
+        return self.store.backlog_pin
 
     def load(self, live_position: str | None) -> EpochSpec | None:
         """The pinned pass of an earlier run over the same backlog; None: there is none.
@@ -105,8 +105,7 @@ class PinnedBacklog:
 
     def discard(self) -> None:
         """Forget the pin and the reports; files that they name become garbage."""
-        delete_quietly(self.store.filesystem, self._pin)
-        delete_quietly(self.store.filesystem, self.folder)
+        self.store.discard_backlog()
 
     def finished(self, uid: str, output: tuple[fs.FileSystem, str]) -> dict[int, ShardReport]:
         """One report per shard that an earlier run finished and whose files are all there, whole."""

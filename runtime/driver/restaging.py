@@ -36,7 +36,7 @@ from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, resolve
 from ..platform.worker_errors import translate
-from ..tasks.shard_task import REPORT_SCHEMA, report_batch
+from ..tasks.report import REPORT_SCHEMA, report_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

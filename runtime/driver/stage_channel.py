@@ -15,7 +15,7 @@ from ..protocols.operator_events.channel import Channel
 
 if TYPE_CHECKING:
     from ..operators.contract import EpochSpec
-    from ..tasks.shard_task import ShardReport
+    from ..tasks.report import ShardReport
 
 
 class StageChannel:

@@ -27,7 +27,7 @@ from ..checkpoints.store import CheckpointStore
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, list_files, write_atomically
 from ..platform.spark_paths import spark_uri
-from .recovery import commit_transaction, pending_output
+from .output_commit import commit_transaction, pending_output
 
 if TYPE_CHECKING:
     from ..spec import JobSpec

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...state.lineage import ShardLineage
-from ..tasks.shard_task import ShardReport
+from ..tasks.report import ShardReport
 
 
 def totals(reports: Sequence[ShardReport]) -> Counter[str]:

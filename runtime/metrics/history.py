@@ -15,7 +15,7 @@ from ..operators.contract import EpochSpec
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.watermarks import WatermarkTracker
 from ..spec import JobSpec, Phase
-from ..tasks.shard_task import ShardReport
+from ..tasks.report import ShardReport
 from .checkpoint import CheckpointReport
 from .epoch import durations_ms, state_operator, totals
 from .lifecycle import LifecycleEvent

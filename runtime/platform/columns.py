@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampNTZType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
 import re
 from typing import TYPE_CHECKING
 
@@ -23,3 +31,11 @@ def is_case_sensitive(spark: SparkSession) -> bool:
 def quoted(name: str) -> str:
     """A column's name in backticks, whatever characters are in it."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def event_time_us(frame: DataFrame, column: str) -> Column:
+    """An event-time column as microseconds since the epoch (timestamp_ntz counts as UTC wall clock)."""
+    value = F.col(quoted(column))
+    if isinstance(frame.schema[column].dataType, TimestampNTZType):
+        return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01 00:00:00").cast("timestamp_ntz"), value)
+    return F.unix_micros(value)

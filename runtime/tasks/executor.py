@@ -24,7 +24,8 @@ from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
 from .placement import ShardPins
 from .publish_task import ArrowFunction, PublishTask, projected
-from .shard_task import NO_SHARD, REPORT_SCHEMA, ShardReport, ShardTask, SortPlan
+from .report import NO_SHARD, REPORT_SCHEMA, ShardReport
+from .shard_task import ShardTask, SortPlan
 from .shuffle import SHARD_COLUMN, HashExchange, exchanged_by_shard, with_key_group
 
 if TYPE_CHECKING:

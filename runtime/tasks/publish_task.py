@@ -14,7 +14,8 @@ from ..operators.projection import REPORT_COLUMN, Projection
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
 from ..platform.worker_socket import acknowledge_at_once
-from .shard_task import REPORT_SCHEMA, ShardReport, ShardTask, report_batch
+from .report import REPORT_SCHEMA, ShardReport, report_batch
+from .shard_task import ShardTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

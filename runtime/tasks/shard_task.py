@@ -11,11 +11,10 @@ Invariants:
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
@@ -26,7 +25,6 @@ from pyspark import TaskContext, cloudpickle
 
 from ...errors import MisplacedRowsError
 from ...sorter import ExternalSorter
-from ...state.files import StateFile
 from ...state.keygroups import KeyGroupRange
 from ...state.lineage import ShardLineage
 from ...state.local_folder import local_root
@@ -34,10 +32,8 @@ from ...state.log import LogWriter
 from ...state.replica import process_cache
 from ...state.sst import SstWriter
 from ..connectors.output_place import AttemptOutput, OutputPlace
-from ..connectors.staging import StagedFile
 from ..operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from ..operators.projection import REPORT_COLUMN
 from ..platform.checksummed import seal
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import write_atomically
@@ -45,13 +41,8 @@ from ..platform.worker_socket import acknowledge_at_once
 from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
 from .meter import TaskMeter
 from .progress import TaskProgress
+from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from .row_spool import RowSpool
-
-#: Ending of the files in which finished attempts of a pinned pass leave their reports.
-REPORT_SUFFIX = ".report"
-#: In place of a shard's number: there is nothing to do in this partition.
-NO_SHARD = -1
-REPORT_SCHEMA = f"{REPORT_COLUMN} binary"
 
 
 @dataclass(frozen=True)
@@ -62,50 +53,6 @@ class SortPlan:
     then: tuple[str, ...]
     memory_bytes: int
     spill_dir: str | None
-
-
-@dataclass(frozen=True)
-class ShardReport:
-    """What one winning attempt did; the only thing that goes back to the driver."""
-
-    shard: int
-    attempt: str
-    files: tuple[StateFile, ...]
-    output: tuple[StagedFile, ...]
-    counters: ShardCounters
-    durations_ms: dict[str, int]
-    #: Bytes that the task's sorter wrote to disk.
-    spilled_bytes: int = 0
-    #: Bytes, files and times as :class:`~.meter.TaskMeter` counts them.
-    measured: dict[str, int] = field(default_factory=dict)
-    #: Events to the coordinator, in order.
-    events: tuple[str, ...] = ()
-    #: What the shard keeps from now on; None: what it had before.
-    own_state: str | None = None
-    #: Output rows that nobody takes.
-    dropped_rows: int = 0
-
-    def to_bytes(self) -> bytes:
-        body = asdict(self)
-        body["files"] = [file.to_json() for file in self.files]
-        return json.dumps(body).encode()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ShardReport:
-        body = json.loads(data)
-        return cls(
-            shard=body["shard"],
-            attempt=body["attempt"],
-            files=tuple(StateFile.from_json(file) for file in body["files"]),
-            output=tuple(StagedFile(**file) for file in body["output"]),
-            counters=ShardCounters(**body["counters"]),
-            durations_ms=body["durations_ms"],
-            spilled_bytes=body["spilled_bytes"],
-            measured=body.get("measured", {}),  # a report that an older version has left
-            events=tuple(body.get("events", ())),
-            own_state=body.get("own_state"),
-            dropped_rows=body.get("dropped_rows", 0),
-        )
 
 
 @dataclass(frozen=True)
@@ -176,11 +123,6 @@ class ShardTask:
             write_atomically(self.state_filesystem, path, seal(report.to_bytes()))
             failpoint("task-after-report-file")
         return report
-
-
-def report_batch(report: bytes) -> pa.RecordBatch:
-    """A report as the one row of a task's result."""
-    return pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([report], pa.binary())})
 
 
 def _checked(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroupRange) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from mixedmode import PlanError, SetupError, read
-from mixedmode.planner.frames.frame import MixedFrame, Watermark
+from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.inputs.event_time import Watermark
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

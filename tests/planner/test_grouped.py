@@ -77,7 +77,7 @@ def test_the_operator_is_built_for_the_writers_output_mode(both: MixedFrame) -> 
     frame = both.withWatermark("ts", "1 hour").groupBy(F.window("ts", "1 hour")).agg(F.sum("v").alias("s"))
 
     for mode in ("append", "update"):
-        operator = frame._stage.build(mode, Settings())
+        operator = frame._stage.build(frame._stage.uid, mode, Settings())
         assert operator.output_schema.simpleString() == frame.schema.simpleString()
         assert operator.uses_event_time
     assert frame._stage.output_mode is None

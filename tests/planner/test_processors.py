@@ -59,7 +59,7 @@ def planned(frame: MixedFrame, *cols: Any, **changes: Any) -> KeyedFrame:
 
 
 def operator_of(frame: KeyedFrame) -> ProcessorOperator:
-    operator = frame._stage.build("append", Settings())
+    operator = frame._stage.build(frame._stage.uid, "append", Settings())
     assert isinstance(operator, ProcessorOperator)
     return operator
 

@@ -23,7 +23,7 @@ from mixedmode.runtime.driver.pinned_backlog import PinnedBacklog
 from mixedmode.runtime.driver.remote_requests import Answer, Request, RequestFolder
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardCounters
 from mixedmode.runtime.platform.checksummed import seal, unseal
-from mixedmode.runtime.tasks.shard_task import REPORT_SUFFIX, ShardReport
+from mixedmode.runtime.tasks.report import REPORT_SUFFIX, ShardReport
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage

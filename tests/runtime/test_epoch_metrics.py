@@ -8,7 +8,7 @@ from typing import Any
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.metrics.epoch import durations_ms, state_operator, totals
 from mixedmode.runtime.operators.contract import ShardCounters
-from mixedmode.runtime.tasks.shard_task import ShardReport
+from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.files import StateFile
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage

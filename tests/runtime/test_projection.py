@@ -14,8 +14,9 @@ from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.operators.projection import Projection
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from mixedmode.runtime.tasks.publish_task import PublishTask
+from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.row_spool import RowSpool
-from mixedmode.runtime.tasks.shard_task import ShardReport, ShardTask
+from mixedmode.runtime.tasks.shard_task import ShardTask
 from pyarrow import fs
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 

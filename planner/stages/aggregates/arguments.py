@@ -23,7 +23,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import StructField
 
 from ....errors import PlanError
-from ....runtime.driver.backlog_fingerprint import whole_plans
+from ....runtime.platform.spark_plans import whole_plans
 from ...inputs.analysis import error_text
 from .expressions import class_name, items, replaced, tree, with_attributes, with_children
 from .partials import Argument, PartialColumns

@@ -18,9 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype_json_string
 
 from ....errors import PlanError
-from ....runtime.driver.backlog_fingerprint import whole_plans
 from ....runtime.operators.aggregate.definition import OutputColumn
 from ....runtime.operators.projection import Projection, Renamer
+from ....runtime.platform.spark_plans import whole_plans
 from ...inputs.analysis import error_text
 from ...inputs.schemas import same_type
 from .arguments import with_plain_ids

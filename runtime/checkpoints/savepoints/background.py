@@ -10,12 +10,11 @@ request is answered; the failure of one is only its asker's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from ....errors import QueryError
-from ...metrics.history import Recorder
 from ..metadata import CheckpointMetadata
 from ..store import CheckpointStore
 from .queue import SavepointRequest
@@ -30,13 +29,13 @@ class SavepointCopies:
     Args:
         store: the job's checkpoint store.
         plan_json: the job's execution plan.
-        recorder: told of each savepoint that is complete.
+        tell: called with the path of each savepoint that is complete.
     """
 
-    def __init__(self, store: CheckpointStore, plan_json: str, recorder: Recorder) -> None:
+    def __init__(self, store: CheckpointStore, plan_json: str, tell: Callable[[str], None]) -> None:
         self._store = store
         self._plan_json = plan_json
-        self._recorder = recorder
+        self._tell = tell
         self._thread: ThreadPoolExecutor | None = None
 
     def begin(self, metadata: CheckpointMetadata, requests: Sequence[SavepointRequest]) -> None:
@@ -72,7 +71,7 @@ class SavepointCopies:
                     logger.warning("savepoint %s failed: %s", request.path, error)
                     _refuse(request, error)
                 else:
-                    self._recorder.event("savepoint", path)
+                    self._tell(path)
                     request.answer.set_result(path)
 
 

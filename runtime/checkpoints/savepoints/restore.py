@@ -25,7 +25,6 @@ from ....state.keygroups import shard_ranges
 from ....state.lineage import ShardLineage
 from ....state.registry import StateRegistry
 from ...connectors.transaction import SinkTransaction
-from ...driver.pinned_backlog import PinnedBacklog
 from ...platform.checksummed import seal, unseal
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
@@ -209,7 +208,7 @@ def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepo
     _check_claims(job, savepoint)
     origin = seal(json.dumps(asdict(Origin(held.savepoint_id, place))).encode())
     write_atomically(store.filesystem, _origin_path(store), origin)
-    PinnedBacklog(store, "").discard()
+    store.discard_backlog()
     claimed = tuple(operator for operator in held.checkpoint.operators if operator.uid == job.operator.uid)
     _copy_state(savepoint, store, claimed)
     _copy_source_logs(savepoint, store)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, TimestampNTZType, VariantType
+from pyspark.sql.types import MapType, VariantType
 
-from ...platform.columns import quoted
+from ...platform.columns import event_time_us, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -81,14 +81,6 @@ def cut(history: DataFrame, event_time: str | None, rows_per_epoch: int) -> Hist
     assert bounds is not None
     distinct = sorted(set(bounds[0] or []))
     return HistoryCut(len(distinct) + 1, tuple(distinct))
-
-
-def event_time_us(frame: DataFrame, column: str) -> Column:
-    """An event-time column as microseconds since the epoch (timestamp_ntz counts as UTC wall clock)."""
-    value = F.col(quoted(column))
-    if isinstance(frame.schema[column].dataType, TimestampNTZType):
-        return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01 00:00:00").cast("timestamp_ntz"), value)
-    return F.unix_micros(value)
 
 
 def _hashable(frame: DataFrame) -> list[Column]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from .history import event_time_us
+from ...platform.columns import event_time_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

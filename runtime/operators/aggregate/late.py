@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ...connectors.sources.history import event_time_us
-from ...platform.columns import quoted
+from ...platform.columns import event_time_us, quoted
 from .definition import interval
 
 if TYPE_CHECKING:

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 class AggregateOperator(Aggregation):
     """A keyed stage that aggregates; made by ``planner.stages.aggregates``."""
 
-    def with_output_mode(self, output_mode: Literal["append", "update"]) -> AggregateOperator:
-        """The same stage with another output mode; planning it again would take a dozen analyses."""
+    def with_output_mode(self, output_mode: Literal["append", "update"], uid: str) -> AggregateOperator:
+        """The same stage with another output mode and id; planning it again would take a dozen analyses."""
         other = object.__new__(AggregateOperator)
-        other.__dict__.update(self.__dict__, output_mode=output_mode)
+        other.__dict__.update(self.__dict__, output_mode=output_mode, uid=uid)
         return other
 
     @property

@@ -10,9 +10,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from ...connectors.sources.history import event_time_us
 from ...platform.clean_up import take_all
-from ...platform.columns import quoted
+from ...platform.columns import event_time_us, quoted
 from ..contract import EpochSpec, ShardContext
 from .definition import INITIAL_STATE_COLUMN, KIND_COLUMN, ProcessorStage
 from .run import ProcessorRun

@@ -40,9 +40,9 @@ class Line(Protocol):
 class OperatorCoordinator:
     """Coordinates the shards of a ``transformWithState`` from the driver, by events; subclass it.
 
-    Events are plain data (see :mod:`.event_codec`).  Each end receives each event exactly once and in the order in which the
-    other has sent it, also when the query fails and is started again: the coordinator's state is part of every
-    checkpoint, together with the events that are on their way.
+    Events are plain data (see :mod:`.event_codec`).  Each end receives each event exactly once and in the order in
+    which the other has sent it, also when the query fails and is started again: the coordinator's state is part of
+    every checkpoint, together with the events that are on their way.
 
     The runtime calls all methods one after the other, all but :meth:`close` with ``context.lock`` held.  A coordinator
     with threads of its own may send from them at any time.  Where such a thread changes what :meth:`checkpoint` returns

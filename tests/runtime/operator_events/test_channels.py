@@ -14,7 +14,7 @@ from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
 from mixedmode.runtime.protocols.operator_events.event_codec import decode
 from mixedmode.runtime.protocols.operator_events.snapshot import StoredEvents
-from mixedmode.runtime.tasks.shard_task import ShardReport
+from mixedmode.runtime.tasks.report import ShardReport
 
 SPEC = EpochSpec(1, "random", 0, 0, 0, 0, 0)
 

@@ -1,0 +1,68 @@
+"""What a shard's task reports to the driver, and how it travels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+import pyarrow as pa
+
+from ...state.files import StateFile
+from ..connectors.staging import StagedFile
+from ..operators.contract import ShardCounters
+from ..operators.projection import REPORT_COLUMN
+
+#: Ending of the files in which finished attempts of a pinned pass leave their reports.
+REPORT_SUFFIX = ".report"
+#: In place of a shard's number: there is nothing to do in this partition.
+NO_SHARD = -1
+REPORT_SCHEMA = f"{REPORT_COLUMN} binary"
+
+
+@dataclass(frozen=True)
+class ShardReport:
+    """What one winning attempt did; the only thing that goes back to the driver."""
+
+    shard: int
+    attempt: str
+    files: tuple[StateFile, ...]
+    output: tuple[StagedFile, ...]
+    counters: ShardCounters
+    durations_ms: dict[str, int]
+    #: Bytes that the task's sorter wrote to disk.
+    spilled_bytes: int = 0
+    #: Bytes, files and times as :class:`~.meter.TaskMeter` counts them.
+    measured: dict[str, int] = field(default_factory=dict)
+    #: Events to the coordinator, in order.
+    events: tuple[str, ...] = ()
+    #: What the shard keeps from now on; None: what it had before.
+    own_state: str | None = None
+    #: Output rows that nobody takes.
+    dropped_rows: int = 0
+
+    def to_bytes(self) -> bytes:
+        body = asdict(self)
+        body["files"] = [file.to_json() for file in self.files]
+        return json.dumps(body).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ShardReport:
+        body = json.loads(data)
+        return cls(
+            shard=body["shard"],
+            attempt=body["attempt"],
+            files=tuple(StateFile.from_json(file) for file in body["files"]),
+            output=tuple(StagedFile(**file) for file in body["output"]),
+            counters=ShardCounters(**body["counters"]),
+            durations_ms=body["durations_ms"],
+            spilled_bytes=body["spilled_bytes"],
+            measured=body.get("measured", {}),  # a report that an older version has left
+            events=tuple(body.get("events", ())),
+            own_state=body.get("own_state"),
+            dropped_rows=body.get("dropped_rows", 0),
+        )
+
+
+def report_batch(report: bytes) -> pa.RecordBatch:
+    """A report as the one row of a task's result."""
+    return pa.RecordBatch.from_pydict({REPORT_COLUMN: pa.array([report], pa.binary())})
