@@ -19,7 +19,7 @@ from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.connectors.transaction import SinkTransaction
 
 Make = Callable[..., CheckpointMetadata]
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 
 def envelope(body: str, version: object = FORMAT_VERSION) -> bytes:

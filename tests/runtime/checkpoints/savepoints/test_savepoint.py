@@ -33,7 +33,7 @@ from mixedmode.state.files import StateFile
 from pyarrow import fs
 
 UID = "stage"
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[3] / "data"
 PLAN_TEXT = '{"name": "job"}'
 
 MakeMetadata = Callable[..., CheckpointMetadata]
