@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ... import __version__
 from .console import FAILED, failures, misused, print_facts, print_json, say
 
 app = typer.Typer(
@@ -28,7 +28,7 @@ Timeout = Annotated[float, typer.Option(help="Seconds to wait for the job.", min
 @app.callback(invoke_without_command=True)
 def main(version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False) -> None:
     if version:
-        typer.echo(__version__)
+        typer.echo(importlib.metadata.version("mixedmode"))
         raise typer.Exit
 
 

@@ -1,0 +1,124 @@
+"""The rules of the house: which room may know which, and what only one room may touch.
+
+Each rule is a function from sources to complaints; no complaint, no breach.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from import_graph import Sources
+
+#: Rooms from top to bottom.  A file may import files of its own room and of lower floors; rooms on one floor do not
+#: know each other.  A room is a folder with all that is in it, or one file.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("__init__", "__main__"),
+    ("planner/cli",),
+    ("planner/frames",),
+    ("planner/plans",),
+    ("planner/stages",),
+    ("planner/inputs", "planner/options"),
+    ("runtime/query",),
+    ("runtime/driver",),
+    ("runtime/metrics", "runtime/state_reader"),
+    ("runtime/tasks",),
+    ("runtime/checkpoints",),
+    ("runtime/spec",),
+    ("runtime/operators",),
+    ("runtime/protocols", "runtime/connectors"),
+    ("runtime/platform", "sorter"),
+    ("state",),
+    ("errors", "planner/__init__", "runtime/__init__"),
+)
+_FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+#: Room -> libraries that it does without.
+WITHOUT = {
+    "runtime/protocols": ("pyspark", "py4j", "pyarrow.fs", "threading", "time"),
+    "sorter": ("pyspark", "py4j"),
+    "state": ("pyspark", "py4j"),
+}
+#: Attributes of PySpark's classes that lead into the JVM.
+JVM_ATTRIBUTES = frozenset({"_jvm", "_jdf", "_jsc", "_jsparkSession"})
+#: The only room that may use them.
+JVM_ROOM = "runtime/platform/"
+#: How many files may lie in ``runtime/`` outside of its rooms.
+FILES_IN_RUNTIME = 4
+
+
+def room(path: str) -> str | None:
+    """The room of a file; None: it has no place in the table."""
+    parts = path.removesuffix(".py").split("/")
+    names = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((name for name in names if name in _FLOOR), None)
+
+
+def files_without_a_room(sources: Sources) -> list[str]:
+    """Files that the table of directions does not speak of."""
+    return [path for path in sources.trees if room(path) is None]
+
+
+def arrows_upwards(sources: Sources) -> list[str]:
+    """Imports of a higher floor, or of another room on the same one."""
+    wrong = []
+    for path, imported in sources.arrows().items():
+        for other in sorted(imported):
+            here, there = room(path), room(other)
+            if here is not None and there is not None and here != there and _FLOOR[there] <= _FLOOR[here]:
+                wrong.append(f"{path} imports {other}")
+    return wrong
+
+
+def circles(sources: Sources) -> list[str]:
+    """A circle of imports, if there is one."""
+    circle = sources.circle()
+    return [" -> ".join(circle)] if circle else []
+
+
+def libraries_out_of_place(sources: Sources) -> list[str]:
+    """Imports of libraries that a room does without."""
+    return [
+        f"{path} imports {module}"
+        for path in sources.trees
+        for folder, libraries in WITHOUT.items()
+        if path.startswith(f"{folder}/")
+        for module in sorted(set(sources.imports(path)))
+        if any(f"{module}.".startswith(f"{library}.") for library in libraries)
+    ]
+
+
+def jvm_outside_platform(sources: Sources) -> list[str]:
+    """Ways into the JVM that do not go through the platform."""
+    found = []
+    for path, tree in sources.trees.items():
+        if not path.startswith(JVM_ROOM):
+            found += [f"{path}:{line} uses {name}" for line, name in sorted(_jvm_uses(tree))]
+    return found
+
+
+def _jvm_uses(tree: ast.AST) -> Iterable[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in JVM_ATTRIBUTES:
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.Constant) and node.value in JVM_ATTRIBUTES:  # getattr(frame, "_jdf")
+            yield node.lineno, str(node.value)
+        elif isinstance(node, ast.ImportFrom) and node.module == "py4j.java_gateway":
+            yield node.lineno, node.module
+
+
+def crowd_in_runtime(sources: Sources) -> list[str]:
+    """The files directly in ``runtime/``, if they are too many."""
+    flat = [path for path in sources.trees if path.startswith("runtime/") and path.count("/") == 1]
+    flat = [path for path in flat if not path.endswith("/__init__.py")]
+    return flat if len(flat) > FILES_IN_RUNTIME else []
+
+
+RULES: tuple[Callable[[Sources], list[str]], ...] = (
+    files_without_a_room,
+    arrows_upwards,
+    circles,
+    libraries_out_of_place,
+    jvm_outside_platform,
+    crowd_in_runtime,
+)

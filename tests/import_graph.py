@@ -1,0 +1,74 @@
+"""The import graph of the package, read from its sources: type hints and imports inside functions are imports, too."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PACKAGE = "mixedmode"
+#: Folders of the package beside the files at its root.
+FOLDERS = ("planner", "runtime", "sorter", "state")
+
+
+class Sources:
+    """Source files by their paths below the package's root.
+
+    Args:
+        texts: path with slashes (``runtime/spec.py``) -> Python.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.trees = {path: ast.parse(text, path) for path, text in texts.items()}
+
+    @classmethod
+    def at(cls, root: Path) -> Sources:
+        """Those of a checkout."""
+        files = [*root.glob("*.py"), *(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))]
+        return cls({path.relative_to(root).as_posix(): path.read_text() for path in sorted(files)})
+
+    def changed(self, texts: Mapping[str, str]) -> Sources:
+        """A copy with other or more files."""
+        copy = Sources(texts)
+        copy.trees = {**self.trees, **copy.trees}
+        return copy
+
+    def imports(self, path: str) -> Iterator[str]:
+        """What a file imports: paths of the package's own files, and dotted names of all else."""
+        for node in ast.walk(self.trees[path]):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield self._file(tuple(alias.name.split("."))) or alias.name
+            elif isinstance(node, ast.ImportFrom):
+                module = self._base(path, node.level) + tuple((node.module or "").split(".") if node.module else ())
+                for alias in node.names:
+                    name = (*module, alias.name)
+                    yield self._file(name) or self._file(module) or ".".join(name)
+
+    def arrows(self) -> dict[str, set[str]]:
+        """The package's files, and for each those that it imports."""
+        return {path: {found for found in self.imports(path) if found in self.trees} - {path} for path in self.trees}
+
+    def circle(self) -> list[str]:
+        """Files that import each other in a circle, the first one again at the end; empty: there is none."""
+        try:
+            graphlib.TopologicalSorter(self.arrows()).prepare()
+        except graphlib.CycleError as error:
+            found: list[str] = error.args[1]
+            return found
+        return []
+
+    @staticmethod
+    def _base(path: str, level: int) -> tuple[str, ...]:
+        """The package that a relative import starts from; () for an absolute one."""
+        folders = (PACKAGE, *path.split("/")[:-1])
+        return folders[: len(folders) - level + 1] if level else ()
+
+    def _file(self, module: tuple[str, ...]) -> str | None:
+        """The file of a dotted name; None: it is not the package's, or is a name inside of a file."""
+        if not module or module[0] != PACKAGE:
+            return None
+        path = "/".join(module[1:])
+        candidates = (f"{path}.py", f"{path}/__init__.py") if path else ("__init__.py",)
+        return next((one for one in candidates if one in self.trees), None)
