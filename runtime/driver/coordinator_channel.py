@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ...errors import CoordinatorError, OperatorEventError
+from ..platform.failpoints import failpoint
 from ..platform.user_frames import UserFrames
 from ..protocols.operator_events.channel import Channel
 from ..protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
@@ -64,7 +65,7 @@ class UserChannel:
         self._arrived: deque[tuple[int, str]] = deque(() if restored is None else restored.to_coordinator)
         parts = () if restored is None else restored.parts
         self._channel: Channel[StoredEvent] = Channel(
-            shards, lambda shard, event: self._arrived.append((shard, event.text)), parts, latest
+            shards, lambda shard, event: self._arrived.append((shard, event.text)), parts, latest, failpoint
         )
         self._number = 1 if restored is None else restored.next_number
         self._counts = {"eventsSent": 0, "eventsDelivered": 0, "eventsReceived": 0}

@@ -57,7 +57,7 @@ class Stepper:
         turn: the lock under which steps run.
         stopping: set when the job is to stop.
         tasks: does what the lifecycle of the job's tasks asks for.
-        events: all that goes to the shards and comes from them.
+        events: what goes between the job's coordinator and the shards.
     """
 
     job: JobSpec
@@ -214,7 +214,7 @@ class Stepper:
         fires_all = set(visited).issuperset(self.state.shards_due(spec.firing_watermark_ms, MIN_WATERMARK))
         # Nothing of a backlog is for anybody before the switch, and nobody interferes with it.
         in_backlog = phase.kind == "backlog"
-        inboxes = self.events.command(spec, visited, self.state, with_events=not in_backlog)
+        inboxes = self.events.take(visited, self.state, with_events=not in_backlog)
         try:
             with self._labelled(f"{phase.kind}, epoch {spec.epoch}"):
                 reports = self.executor.execute(
@@ -223,9 +223,9 @@ class Stepper:
             late = self._stage_late(frame, spec, reports)
             failpoint("epoch-before-apply")
         except BaseException:
-            self.events.fail()
+            self.events.fail(visited)
             raise
-        reports = self.events.accept(reports)
+        self.events.accept(reports)
         self.state.apply(spec.epoch, reports)
         self.state.pending_late += late
         self._move_watermark(spec, reports, reach, time.monotonic() - started)

@@ -10,6 +10,6 @@ receives each event exactly once and in order.  A checkpoint goes through six st
 5. a subtask's snapshot holds what it has buffered, and what had been sent to it and it has not taken yet;
 6. the gateways open, and what was buffered goes on its way, in order.
 
-:mod:`.gateway`, :mod:`.subtask_gateway`, :mod:`.coordinator_gateway`, :mod:`.subtask_end` and :mod:`.holder` are the
-protocol, without any IO; :mod:`.channel` drives it for a job.
+:mod:`.gateway`, :mod:`.subtask` and :mod:`.coordinator_holder` are the protocol; :mod:`.channel` drives it for a job.
+Nothing in here does any IO, knows a clock or starts a thread.
 """

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic
 
 from ....errors import CheckpointError
-from ...platform.failpoints import failpoint
 from .coordinator_holder import (
     Action,
     CloseGateway,
@@ -34,6 +33,7 @@ class Channel(Generic[T]):
         receive: takes events that arrive at the coordinator.
         restored: the shards' parts of the checkpoint that the job goes on from.
         latest: that checkpoint; 0: none.
+        reached: told where a checkpoint has got to, so that a test can have the process die there.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class Channel(Generic[T]):
         receive: Callable[[int, T], None],
         restored: Sequence[SubtaskSnapshot[T]] = (),
         latest: int = 0,
+        reached: Callable[[str], None] = lambda step: None,
     ) -> None:
+        self._reached = reached
         self.holder: CoordinatorHolder[T] = CoordinatorHolder(
             shards, lambda shard, event: self._put(shard, event), latest
         )
@@ -95,10 +97,10 @@ class Channel(Generic[T]):
         """
         try:
             actions = self.holder.begin(checkpoint_id)
-            failpoint("events-announced")
+            self._reached("events-announced")
             if not self._do(actions, snapshot):
                 raise CheckpointError(f"checkpoint {checkpoint_id} has to wait for an epoch that is under way")
-            failpoint("events-closed")
+            self._reached("events-closed")
             found = [end.snapshot() for end in self.ends]
             return self.holder.data(checkpoint_id), found
         except BaseException:
@@ -122,12 +124,12 @@ class Channel(Generic[T]):
             action = queue.pop(0)
             if isinstance(action, CloseGateway):
                 marker = self.ends[action.shard].gateway.close(action.shard, action.checkpoint_id)
-                failpoint("events-marker")
+                self._reached("events-marker")
                 queue += self.holder.marker(marker)
             elif isinstance(action, TakeSnapshot):
                 assert snapshot is not None, "only begin() makes the holder ask for a snapshot"
                 data = snapshot()
-                failpoint("events-snapshot")
+                self._reached("events-snapshot")
                 queue += self.holder.snapshot_taken(action.checkpoint_id, data)
             elif isinstance(action, OpenGateway):
                 gateway = self.ends[action.shard].gateway

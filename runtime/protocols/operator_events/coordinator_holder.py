@@ -9,7 +9,7 @@ with FLINK-28606 and FLINK-28639; two were sharpened for checkpoints that overla
 Invariants:
 - Checkpoints begin in ascending order of their ids, each after the coordinator's snapshot for the one before, so that
   at most one has the gateways marked.
-- A subtask that does not run counts as having sent its marker.
+- A subtask that does not run counts as having sent its marker (protocol only: in a job all run, or none).
 - What comes for a checkpoint that is not pending (aborted, completed, of an earlier life) changes nothing.
 """
 
@@ -21,9 +21,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from ....errors import CheckpointError, OperatorEventError
-from .coordinator_gateway import Closed
-from .gateway import T
-from .subtask_gateway import SubtaskGateway
+from .gateway import Closed, SubtaskGateway, T
 
 logger = logging.getLogger(__name__)
 
@@ -119,10 +117,6 @@ class CoordinatorHolder(Generic[T]):
         """Events that closed gateways keep."""
         return sum(len(gateway.kept) for gateway in self._gateways)
 
-    def is_open(self, shard: int) -> bool:
-        """True if events to the subtask pass."""
-        return self._gateways[shard].is_open
-
     def delivering(self, shard: int) -> None:
         """What has been sent to a subtask is being delivered: it is neither here nor there."""
         self._delivering.add(shard)
@@ -194,10 +188,6 @@ class CoordinatorHolder(Generic[T]):
         pending.deliveries = set(self._delivering)
         return self._barriers()
 
-    def snapshot_failed(self, checkpoint_id: int, reason: str) -> list[Action]:
-        """Step 3, without success."""
-        return self._fail([checkpoint_id], reason)
-
     def _barriers(self) -> list[Action]:
         """The checkpoints whose events have all settled (steps 4 and 5 are the subtasks')."""
         found: list[Action] = []
@@ -257,21 +247,19 @@ class CoordinatorHolder(Generic[T]):
     # -- failures ----------------------------------------------------------------------------------------------------
 
     def shard_failed(self, shard: int) -> list[Action]:
-        """A subtask has failed: what it had been sent is gone with it, and no pending checkpoint can be complete."""
+        """A subtask has failed: what it had been sent is gone with it, and no pending checkpoint can be complete.
+
+        Protocol only: in a job nobody fails alone, a failed epoch's events wait again (:meth:`lost`).
+        """
         self._running.discard(shard)
         self._delivering.discard(shard)
         return self._fail(list(self._pending), f"subtask {shard} has failed")
 
     def shard_reset(self, shard: int) -> None:
         """The subtask runs again, from a checkpoint.  What its old gateway kept is dropped: the coordinator, put back
-        to the same checkpoint for this subtask, sends it again."""
+        to the same checkpoint for this subtask, sends it again.
+
+        Protocol only, as :meth:`shard_failed`.
+        """
         self._gateways[shard] = self._gateway(shard)
         self._running.add(shard)
-
-    def reset(self, checkpoint_id: int) -> None:
-        """The coordinator and all subtasks go back to a checkpoint: all that was pending or kept is gone."""
-        self._pending.clear()
-        self._delivering.clear()
-        self._latest = max(self._latest, checkpoint_id)
-        self._gateways = [self._gateway(shard) for shard in range(len(self._gateways))]
-        self._running = set(range(len(self._gateways)))

@@ -1,17 +1,24 @@
-"""One end of one channel: passes events on while it is open, and keeps them while a checkpoint has it closed.
+"""The sender's end of a channel: passes events on while it is open, and keeps them while a checkpoint has it closed.
 
-The rules are those of Flink's ``SubtaskGatewayImpl``, the same for both directions:
+The rules of opening are those of Flink's ``SubtaskGatewayImpl``, the same for both directions:
 
 - While several checkpoints have it closed, an event is kept under the newest.
 - Opening the oldest sends what was kept under it; opening a newer one appends what was kept under it to the next older
   one.  So an event goes out when all checkpoints that were closed at its creation are done, and order is kept.
 - Opening is idempotent: a checkpoint that has it neither marked nor closed changes nothing.  One that it has never
   heard of and that is newer than all it has heard of is an error.
+
+The directions differ in how a gateway closes.  The driver's, to a subtask, is *marked* before the coordinator's
+snapshot and closes when the snapshot is there.  A subtask's, to the coordinator, closes at once, before the
+coordinator's snapshot, and what it keeps goes into the subtask's: restored, the subtask sends it before anything new.
+
+Protocol only: the driver takes one checkpoint after the other, so in a job no two close a gateway at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ....errors import CheckpointError
@@ -20,7 +27,7 @@ T = TypeVar("T")
 
 
 class Gateway(Generic[T]):
-    """The sender's end.
+    """What both directions have in common.
 
     Args:
         transmit: takes an event on its way.
@@ -35,6 +42,7 @@ class Gateway(Generic[T]):
 
     @property
     def is_open(self) -> bool:
+        """True if events pass."""
         return not self._kept
 
     @property
@@ -44,10 +52,10 @@ class Gateway(Generic[T]):
 
     def send(self, event: T) -> None:
         """Pass an event on, or keep it."""
-        if self._kept:
-            self._kept[max(self._kept)].append(event)
-        else:
+        if self.is_open:
             self._transmit(event)
+        else:
+            self._kept[max(self._kept)].append(event)
 
     def open(self, checkpoint_id: int) -> None:
         """A checkpoint needs it closed no longer.
@@ -69,11 +77,65 @@ class Gateway(Generic[T]):
         for event in events:
             self._transmit(event)
 
-    def open_all(self) -> None:
-        """No checkpoint needs it closed any longer."""
-        for checkpoint_id in list(self._kept):
-            self.open(checkpoint_id)
-
     def _close(self, checkpoint_id: int) -> None:
         self._kept[checkpoint_id] = []
         self.latest = max(self.latest, checkpoint_id)
+
+
+class SubtaskGateway(Gateway[T]):
+    """From the coordinator to one subtask.
+
+    The mark is what neutralises a snapshot that comes too late: aborting a checkpoint takes its mark away, and a
+    gateway without the mark does not close.
+    """
+
+    def __init__(self, transmit: Callable[[T], None], latest: int = 0) -> None:
+        super().__init__(transmit, latest)
+        self._marked: int | None = None
+
+    def mark(self, checkpoint_id: int) -> None:
+        """A checkpoint begins; events still pass.  One that is not newer than all before is left alone."""
+        if checkpoint_id > self.latest:
+            self._marked = self.latest = checkpoint_id
+
+    def close(self, checkpoint_id: int) -> bool:
+        """Close for the checkpoint for which it is marked; False: it is not marked for this one."""
+        if self._marked != checkpoint_id:
+            return False
+        self._marked = None
+        self._close(checkpoint_id)
+        return True
+
+    def open(self, checkpoint_id: int) -> None:
+        if self._marked == checkpoint_id:
+            self._marked = None
+        super().open(checkpoint_id)
+
+    def keeps_older_than(self, checkpoint_id: int) -> bool:
+        """True if it keeps events that were sent before it closed for this checkpoint."""
+        return any(events for closed, events in self._kept.items() if closed < checkpoint_id)
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The marker: the last that the coordinator hears from a subtask before a checkpoint."""
+
+    shard: int
+    checkpoint_id: int
+
+
+class CoordinatorGateway(Gateway[T]):
+    """From one subtask to its coordinator."""
+
+    def close(self, shard: int, checkpoint_id: int) -> Closed:
+        """Close; the marker has to follow on the same way all that was passed on before.
+
+        What is kept for older checkpoints has not been passed on, so it belongs to after this one as well.
+        """
+        if checkpoint_id > self.latest:
+            before = self.kept
+            for events in self._kept.values():
+                events.clear()
+            self._close(checkpoint_id)
+            self._kept[checkpoint_id] += before
+        return Closed(shard, checkpoint_id)

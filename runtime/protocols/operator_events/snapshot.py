@@ -22,7 +22,7 @@ class StoredEvent:
 
     #: Order of sending; the copies of a broadcast have one number.  0 for events to the coordinator.
     number: int
-    #: As :func:`.plain.encode` gives it.
+    #: As :func:`.event_codec.encode` gives it.
     text: str
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from ....errors import CheckpointError
-from .coordinator_gateway import CoordinatorGateway
-from .gateway import T
+from .gateway import CoordinatorGateway, T
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,6 @@ class SubtaskEnd(Generic[T]):
     def waiting(self) -> int:
         """Events that nobody has taken yet."""
         return len(self._inbox) - self._in_flight
-
-    @property
-    def in_flight(self) -> int:
-        return self._in_flight
 
     def put(self, event: T) -> None:
         """An event has come from the coordinator."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ShardInbox:
-    """What goes to a shard's task besides the epoch; all of it as :func:`.plain.encode` gives it."""
+    """What goes to a shard's task besides the epoch; all of it as :func:`.event_codec.encode` gives it."""
 
     #: Events from the coordinator, in order.
     events: tuple[str, ...] = ()

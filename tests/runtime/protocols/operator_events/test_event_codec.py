@@ -114,7 +114,7 @@ class Colour(enum.IntEnum):
     ("value", "message"),
     [
         ({1, 2}, "type builtins.set"),
-        (Colour.RED, r"Colour.RED.*test_plain.Colour"),
+        (Colour.RED, r"Colour.RED.*test_event_codec.Colour"),
         (np.int64(3), "numpy.int64"),
         ({"a": [1, {"b": object()}]}, r"at \[.a.\]\[1\]\[.b.\]"),
         (Hot("x", rules=lambda: None), "at rules; allowed are None"),

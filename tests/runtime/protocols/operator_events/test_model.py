@@ -11,7 +11,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mixedmode.errors import CheckpointError
-from mixedmode.runtime.protocols.operator_events.coordinator_gateway import Closed
 from mixedmode.runtime.protocols.operator_events.coordinator_holder import (
     CloseGateway,
     CoordinatorHolder,
@@ -20,6 +19,7 @@ from mixedmode.runtime.protocols.operator_events.coordinator_holder import (
     SendBarriers,
     TakeSnapshot,
 )
+from mixedmode.runtime.protocols.operator_events.gateway import Closed
 from mixedmode.runtime.protocols.operator_events.subtask import SubtaskEnd, SubtaskSnapshot
 
 SHARDS = 2
@@ -31,6 +31,8 @@ class Subtask:
 
     sent: int = 0
     received: int = 0
+    #: What it works on; None: nothing.
+    taken: tuple[int, ...] | None = None
     #: Checkpoints whose barriers have come, and whose snapshot is to be taken.
     barriers: deque[int] = field(default_factory=deque)
     #: Messages on their way to it: CloseGateway and OpenGateway.
@@ -45,7 +47,6 @@ class ExactlyOnce(RuleBasedStateMachine):
         self.next_id = 1
         #: The last complete checkpoint: its id, the coordinator's part, the subtasks' parts.
         self.checkpoint: tuple[int, Any, dict[int, Any]] = (0, ([0] * SHARDS, [0] * SHARDS), {})
-        self.holder: CoordinatorHolder[int] = CoordinatorHolder(SHARDS, lambda shard, n: self.ends[shard].put(n))
         self.restore_all()
 
     # -- failures ----------------------------------------------------------------------------------------------------
@@ -61,7 +62,9 @@ class ExactlyOnce(RuleBasedStateMachine):
         self.wires: list[deque[Any]] = [deque() for _ in range(SHARDS)]
         self.subtasks: list[Subtask] = [Subtask() for _ in range(SHARDS)]
         self.ends: list[SubtaskEnd[int]] = [None] * SHARDS  # type: ignore[list-item]
-        self.holder.reset(number)
+        self.holder: CoordinatorHolder[int] = CoordinatorHolder(
+            SHARDS, lambda shard, n: self.ends[shard].put(n), number
+        )
         for shard in range(SHARDS):
             self.restore(shard)
 
@@ -97,23 +100,25 @@ class ExactlyOnce(RuleBasedStateMachine):
 
     @rule(shard=st.integers(0, SHARDS - 1))
     def work_begins(self, shard: int) -> None:
-        if not self.ends[shard].in_flight and self.ends[shard].waiting:
-            self.ends[shard].take()
+        subtask, end = self.subtasks[shard], self.ends[shard]
+        if subtask.taken is None and end.waiting:
+            subtask.taken = end.take()
             self.holder.delivering(shard)
 
     @rule(shard=st.integers(0, SHARDS - 1), events=st.integers(0, 2), accepted=st.booleans())
     def work_ends(self, shard: int, events: int, accepted: bool) -> None:
         """A subtask handles what it has taken and sends events; or its work counts for nothing."""
         subtask, end = self.subtasks[shard], self.ends[shard]
+        taken, subtask.taken = subtask.taken, None
         if not accepted:
-            if end.in_flight:
+            if taken is not None:
                 end.failed()
                 self.do(self.holder.lost(shard))
             return
-        for n in end._inbox[: end.in_flight]:
+        for n in taken or ():
             assert n == subtask.received, f"subtask {shard} got {n}, expected {subtask.received}"
             subtask.received += 1
-        end.accepted()
+        assert end.accepted() == len(taken or ())
         self.do(self.holder.delivered(shard))
         end.send(range(subtask.sent, subtask.sent + events))
         subtask.sent += events
@@ -189,7 +194,7 @@ class ExactlyOnce(RuleBasedStateMachine):
     @rule(shard=st.integers(0, SHARDS - 1))
     def subtask_snapshot(self, shard: int) -> None:
         subtask, end = self.subtasks[shard], self.ends[shard]
-        if not subtask.barriers or end.in_flight:
+        if not subtask.barriers or subtask.taken is not None:
             return
         number = subtask.barriers.popleft()
         self.subtask_parts[number][shard] = (end.snapshot(), subtask.sent, subtask.received)

@@ -1,22 +1,22 @@
-"""The channels as the runtime drives them: epochs out and back, checkpoints in between, threads at any time."""
+"""A coordinator's channels as the driver runs them: epochs out and back, checkpoints between, threads at any time."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from mixedmode.errors import CheckpointError, CoordinatorError, OperatorEventError
 from mixedmode.runtime.driver.coordinator_channel import UserChannel
-from mixedmode.runtime.driver.stage_channel import StageChannel
-from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
+from mixedmode.runtime.driver.event_channels import JobEvents
+from mixedmode.runtime.operators.contract import ShardCounters
 from mixedmode.runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
 from mixedmode.runtime.protocols.operator_events.event_codec import decode
 from mixedmode.runtime.protocols.operator_events.snapshot import StoredEvents
+from mixedmode.runtime.protocols.operator_events.task_events import ShardInbox
 from mixedmode.runtime.tasks.report import ShardReport
-
-SPEC = EpochSpec(1, "random", 0, 0, 0, 0, 0)
 
 
 class Told(OperatorCoordinator):
@@ -307,23 +307,54 @@ def test_event_types_of_the_coordinator() -> None:
     assert told.calls[-1] == ("handleEventFromSubtask", 0, Listed(3))
 
 
-def report(shard: int) -> ShardReport:
-    return ShardReport(shard, "a", (), (), ShardCounters(), {})
+def test_a_checkpoint_waits_for_the_events_of_an_epoch() -> None:
+    """While an epoch works on events a checkpoint is refused; gateways stay open, and the next one can be taken."""
+    one = channel(Told())
+    one.send((0,), "x")
+    one.take((0, 1))
+    with pytest.raises(CheckpointError, match="checkpoint 1 has to wait for an epoch that is under way"):
+        one.begin(1)
+    one.send((1,), "y")
+    one.accept(0, ())
+    assert epoch(one) == {1: ["y"]}
+    one.take((0, 1))
+    one.fail_epoch((0, 1))
+    one.begin(2)
+    one.complete(2)
+    assert one.waiting == []
 
 
-def test_stage_channel() -> None:
-    """Epochs and checkpoints exclude each other: either is refused while the other is under way."""
-    stage = StageChannel(2, latest=4)
-    stage.command(SPEC, (0, 1))
-    with pytest.raises(CheckpointError, match="checkpoint 5 has to wait for an epoch that is under way"):
-        stage.begin(5)
-    assert stage.accept([report(0), report(1)]) == [report(0), report(1)]
-    stage.begin(6)
-    with pytest.raises(CheckpointError, match="epoch 1 cannot begin while a checkpoint is taken"):
-        stage.command(SPEC, (1,))
-    stage.complete(6)
-    stage.command(SPEC, (1,))
-    stage.fail((1,))
-    stage.begin(7)
-    stage.abort(7)
-    stage.command(SPEC, (0, 1))
+def state_of(*own_states: tuple[str, ...]) -> Any:
+    """What an epoch asks of a job's state: what its shards keep."""
+    return SimpleNamespace(shards=[SimpleNamespace(own_state=kept) for kept in own_states])
+
+
+def test_events_go_with_the_epoch_of_a_job() -> None:
+    """A shard's task gets its events and what it has kept; in a backlog only the latter; a shard without either gets
+    nothing."""
+    one = channel(Told())
+    one.send((0,), "x")
+    events, kept = JobEvents(one), state_of((), ("kept",))
+    assert events.take((0, 1), kept, with_events=False) == {1: ShardInbox((), ("kept",))}
+    events.accept([report(1)])
+    assert events.waiting == [0]
+    assert events.take((0, 1), kept, with_events=True) == {0: ShardInbox(('"x"',)), 1: ShardInbox((), ("kept",))}
+    events.fail((0, 1))
+    assert events.take((0,), kept, with_events=True) == {0: ShardInbox(('"x"',))}
+    events.accept([report(0, '"back"')])
+    stored = events.begin(1)
+    assert stored is not None
+    assert (events.waiting, stored.inboxes, stored.to_coordinator) == ([], ((), ()), ((0, '"back"'),))
+
+
+def test_a_job_without_a_coordinator_has_no_events() -> None:
+    """What its shards keep still goes with their tasks; nothing else is done."""
+    events = JobEvents()
+    assert events.take((0, 1), state_of((), ("kept",)), with_events=True) == {1: ShardInbox((), ("kept",))}
+    events.accept([report(0)])
+    events.fail((1,))
+    assert (events.begin(1), events.waiting, events.has_news, events.counts) == (None, [], False, None)
+
+
+def report(shard: int, *sent: str) -> ShardReport:
+    return ShardReport(shard, "a", (), (), ShardCounters(), {}, events=sent)
