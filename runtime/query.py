@@ -15,8 +15,9 @@ from .connectors.sources.live_query import Stopped
 from .driver.preflight import check_places
 from .driver.remote_requests import Request, RequestFolder, Requests
 from .driver.runner import JobRunner
-from .metrics.history import Recorder
+from .metrics.history import RunHistory
 from .metrics.lifecycle import Lifecycle
+from .metrics.listeners import RunFailed, RunStopped
 from .metrics.progress import QueryProgress
 from .platform.clean_up import take_all
 from .platform.frozen import FrozenDict
@@ -55,8 +56,8 @@ class MixedQuery:
             self._temporary = tempfile.TemporaryDirectory(prefix="mixedmode-", ignore_cleanup_errors=True)
             location = self._temporary.name
         self.runId = str(uuid.uuid4())
-        self._recorder = Recorder(self.runId, job.name, job.sink.describe())
-        self._runner = JobRunner(job, location, self.runId[:8], self._recorder)
+        self._history = RunHistory(self.runId, job.name, job.sink.describe())
+        self._runner = JobRunner(job, location, self.runId[:8], self._history)
         self._ended = threading.Event()
         self._error: BaseException | None = None
         # Nobody can find a temporary location to ask there.
@@ -84,13 +85,13 @@ class MixedQuery:
             activate(self._job.spark)
             self._runner.run()
         except Stopped:
-            self._recorder.event("stopped", "before the switch: what no checkpoint holds is not visible")
+            self._history.on(RunStopped())
         except BaseException as error:
             if self._runner.stopping.is_set() and _is_cancellation(error):
-                self._recorder.event("stopped", "in the middle of an epoch: nothing of it is visible")
+                self._history.on(RunStopped(inside_epoch=True))
             else:
                 self._error = self._explained(error)
-                self._recorder.event("failed", f"{type(self._error).__name__}: {self._error}")
+                self._history.on(RunFailed(self._error))
         finally:
             # Again, for a run that has not even begun; whoever sees that it has ended may start the next one.
             take_all(self._runner.lease.release, *([] if self._temporary is None else [self._temporary.cleanup]))
@@ -145,18 +146,18 @@ class MixedQuery:
     @property
     def lastProgress(self) -> QueryProgress | None:
         """The last finished epoch; None before the first."""
-        recent = self._recorder.recent
+        recent = self._history.recent
         return recent[-1] if recent else None
 
     @property
     def recentProgress(self) -> list[QueryProgress]:
         """The last 100 finished epochs, oldest first."""
-        return self._recorder.recent
+        return self._history.recent
 
     @property
     def checkpoints(self) -> list[dict[str, Any]]:
         """The last 100 checkpoints that this run has completed, oldest first."""
-        return [FrozenDict(report.to_json()) for report in self._recorder.checkpoints]
+        return [FrozenDict(report.to_json()) for report in self._history.checkpoints]
 
     @property
     def lateRows(self) -> DataFrame:
@@ -179,7 +180,7 @@ class MixedQuery:
         Prints as a table of the event history of each task: sources, shards of the keyed stage, sink.
         """
         stepper = self._runner.stepper
-        return Lifecycle(self._recorder.events, [] if stepper is None else stepper.tasks.lifecycle.events)
+        return Lifecycle(self._history.events, [] if stepper is None else stepper.tasks.lifecycle.events)
 
     def explain(self, extended: bool = False) -> None:
         """Print the plan that this query executes, with the reason for each decision."""
@@ -303,17 +304,19 @@ class MixedQuery:
         return f"<MixedQuery {self.name or self.runId} {self.status['message']}>"
 
     def wait_for(self, phase: str, timeout: float) -> bool:
-        """Wait until the query has reached a phase (by ``lifecycle``) or has ended; True if it was reached."""
+        """Wait until the query has reached a phase or has ended; True if it was reached.
+
+        Args:
+            phase: its name, as :meth:`explain` prints it ("backlog", "switch", "live", …).
+            timeout: seconds to wait.
+        """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if self._reached(phase):
+            if phase in self._history.phases:
                 return True
             if self._ended.wait(0.02):
-                return self._reached(phase)
+                return phase in self._history.phases
         return False
-
-    def _reached(self, phase: str) -> bool:
-        return any(event.event == "phase" and event.detail == phase for event in self._recorder.events)
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -20,7 +20,6 @@ ROOMS = ("planner", "runtime", "sorter", "state")
 #: Breaches that are known, and on their way out; each is (rule, file).
 KNOWN: frozenset[tuple[str, str]] = frozenset(
     {
-        ("arrows_upwards", "runtime/metrics/history.py"),
         ("libraries_out_of_place", "runtime/protocols/lifecycle/job.py"),
         ("libraries_out_of_place", "runtime/protocols/lifecycle/journal.py"),
         ("jvm_outside_platform", "planner/inputs/analysis.py"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..checkpoints.lease.driver_lease import DriverLease
 from ..checkpoints.store import CheckpointStore
 from ..metrics.backlog import BacklogProgress
-from ..metrics.history import Recorder
+from ..metrics.listeners import RunListener
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from ..tasks.executor import EpochExecutor
@@ -30,7 +30,7 @@ class Run:
     run_id: str
     #: Spark job tag, by which the run's jobs can be cancelled.
     tag: str
-    recorder: Recorder
+    listener: RunListener
     backlog: BacklogProgress
     lease: DriverLease
     turn: threading.RLock
@@ -51,7 +51,7 @@ def assemble(job: JobSpec, store: CheckpointStore, state: JobState, run: Run) ->
         scheduler=scheduler,
         checkpointer=Checkpointer(job, store, scheduler, state, run.run_id, run.lease, tasks, events, executor),
         executor=executor,
-        recorder=run.recorder,
+        listener=run.listener,
         backlog=run.backlog,
         tag=run.tag,
         turn=run.turn,

@@ -20,6 +20,7 @@ from ..checkpoints.savepoints.background import SavepointCopies
 from ..checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
 from ..checkpoints.savepoints.writer import SavepointDraft
 from ..connectors.sources.live_query import Stopped
+from ..metrics.listeners import InputEnded, RunFinished, RunStopped, SavepointWritten
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import absolute
 from ..protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
@@ -59,7 +60,7 @@ class Ending:
         self._work.on(SINK, Close, lambda work: sink.close())
 
     def _savepoint_made(self, path: str) -> None:
-        self.step.recorder.event("savepoint", path)
+        self.step.listener.on(SavepointWritten(path))
 
     # -- endings -----------------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ class Ending:
             self._phase = phase
             step.events.hand_over()
             state.watermark.end_of_input()
-            step.recorder.event("MAX_WATERMARK", "all sources have ended")
+            step.listener.on(InputEnded())
             for name in state.sources:
                 step.source_ended(name)
             state.finished = True
@@ -91,7 +92,7 @@ class Ending:
                 if drain is not None:
                     drain.answer.set_exception(QueryError(f"the {drain} failed: {error}"))
                 raise
-            step.recorder.event("finished", f"checkpoint {state.checkpoint_id}")
+            step.listener.on(RunFinished(state.checkpoint_id))
             self._begin_copies([*self.desk.take_plain(), *([] if drain is None else [drain])])
 
     def _drain_at_the_end(self) -> SavepointRequest | None:
@@ -129,8 +130,8 @@ class Ending:
                     raise QueryError("its checkpoint failed")
                 path = self._finish(draft)
                 self._work.run()
-                step.recorder.event("savepoint", path)
-                step.recorder.event("stopped", f"with savepoint, {request.stop.value}")
+                step.listener.on(SavepointWritten(path))
+                step.listener.on(RunStopped(savepoint=request.stop))
         except Stopped:
             request.answer.set_exception(QueryError(f"the {request} was not taken: the query was stopped"))
             raise

@@ -20,7 +20,7 @@ from ..connectors.sources.live_query import Stopped
 from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
 from ..metrics.checkpoint import CheckpointReport
-from ..metrics.history import Recorder
+from ..metrics.listeners import CheckpointCompleted, RowsDelivered, RunListener, ShardsReused, SourceChanged
 from ..operators.contract import EpochSpec
 from ..platform.failpoints import failpoint
 from ..protocols.backlog_gate import LagGates
@@ -31,6 +31,7 @@ from ..spec import JobSpec, Phase
 from ..tasks.executor import EpochExecutor
 from ..tasks.report import ShardReport
 from .checkpoint_coordinator import Checkpointer
+from .epoch_facts import epoch_applied
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .event_channels import JobEvents
 from .job_state import JobState
@@ -51,7 +52,7 @@ class Stepper:
         scheduler: when checkpoints are due.
         checkpointer: takes them.
         executor: runs epochs.
-        recorder: takes progress records and lifecycle events.
+        listener: is told what happens.
         backlog: live progress of sorted passes.
         tag: Spark job tag of this run, by which its jobs can be cancelled.
         turn: the lock under which steps run.
@@ -65,7 +66,7 @@ class Stepper:
     scheduler: CheckpointScheduler
     checkpointer: Checkpointer
     executor: EpochExecutor
-    recorder: Recorder
+    listener: RunListener
     backlog: BacklogProgress
     tag: str
     turn: threading.RLock
@@ -135,7 +136,7 @@ class Stepper:
                     pin.save(spec, live_position)
             elif pin is not None:
                 finished = pin.finished(self.job.operator.uid, self.job.sink.staging)
-                self.recorder.event("reused", f"{len(finished)} of {len(self.state.shards)} shards were finished")
+                self.listener.on(ShardsReused(len(finished), len(self.state.shards)))
             self.backlog.begin(None if reach is None else reach.rows, len(self.state.shards))
             try:
                 folder = None if pin is None else pin.reports
@@ -235,7 +236,17 @@ class Stepper:
             failpoint("events-before-hand-over")
             self.events.hand_over()
         elapsed_s = time.monotonic() - started
-        self.recorder.epoch(self.job, self.state, phase, spec, reports, elapsed_s, self.events.counts)
+        applied = epoch_applied(
+            self.state,
+            self.job.operator.uid,
+            phase,
+            spec,
+            reports,
+            elapsed_s=elapsed_s,
+            now_ms=now_ms(),
+            coordinator=self.events.counts,
+        )
+        self.listener.on(applied)
 
     @contextmanager
     def _labelled(self, what: str) -> Iterator[None]:
@@ -310,8 +321,7 @@ class Stepper:
             return
         self.state.set_source(source, is_backlog=is_backlog)
         self.scheduler.set_backlog(source, is_backlog, clock_ms())
-        detail = f"{source} isBacklog={str(is_backlog).lower()} after epoch {self.state.epoch}: {why}"
-        self.recorder.event("switch", detail)
+        self.listener.on(SourceChanged(source, is_backlog, self.state.epoch, why))
 
     def source_ended(self, source: str) -> None:
         """A source will give no more rows."""
@@ -344,7 +354,7 @@ class Stepper:
             started = time.monotonic()
             self.checkpointer.store.guard()
             self.job.sink.deliver(self.state.epoch, self.state.pending)
-            self.recorder.delivered(time.monotonic() - started)
+            self.listener.on(RowsDelivered(time.monotonic() - started))
             self.state.pending = []
 
     def checkpoint_if_due(self, trigger: str = "interval") -> None:
@@ -378,7 +388,7 @@ class Stepper:
         report = self.checkpointer.take(trigger, clock_ms(), drained=drained, savepoint=savepoint)
         if report is not None:
             self._checkpointed_epoch = self.state.epoch
-            self.recorder.checkpoint(report)
+            self.listener.on(CheckpointCompleted(report))
             if close:
                 self.tasks.run()
         return report

@@ -10,7 +10,7 @@ from ..checkpoints.first_position import FirstPosition, FirstPositions
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import LiveSource
 from ..connectors.sources.live_sources import live_sources
-from ..metrics.history import Recorder
+from ..metrics.listeners import LiveBegins, RunListener
 from .job_state import JobState
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ class LiveStart:
         store: its checkpoint location.
         location: the same as the user gave it.
         live: its live query; None: it has none.
-        recorder: takes the event that says where the source begins.
+        listener: is told where the source begins.
     """
 
     job: JobSpec
     store: CheckpointStore
     location: str
     live: LiveSource | None
-    recorder: Recorder
+    listener: RunListener
     _first: FirstPosition | None = None
 
     @cached_property
@@ -54,7 +54,7 @@ class LiveStart:
         history_first = unread and any(phase.kind == "history" for phase in self.job.phases)
         self._first = first = self._positions.settle(self.live, self.location, history_first=history_first)
         if first.entry is not None:
-            self.recorder.event("positions", f"the live source begins at {' '.join(first.entry.splitlines()[2:])}")
+            self.listener.on(LiveBegins(first.entry))
             if not first.rows:
                 state.batch_id = 0
 

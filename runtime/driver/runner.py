@@ -24,7 +24,7 @@ from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.history import HistoryCut, cut
 from ..connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch
 from ..metrics.backlog import BacklogProgress
-from ..metrics.history import Recorder
+from ..metrics.listeners import PhaseBegan, Restored, RunFinished, RunListener, SavepointWritten, StateEvolved
 from ..platform.clean_up import take_all
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import resolve
@@ -63,12 +63,12 @@ class JobRunner:
         job: what to do.
         location: the checkpoint location (a temporary folder for sinks that need none).
         run_id: id of this run; new with every start.
-        recorder: takes progress records and lifecycle events.
+        listener: is told what happens.
     """
 
-    def __init__(self, job: JobSpec, location: str, run_id: str, recorder: Recorder) -> None:
+    def __init__(self, job: JobSpec, location: str, run_id: str, listener: RunListener) -> None:
         self.job = job
-        self.recorder = recorder
+        self.listener = listener
         self.run_id = run_id
         self.turn = threading.RLock()
         self.stopping = threading.Event()
@@ -103,7 +103,7 @@ class JobRunner:
         if job.live is not None:
             spark_checkpoint = spark_uri(job.spark, location, f"{path}/spark")
             self.live = LiveSource(job.live, spark_checkpoint, job.name, self.turn, self.stopping)
-        self._live_start = LiveStart(job, self.store, location, self.live, recorder)
+        self._live_start = LiveStart(job, self.store, location, self.live, listener)
 
     def claim(self) -> None:
         """Claim the checkpoint location for this run, which may take one ``execution.lease.expiry``.
@@ -171,17 +171,14 @@ class JobRunner:
         self._ending = ending = Ending(step, self.desk)
         state, checkpoint = self._recovered.state, self._recovered.checkpoint
         if checkpoint is not None:
-            behind = ", the end of a drain: the job goes on behind it" if checkpoint.drained else ""
-            self.recorder.event("restored", f"checkpoint {checkpoint.checkpoint_id}, epoch {state.epoch}{behind}")
+            self.listener.on(Restored(checkpoint.checkpoint_id, state.epoch, drained=bool(checkpoint.drained)))
         if self._recovered.savepoint is not None:
-            self.recorder.event(
-                "savepoint", f"{self._recovered.savepoint}, which an earlier run was asked to stop with"
-            )
+            self.listener.on(SavepointWritten(self._recovered.savepoint, by_recovery=True))
         for change in self._recovered.evolution:
-            self.recorder.event("state-evolved", change)
+            self.listener.on(StateEvolved(change))
         if state.finished:
             refuse_more_after_the_end(self.job, self.store, state)
-            self.recorder.event("finished", "the job had reached its end in an earlier run")
+            self.listener.on(RunFinished(None))
             return
         self._live_start.settle(state)
         if self._recovered.change is not None:
@@ -201,7 +198,7 @@ class JobRunner:
             if self._is_behind(phase):
                 continue
             self.phase = phase
-            self.recorder.event("phase", phase.kind)
+            self.listener.on(PhaseBegan(phase.kind))
             failpoint(f"phase-{phase.kind}")
             phases[phase.kind](phase, step)
             if phase.kind in ("history", "catch-up", "switch"):
@@ -238,7 +235,7 @@ class JobRunner:
             self.job,
             self.store,
             state,
-            Run(self.run_id, self._tag, self.recorder, self.backlog, self.lease, self.turn, self.stopping, self._wake),
+            Run(self.run_id, self._tag, self.listener, self.backlog, self.lease, self.turn, self.stopping, self._wake),
         )
 
     @property

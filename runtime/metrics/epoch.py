@@ -1,4 +1,4 @@
-"""From the reports of an epoch's shard tasks to the fields of a progress record.  No Spark, no clock."""
+"""From what is known of an epoch to the fields of a progress record.  No Spark, no clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...state.lineage import ShardLineage
+from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..tasks.report import ShardReport
+from .listeners import SourceSeen
+from .progress import timestamp
 
 
 def totals(reports: Sequence[ShardReport]) -> Counter[str]:
@@ -77,3 +80,29 @@ def state_operator(
             "spilledBytes": sums["spilledBytes"],
         },
     }
+
+
+def source_entry(source: SourceSeen) -> dict[str, Any]:
+    """One entry of ``sources``; of several live inputs it tells which one holds the watermark back."""
+    entry = {"description": source.name, "isBacklog": source.is_backlog, "finished": source.finished}
+    if source.times is None:
+        return entry
+    times = event_time(source.times.watermark_ms, source.times.max_event_time_ms)
+    return {**entry, "eventTime": times, "isIdle": source.times.is_idle}
+
+
+def event_time(watermark_ms: int, max_ms: int | None) -> dict[str, str]:
+    """Watermark and greatest event time, as far as there are any."""
+    times = {}
+    if MIN_WATERMARK < watermark_ms < MAX_WATERMARK:
+        times["watermark"] = timestamp(watermark_ms)
+    elif watermark_ms == MAX_WATERMARK:
+        times["watermark"] = "MAX_WATERMARK"
+    if max_ms is not None:
+        times["max"] = timestamp(max_ms)
+    return times
+
+
+def lag_ms(watermark_ms: int, now_ms: int) -> int | None:
+    """How far the watermark is behind the clock; None: there is none, or it is at the end of time."""
+    return now_ms - watermark_ms if MIN_WATERMARK < watermark_ms < MAX_WATERMARK else None

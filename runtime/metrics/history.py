@@ -7,19 +7,16 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from ..checkpoints.identity import query_id
-from ..driver.job_state import JobState
-from ..operators.contract import EpochSpec
-from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from ..protocols.watermarks import WatermarkTracker
-from ..spec import JobSpec, Phase
-from ..tasks.report import ShardReport
 from .checkpoint import CheckpointReport
-from .epoch import durations_ms, state_operator, totals
+from .epoch import durations_ms, event_time, lag_ms, source_entry, state_operator, totals
 from .lifecycle import LifecycleEvent
+from .listeners import CheckpointCompleted, EpochApplied, Fact, PhaseBegan, RowsDelivered
 from .progress import QueryProgress, timestamp
+from .wording import in_words
 
 logger = logging.getLogger(__name__)
 
@@ -29,16 +26,28 @@ _RECENT = 100
 _MAX_EVENTS = 1_000
 
 
-class Recorder:
-    """Thread-safe history of one run.
+class RunHistory:
+    """Thread-safe history of one run, which listens to it.
 
     Args:
         run_id: id of this run.
         name: name of the query.
         sink: the sink's description.
+        now_s: the wall clock, in seconds since 1970.
+        clock_s: a monotonic clock, in seconds.
     """
 
-    def __init__(self, run_id: str, name: str | None, sink: str) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        name: str | None,
+        sink: str,
+        *,
+        now_s: Callable[[], float] = time.time,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now_s = now_s
+        self._clock_s = clock_s
         self._run_id = run_id
         self._name = name
         self._sink = sink
@@ -50,74 +59,75 @@ class Recorder:
         self._numbers = itertools.count()
         self._checkpoint: dict[str, Any] | None = None
         self._checkpoints: deque[CheckpointReport] = deque(maxlen=_RECENT)
+        self._phases: list[str] = []
         #: When the last epoch began, by the monotonic clock.
         self._epoch_started: float | None = None
 
-    def event(self, event: str, detail: str = "") -> None:
-        """Note something that happened."""
-        logger.info("%s: %s %s", self._name or self._run_id, event, detail)
-        with self._lock:
-            events = self._checkpoint_events if event == "checkpoint" else self._events
-            events.append((next(self._numbers), LifecycleEvent(round(time.time() * 1000), event, detail)))
+    def on(self, fact: Fact) -> None:
+        """Remember what has happened."""
+        if isinstance(fact, EpochApplied):
+            self._epoch(fact)
+        elif isinstance(fact, RowsDelivered):
+            self._delivered(fact.elapsed_s)
+        elif isinstance(fact, CheckpointCompleted):
+            self._checkpoint_completed(fact.report)
+        elif isinstance(fact, PhaseBegan):
+            with self._lock:
+                self._phases.append(fact.kind)
+        words = in_words(fact)
+        if words is not None:
+            logger.info("%s: %s %s", self._name or self._run_id, *words)
+            with self._lock:
+                events = self._checkpoint_events if isinstance(fact, CheckpointCompleted) else self._events
+                events.append((next(self._numbers), LifecycleEvent(self._now_ms, *words)))
 
-    def checkpoint(self, report: CheckpointReport) -> None:
-        """A checkpoint is complete and committed."""
+    @property
+    def _now_ms(self) -> int:
+        return round(self._now_s() * 1000)
+
+    def _checkpoint_completed(self, report: CheckpointReport) -> None:
         with self._lock:
             self._checkpoints.append(report)
             self._checkpoint = report.to_json()
             self._replace_last(checkpoint=self._checkpoint)
-        self.event("checkpoint", f"{report.checkpoint_id} ({report.trigger}, {report.duration_ms} ms)")
 
-    def epoch(
-        self,
-        job: JobSpec,
-        state: JobState,
-        phase: Phase,
-        spec: EpochSpec,
-        reports: list[ShardReport],
-        elapsed_s: float,
-        coordinator: dict[str, int] | None = None,
-    ) -> None:
-        """An epoch has been applied."""
+    def _epoch(self, applied: EpochApplied) -> None:
+        reports = [report for stage in applied.stages for report in stage.reports]
+        elapsed_s = applied.elapsed_s
         sums, elapsed_ms = totals(reports), round(elapsed_s * 1000)
         if sums["timersIgnored"]:
             self._tell_ignored_timers(sums["timersIgnored"])
-        now = time.monotonic()
+        now, now_ms = self._clock_s(), self._now_ms
         since_last_s = now - elapsed_s - self._epoch_started if self._epoch_started is not None else 0.0
         self._epoch_started = now - elapsed_s
         progress = QueryProgress(
-            id=query_id(state.job_id),
+            id=query_id(applied.job_id),
             runId=self._run_id,
             name=self._name,
-            timestamp=timestamp(),
-            batchId=spec.epoch,
+            timestamp=timestamp(now_ms),
+            batchId=applied.epoch,
             batchDuration=elapsed_ms,
             durationMs=durations_ms(reports, elapsed_ms),
-            eventTime=_event_time(state.watermark.current_ms, state.watermark.max_event_time_ms),
-            watermarkLagMs=_lag_ms(state.watermark.current_ms),
-            mode="backlog" if spec.style == "sorted" else "streaming",
-            phase=phase.kind,
-            isBacklog=state.is_backlog,
+            eventTime=event_time(applied.watermark_ms, applied.max_event_time_ms),
+            watermarkLagMs=lag_ms(applied.watermark_ms, now_ms),
+            mode="backlog" if applied.style == "sorted" else "streaming",
+            phase=applied.phase,
+            isBacklog=applied.is_backlog,
             numInputRows=sums["inputRows"],
             inputRowsPerSecond=sums["inputRows"] / since_last_s if since_last_s > 0 else 0.0,
             processedRowsPerSecond=sums["inputRows"] / elapsed_s if elapsed_s > 0 else 0.0,
-            stateOperators=[state_operator(job.operator.uid, reports, state.lineages, sums)],
-            sources=[
-                {
-                    "description": name,
-                    "isBacklog": source.is_backlog,
-                    "finished": source.finished,
-                    **_of_input(state.watermark, name),
-                }
-                for name, source in state.sources.items()
+            stateOperators=[
+                state_operator(stage.uid, stage.reports, stage.lineages, totals(stage.reports))
+                for stage in applied.stages
             ],
+            sources=[source_entry(source) for source in applied.sources],
             sink={
                 "description": self._sink,
                 "numOutputRows": sums["outputRows"],
                 "metrics": {"outputBytes": sums["outputBytes"], "outputFiles": sums["outputFiles"]},
             },
             observedMetrics={},
-            coordinator=coordinator,
+            coordinator=None if applied.coordinator is None else dict(applied.coordinator),
             checkpoint=self._checkpoint,
         )
         with self._lock:
@@ -131,8 +141,7 @@ class Recorder:
             count,
         )
 
-    def delivered(self, elapsed_s: float) -> None:
-        """The last epoch's rows have been shown by a sink that shows them at once."""
+    def _delivered(self, elapsed_s: float) -> None:
         with self._lock:
             if self._recent:
                 durations, elapsed_ms = self._recent[-1]["durationMs"], round(elapsed_s * 1000)
@@ -151,6 +160,12 @@ class Recorder:
             return list(self._recent)
 
     @property
+    def phases(self) -> list[str]:
+        """Kinds of the phases that have begun, in order."""
+        with self._lock:
+            return list(self._phases)
+
+    @property
     def checkpoints(self) -> list[CheckpointReport]:
         """The last 100 checkpoints, oldest first."""
         with self._lock:
@@ -162,28 +177,3 @@ class Recorder:
         with self._lock:
             numbered = sorted([*self._events, *self._checkpoint_events], key=lambda entry: entry[0])
             return [event for _, event in numbered]
-
-
-def _lag_ms(watermark_ms: int) -> int | None:
-    """How far the watermark is behind the clock; None: there is none, or it is at the end of time."""
-    return round(time.time() * 1000) - watermark_ms if MIN_WATERMARK < watermark_ms < MAX_WATERMARK else None
-
-
-def _of_input(watermark: WatermarkTracker, name: str) -> dict[str, Any]:
-    """How far a live input has come: which one it is that holds the watermark back."""
-    one = watermark.inputs.get(name)
-    if one is None:
-        return {}
-    is_idle = watermark.is_idle(name, round(time.time() * 1000))
-    return {"eventTime": _event_time(one.reached_ms(), one.max_event_time_ms), "isIdle": is_idle}
-
-
-def _event_time(watermark_ms: int, max_ms: int | None) -> dict[str, str]:
-    times = {}
-    if MIN_WATERMARK < watermark_ms < MAX_WATERMARK:
-        times["watermark"] = timestamp(watermark_ms)
-    elif watermark_ms == MAX_WATERMARK:
-        times["watermark"] = "MAX_WATERMARK"
-    if max_ms is not None:
-        times["max"] = timestamp(max_ms)
-    return times

@@ -1,26 +1,113 @@
-"""The recorder's history is bounded, and the story of a run survives months of checkpoints."""
+"""A run's history is what it was told: bounded, in order, and in the words that users know."""
 
 from __future__ import annotations
 
+import pytest
+from mixedmode.errors import QueryError
 from mixedmode.runtime.metrics.checkpoint import CheckpointReport
-from mixedmode.runtime.metrics.history import Recorder
+from mixedmode.runtime.metrics.history import RunHistory
+from mixedmode.runtime.metrics.listeners import (
+    CheckpointCompleted,
+    Fact,
+    InputEnded,
+    LiveBegins,
+    PhaseBegan,
+    Restored,
+    RowsDelivered,
+    RunFailed,
+    RunFinished,
+    RunStopped,
+    SavepointWritten,
+    ShardsReused,
+    SourceChanged,
+    StateEvolved,
+)
+from mixedmode.runtime.protocols.lifecycle.events import Stop
 
 
-def report(number: int) -> CheckpointReport:
-    return CheckpointReport(
+def completed(number: int) -> CheckpointCompleted:
+    report = CheckpointReport(
         number, "interval", "checkpoint", drained=False, duration_ms=1, state_bytes=2, keys=3, new_files=4
     )
+    return CheckpointCompleted(report)
 
 
 def test_checkpoints_do_not_push_out_other_events() -> None:
     """After any number of checkpoints the phases are still there, in order, and memory has not grown."""
-    recorder = Recorder("run", "name", "sink")
-    recorder.event("phase", "backlog")
+    history = RunHistory("run", "name", "sink")
+    history.on(PhaseBegan("backlog"))
     for number in range(5_000):
-        recorder.checkpoint(report(number))
-    recorder.event("stopped")
+        history.on(completed(number))
+    history.on(RunStopped())
 
-    events = recorder.events
+    events = history.events
     assert (events[0].event, events[0].detail, events[-1].event) == ("phase", "backlog", "stopped")
     assert len(events) == 102
-    assert [kept.checkpoint_id for kept in recorder.checkpoints] == list(range(4_900, 5_000))
+    assert [kept.checkpoint_id for kept in history.checkpoints] == list(range(4_900, 5_000))
+
+
+def test_other_events_do_not_push_out_the_phases() -> None:
+    """Which phases have begun is known after any number of other events, and by nothing that only looks like one."""
+    history = RunHistory("run", "name", "sink")
+    history.on(PhaseBegan("switch"))
+    for number in range(2_000):
+        history.on(SourceChanged("live", bool(number % 2), number, "watermark lag"))
+    history.on(StateEvolved("live"))
+    history.on(PhaseBegan("finish"))
+    assert history.phases == ["switch", "finish"]
+    assert len(history.events) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("fact", "event", "detail"),
+    [
+        (Restored(7, 12, drained=False), "restored", "checkpoint 7, epoch 12"),
+        (
+            Restored(7, 12, drained=True),
+            "restored",
+            "checkpoint 7, epoch 12, the end of a drain: the job goes on behind it",
+        ),
+        (StateEvolved("variable 'n' widened"), "state-evolved", "variable 'n' widened"),
+        (LiveBegins('v1\n{"batchWatermarkMs":0}\n{"a":1}\n-'), "positions", 'the live source begins at {"a":1} -'),
+        (PhaseBegan("catch-up"), "phase", "catch-up"),
+        (ShardsReused(3, 8), "reused", "3 of 8 shards were finished"),
+        (
+            SourceChanged("live", True, 4, "watermark lag"),
+            "switch",
+            "live isBacklog=true after epoch 4: watermark lag",
+        ),
+        (
+            SourceChanged("history", False, 1, "the backlog is processed"),
+            "switch",
+            "history isBacklog=false after epoch 1: the backlog is processed",
+        ),
+        (completed(3), "checkpoint", "3 (interval, 1 ms)"),
+        (SavepointWritten("/sp/1"), "savepoint", "/sp/1"),
+        (
+            SavepointWritten("/sp/1", by_recovery=True),
+            "savepoint",
+            "/sp/1, which an earlier run was asked to stop with",
+        ),
+        (InputEnded(), "MAX_WATERMARK", "all sources have ended"),
+        (RunFinished(9), "finished", "checkpoint 9"),
+        (RunFinished(None), "finished", "the job had reached its end in an earlier run"),
+        (RunStopped(Stop.DRAIN), "stopped", "with savepoint, with drain"),
+        (RunStopped(Stop.SUSPEND), "stopped", "with savepoint, without drain"),
+        (RunStopped(inside_epoch=True), "stopped", "in the middle of an epoch: nothing of it is visible"),
+        (RunStopped(), "stopped", "before the switch: what no checkpoint holds is not visible"),
+        (RunFailed(QueryError("no rows")), "failed", "QueryError: no rows"),
+    ],
+)
+def test_facts_in_words(fact: Fact, event: str, detail: str) -> None:
+    """What happens in a run is an event of its lifecycle, in these words."""
+    history = RunHistory("run", "name", "sink", now_s=lambda: 12.3456)
+    history.on(fact)
+    (told,) = history.events
+    assert (told.at_ms, told.event, told.detail) == (12_346, event, detail)
+
+
+def test_a_delivery_is_no_event() -> None:
+    """A delivery is part of its epoch's record; without an epoch it changes nothing."""
+    history = RunHistory("run", "name", "sink")
+    history.on(RowsDelivered(1.0))
+    assert (history.events, history.recent) == ([], [])

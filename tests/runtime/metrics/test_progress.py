@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from mixedmode.runtime.metrics.backlog import BacklogProgress
 from mixedmode.runtime.metrics.checkpoint import CheckpointReport
-from mixedmode.runtime.metrics.history import Recorder
-from mixedmode.runtime.metrics.progress import QueryProgress
-from mixedmode.runtime.tasks import progress
+from mixedmode.runtime.metrics.history import RunHistory
+from mixedmode.runtime.metrics.listeners import CheckpointCompleted, RowsDelivered
+from mixedmode.runtime.metrics.progress import QueryProgress, timestamp
 from mixedmode.runtime.tasks.progress import TaskProgress
 from pyarrow import fs
 
@@ -118,13 +118,13 @@ def test_a_record_cannot_be_changed() -> None:
 
 def test_what_is_learnt_later_is_in_later_records() -> None:
     """A delivery and a checkpoint after an epoch do not touch the record that was handed out before."""
-    recorder = Recorder("run", None, "sink")
-    recorder._recent.append(QueryProgress(durationMs={"addBatch": 5, "triggerExecution": 5}, checkpoint=None))
-    (before,) = recorder.recent
-    recorder.delivered(0.002)
-    (delivered,) = recorder.recent
-    recorder.checkpoint(CheckpointReport(3, "interval", "checkpoint", False, 7, 0, 0, 0))
-    (checkpointed,) = recorder.recent
+    history = RunHistory("run", None, "sink")
+    history._recent.append(QueryProgress(durationMs={"addBatch": 5, "triggerExecution": 5}, checkpoint=None))
+    (before,) = history.recent
+    history.on(RowsDelivered(0.002))
+    (delivered,) = history.recent
+    history.on(CheckpointCompleted(CheckpointReport(3, "interval", "checkpoint", False, 7, 0, 0, 0)))
+    (checkpointed,) = history.recent
     assert before == {"durationMs": {"addBatch": 5, "triggerExecution": 5}, "checkpoint": None}
     assert delivered.durationMs == {"addBatch": 5, "deliver": 2, "triggerExecution": 7} and delivered.checkpoint is None
     assert checkpointed.checkpoint["id"] == 3 and checkpointed.durationMs == delivered.durationMs
@@ -135,6 +135,6 @@ def test_entries_are_attributes() -> None:
     record = QueryProgress(numInputRows=3)
 
     assert record.numInputRows == record["numInputRows"] == 3
-    assert progress.timestamp(0) == "1970-01-01T00:00:00.000Z"
+    assert timestamp(0) == "1970-01-01T00:00:00.000Z"
     with pytest.raises(AttributeError):
         _ = record.nothing

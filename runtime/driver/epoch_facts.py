@@ -1,0 +1,56 @@
+"""What the run's listener is told of an epoch: copied from the job's state, which goes on changing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..metrics.listeners import EpochApplied, InputTimes, SourceSeen, StageEpoch
+from ..operators.contract import EpochSpec
+from ..spec import Phase
+from ..tasks.report import ShardReport
+from .job_state import JobState
+
+
+def epoch_applied(
+    state: JobState,
+    uid: str,
+    phase: Phase,
+    spec: EpochSpec,
+    reports: Sequence[ShardReport],
+    *,
+    elapsed_s: float,
+    now_ms: int,
+    coordinator: Mapping[str, int] | None,
+) -> EpochApplied:
+    """An epoch that the state has just taken over.
+
+    Args:
+        state: where the job stands after it.
+        uid: of the keyed stage.
+        phase: the phase it belongs to.
+        spec: what was executed.
+        reports: the winners.
+        elapsed_s: seconds that it took in all.
+        now_ms: the clock that tells idle inputs.
+        coordinator: numbers of events; None: there is no coordinator.
+    """
+    watermark = state.watermark
+    times = {
+        name: InputTimes(one.reached_ms(), one.max_event_time_ms, watermark.is_idle(name, now_ms))
+        for name, one in watermark.inputs.items()
+    }
+    return EpochApplied(
+        job_id=state.job_id,
+        epoch=spec.epoch,
+        style=spec.style,
+        phase=phase.kind,
+        elapsed_s=elapsed_s,
+        watermark_ms=watermark.current_ms,
+        max_event_time_ms=watermark.max_event_time_ms,
+        sources=tuple(
+            SourceSeen(name, source.is_backlog, source.finished, times.get(name))
+            for name, source in state.sources.items()
+        ),
+        stages=(StageEpoch(uid, tuple(reports), tuple(state.lineages)),),
+        coordinator=coordinator,
+    )

@@ -1,0 +1,217 @@
+"""What happens in a run, as frozen facts, and who is told of them.
+
+The driver says what has happened and nothing of how it is shown: words are made by those who listen.  So whatever
+follows a run (its handle's progress and lifecycle, a report) reads facts, and nobody finds out by searching texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from ...state.lineage import ShardLineage
+from ..protocols.lifecycle.events import Stop
+from ..tasks.report import ShardReport
+from .checkpoint import CheckpointReport
+
+# -- a run begins ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The run goes on from a checkpoint."""
+
+    checkpoint_id: int
+    epoch: int
+    #: Whether it was the end of a drain.
+    drained: bool
+
+
+@dataclass(frozen=True)
+class StateEvolved:
+    """The state that was restored has become that of another version of the job."""
+
+    change: str
+
+
+@dataclass(frozen=True)
+class LiveBegins:
+    """The live source's first position is settled."""
+
+    #: As an entry of Spark's offsets log.
+    entry: str
+
+
+@dataclass(frozen=True)
+class PhaseBegan:
+    """A phase of the plan has begun."""
+
+    kind: str
+
+
+# -- epochs ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShardsReused:
+    """A sorted pass takes over what an earlier run had finished of it."""
+
+    finished: int
+    shards: int
+
+
+@dataclass(frozen=True)
+class InputTimes:
+    """How far one of the live inputs has come in event time."""
+
+    watermark_ms: int
+    #: Greatest event time; None: no row had one.
+    max_event_time_ms: int | None
+    #: Whether it does not hold the others' watermark back.
+    is_idle: bool
+
+
+@dataclass(frozen=True)
+class SourceSeen:
+    """A source after an epoch."""
+
+    name: str
+    is_backlog: bool
+    finished: bool
+    #: None: it is no live input.
+    times: InputTimes | None
+
+
+@dataclass(frozen=True)
+class StageEpoch:
+    """What one keyed stage did in an epoch."""
+
+    uid: str
+    #: Of the shards that took part.
+    reports: tuple[ShardReport, ...]
+    #: Of all shards, after the epoch.
+    lineages: tuple[ShardLineage, ...]
+
+
+@dataclass(frozen=True)
+class EpochApplied:
+    """An epoch has succeeded and is part of the job's state."""
+
+    job_id: str
+    epoch: int
+    #: "sorted" (one key at a time) or "random".
+    style: Literal["sorted", "random"]
+    #: Kind of the phase it belongs to.
+    phase: str
+    elapsed_s: float
+    #: After the epoch.
+    watermark_ms: int
+    #: Greatest event time so far; None: no row had one.
+    max_event_time_ms: int | None
+    sources: tuple[SourceSeen, ...]
+    #: One for now.
+    stages: tuple[StageEpoch, ...]
+    #: Numbers of events; None: the job has no coordinator.
+    coordinator: Mapping[str, int] | None = None
+
+    @property
+    def is_backlog(self) -> bool:
+        """Whether any source is in backlog after it."""
+        return any(source.is_backlog for source in self.sources)
+
+
+@dataclass(frozen=True)
+class RowsDelivered:
+    """The last epoch's rows have been shown by a sink that shows them at once."""
+
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class SourceChanged:
+    """A source's isBacklog has changed."""
+
+    source: str
+    is_backlog: bool
+    #: The last epoch before.
+    epoch: int
+    reason: str
+
+
+# -- checkpoints and savepoints ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CheckpointCompleted:
+    """A checkpoint is complete, and its output committed."""
+
+    report: CheckpointReport
+
+
+@dataclass(frozen=True)
+class SavepointWritten:
+    """A savepoint is complete."""
+
+    path: str
+    #: Whether it is the one that an earlier run was asked to stop with.
+    by_recovery: bool = False
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class InputEnded:
+    """All sources have ended: MAX_WATERMARK."""
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """The job has reached the end of its input."""
+
+    #: The final one; None: an earlier run had reached the end.
+    checkpoint_id: int | None
+
+
+@dataclass(frozen=True)
+class RunStopped:
+    """Somebody has stopped the run (not told of a live one that ends with an ordinary checkpoint)."""
+
+    #: Which savepoint it was stopped with; None: without one.
+    savepoint: Stop | None = None
+    #: Without one: whether an epoch was cancelled for it.
+    inside_epoch: bool = False
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    """The run has ended with an error."""
+
+    error: BaseException
+
+
+Fact = (
+    Restored
+    | StateEvolved
+    | LiveBegins
+    | PhaseBegan
+    | ShardsReused
+    | EpochApplied
+    | RowsDelivered
+    | SourceChanged
+    | CheckpointCompleted
+    | SavepointWritten
+    | InputEnded
+    | RunFinished
+    | RunStopped
+    | RunFailed
+)
+
+
+class RunListener(Protocol):
+    """Is told what happens in a run."""
+
+    def on(self, fact: Fact) -> None:
+        """Something has happened.  Called by the run's thread and by those of its sources and savepoints, so it is
+        thread-safe, and returns soon: the run waits for it."""

@@ -1,0 +1,61 @@
+"""The facts of a run in the words of ``query.lifecycle``."""
+
+from __future__ import annotations
+
+from ..protocols.lifecycle.events import Stop
+from .listeners import (
+    CheckpointCompleted,
+    Fact,
+    InputEnded,
+    LiveBegins,
+    PhaseBegan,
+    Restored,
+    RunFailed,
+    RunFinished,
+    RunStopped,
+    SavepointWritten,
+    ShardsReused,
+    SourceChanged,
+    StateEvolved,
+)
+
+
+def in_words(fact: Fact) -> tuple[str, str] | None:
+    """The event and its detail; None: it is no event of the run's life."""
+    match fact:
+        case Restored(checkpoint_id, epoch, drained):
+            behind = ", the end of a drain: the job goes on behind it" if drained else ""
+            return "restored", f"checkpoint {checkpoint_id}, epoch {epoch}{behind}"
+        case StateEvolved(change):
+            return "state-evolved", change
+        case LiveBegins(entry):
+            return "positions", f"the live source begins at {' '.join(entry.splitlines()[2:])}"
+        case PhaseBegan(kind):
+            return "phase", kind
+        case ShardsReused(finished, shards):
+            return "reused", f"{finished} of {shards} shards were finished"
+        case SourceChanged(source, is_backlog, epoch, reason):
+            return "switch", f"{source} isBacklog={str(is_backlog).lower()} after epoch {epoch}: {reason}"
+        case CheckpointCompleted(report):
+            return "checkpoint", f"{report.checkpoint_id} ({report.trigger}, {report.duration_ms} ms)"
+        case SavepointWritten(path, by_recovery):
+            return "savepoint", f"{path}, which an earlier run was asked to stop with" if by_recovery else path
+        case InputEnded():
+            return "MAX_WATERMARK", "all sources have ended"
+        case RunFinished(None):
+            return "finished", "the job had reached its end in an earlier run"
+        case RunFinished(checkpoint_id):
+            return "finished", f"checkpoint {checkpoint_id}"
+        case RunStopped(savepoint, inside_epoch):
+            return "stopped", _how_stopped(savepoint, inside_epoch)
+        case RunFailed(error):
+            return "failed", f"{type(error).__name__}: {error}"
+    return None
+
+
+def _how_stopped(savepoint: Stop | None, inside_epoch: bool) -> str:
+    if savepoint is not None:
+        return f"with savepoint, {savepoint.value}"
+    if inside_epoch:
+        return "in the middle of an epoch: nothing of it is visible"
+    return "before the switch: what no checkpoint holds is not visible"
