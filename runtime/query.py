@@ -87,7 +87,7 @@ class MixedQuery:
         except Stopped:
             self._history.on(RunStopped())
         except BaseException as error:
-            if self._runner.stopping.is_set() and _is_cancellation(error):
+            if self._runner.is_stopping and _is_cancellation(error):
                 self._history.on(RunStopped(inside_epoch=True))
             else:
                 self._error = self._explained(error)
@@ -122,9 +122,8 @@ class MixedQuery:
     @property
     def status(self) -> dict[str, Any]:
         """What the query is doing now; in a backlog with rows so far, rows/s, ETA and shards done."""
-        phase = self._runner.phase
-        state = None if self._runner.stepper is None else self._runner.stepper.state
-        active = self.isActive
+        now = self._runner.now
+        phase, active = now.phase, self.isActive
         kind = phase.kind if phase is not None else "recovery"
         status: dict[str, Any] = {
             "message": f"{kind}" if active else ("Failed" if self._error else "Stopped"),
@@ -132,13 +131,14 @@ class MixedQuery:
             "isTriggerActive": active and kind != "live",
             "phase": kind,
             "mode": phase.style if phase is not None else None,
-            "isBacklog": None if state is None else state.is_backlog,
-            "epoch": 0 if state is None else state.epoch,
-            "checkpoint": 0 if state is None else state.checkpoint_id,
+            "isBacklog": now.is_backlog,
+            "epoch": now.epoch,
+            "checkpoint": now.checkpoint_id,
         }
         if active and phase is not None and phase.style == "sorted":
             status["backlog"] = self._runner.backlog.snapshot()
-        events = None if self._runner.stepper is None else self._runner.stepper.events.counts
+        running = self._runner.running
+        events = None if running is None else running.events.counts
         if events is not None:
             status["coordinator"] = events
         return status
@@ -179,8 +179,8 @@ class MixedQuery:
 
         Prints as a table of the event history of each task: sources, shards of the keyed stage, sink.
         """
-        stepper = self._runner.stepper
-        return Lifecycle(self._history.events, [] if stepper is None else stepper.tasks.lifecycle.events)
+        running = self._runner.running
+        return Lifecycle(self._history.events, [] if running is None else running.tasks.lifecycle.events)
 
     def explain(self, extended: bool = False) -> None:
         """Print the plan that this query executes, with the reason for each decision."""
@@ -224,8 +224,8 @@ class MixedQuery:
         if self._runner.is_inside:
             raise QueryError("processAllAvailable() in the query's own foreachBatch function would wait for itself")
         while self.isActive:
-            phase, live = self._runner.phase, self._runner.live
-            source = live.query if live is not None and phase is not None and phase.kind == "live" else None
+            phase, live = self._runner.now.phase, self._runner.live
+            source = live.query if live is not None and phase is not None and phase.finishes_its_epoch else None
             try:
                 if source is not None and source.isActive:
                     source.processAllAvailable()

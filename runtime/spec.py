@@ -52,6 +52,31 @@ class Phase(BaseModel):
     #: Human-readable facts for explain(): watermark, state, failure, scheduling.
     details: dict[str, str] = {}
 
+    @property
+    def takes_savepoints(self) -> bool:
+        """Whether there is state to take one of; a backlog at batch speed has none before its end."""
+        return self.kind != "backlog"
+
+    @property
+    def serves_savepoints_at_its_end(self) -> bool:
+        """Whether those that were asked for in it may still wait when it has ended."""
+        return self.kind in ("history", "catch-up", "switch")
+
+    @property
+    def holds_events_back(self) -> bool:
+        """Whether user events wait for its end: nothing of a backlog is for anybody, and nobody interferes with it."""
+        return self.kind == "backlog"
+
+    @property
+    def finishes_its_epoch(self) -> bool:
+        """Whether a stop lets the epoch in hand come to its end; in all others Spark's jobs are cancelled."""
+        return self.kind == "live"
+
+    @property
+    def is_passed_once(self) -> bool:
+        """Whether a recovered job that is out of its backlog has it behind it."""
+        return self.kind != "live"
+
 
 class Settings(BaseModel):
     """All options, parsed and checked; durations in milliseconds, sizes in bytes."""
@@ -104,6 +129,23 @@ class Settings(BaseModel):
 
 
 @dataclass(frozen=True)
+class StageSpec:
+    """One keyed stage of a job."""
+
+    operator: KeyedOperator
+    #: The column that its watermark is taken from; None: it has none.
+    event_time: str | None
+    watermark_delay_ms: int
+    #: Talks to the shards from the driver; None: nobody does.
+    coordinator: OperatorCoordinator | None = None
+
+    @property
+    def uid(self) -> str:
+        """Id under which its state is stored."""
+        return self.operator.uid
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """A described job, ready to run."""
 
@@ -111,9 +153,8 @@ class JobSpec:
     name: str | None
     history: DataFrame | None
     live: DataFrame | None
-    event_time: str | None
-    watermark_delay_ms: int
-    operator: KeyedOperator
+    #: The keyed stages in topological order; there is one for now, whose rows go to the sink.
+    stages: tuple[StageSpec, ...]
     sink: Sink
     settings: Settings
     phases: tuple[Phase, ...]
@@ -126,10 +167,28 @@ class JobSpec:
     live_inputs: tuple[LiveInput, ...] = ()
     #: Where rows that came too late go; None: they are dropped.
     late_rows: LateRows | None = None
-    #: Talks to the shards from the driver; None: nobody does.
-    coordinator: OperatorCoordinator | None = None
     #: The plan as JSON, for savepoints.
     plan_json: str = "{}"
+
+    @property
+    def stage(self) -> StageSpec:
+        """The last stage: the one whose rows are output."""
+        return self.stages[-1]
+
+    @property
+    def operator(self) -> KeyedOperator:
+        """The last stage's."""
+        return self.stage.operator
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of all that is read."""
+        live = tuple(one.name for one in self.live_inputs)
+        return live if self.history is None else ("history", *live)
+
+    def has_phase(self, kind: PhaseKind) -> bool:
+        """Whether the plan has a phase of this kind."""
+        return any(phase.kind == kind for phase in self.phases)
 
     @property
     def staged_form(self) -> StagedForm:

@@ -15,7 +15,7 @@ from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.platform.folder_checks import Place, place_of
-from ...runtime.spec import JobSpec, Settings
+from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.analysis import duration_ms, session_settings, spark_plan
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
@@ -134,9 +134,14 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
         name=plan.name,
         history=inputs.history,
         live=inputs.live,
-        event_time=None if watermark is None else watermark.event_time,
-        watermark_delay_ms=plan.watermark_delay_ms,
-        operator=operator,
+        stages=(
+            StageSpec(
+                operator=operator,
+                event_time=None if watermark is None else watermark.event_time,
+                watermark_delay_ms=plan.watermark_delay_ms,
+                coordinator=stage.coordinator,
+            ),
+        ),
         sink=sink,
         settings=plan.settings,
         phases=plan.phases,
@@ -144,7 +149,6 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: 
         live_inputs=inputs.live_inputs(lambda name: 0 if watermark is None else watermark.delay_of(name)),
         late_rows=_late_rows(stage, plan.settings.late_data_path),
         trigger=dict(plan.trigger),
-        coordinator=stage.coordinator,
         explain=plan.explain,
         plan_json=plan.model_dump_json(indent=1),
     )

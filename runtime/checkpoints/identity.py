@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 #: PySpark's way to print a column, in which an operator describes its windows.
 _COLUMN = re.compile(r"^Column<'(.*)'>$", re.DOTALL)
 #: The name of a processor's class may change.
 _NOT_THE_IDENTITY = {"processor"}
+#: Version of ``job.json`` that this code writes; version 1 knew one stage, ``operator``.
+IDENTITY_VERSION = 2
 #: Names of aggregates: which of them is which is told by what they compute, as their state records it.
 ALIASES = ("aggregates",)
 
@@ -20,24 +23,46 @@ class JobIdentity:
     """What makes a checkpoint location belong to one job."""
 
     job_id: str
-    #: What the job's operator says of itself.
-    operator: dict[str, object]
+    #: What the operators of its stages say of themselves, in topological order.
+    stages: tuple[Mapping[str, object], ...]
     max_parallelism: int
     #: Its queryName when the location was claimed; None: it had none, or that was not recorded.
     name: str | None = None
 
-    def differences(self, described: dict[str, object], apart_from: Collection[str] = ()) -> list[str]:
-        """What tells this job from one with another operator, in words; nothing for the same job.
+    def of_stage(self, uid: str) -> Mapping[str, object]:
+        """What a stage's operator says of itself; KeyError: there is no such stage."""
+        return {str(stage.get("uid")): stage for stage in self.stages}[uid]
+
+    def differences(self, stages: Sequence[Mapping[str, object]], apart_from: Collection[str] = ()) -> list[str]:
+        """What tells this job from one with other stages, in words; nothing for the same job.
 
         Args:
-            described: what the other operator says of itself.
+            stages: what the operators of the other job's stages say of themselves.
             apart_from: names of what is not looked at.
         """
-        names = sorted((self.operator.keys() | described.keys()) - _NOT_THE_IDENTITY - set(apart_from))
-        different = [name for name in names if self.operator.get(name) != described.get(name)]
-        if "operator" in different:  # what only one of the two kinds has says nothing more
-            different = [name for name in different if name in self.operator and name in described]
-        return [_difference(name, self.operator.get(name), described.get(name)) for name in different]
+        if len(self.stages) != len(stages):
+            return [f"it has {len(self.stages)} keyed stages, this job {len(stages)}"]
+        return [
+            difference
+            for mine, theirs in zip(self.stages, stages, strict=True)
+            for difference in stage_differences(mine, theirs, apart_from)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``job.json`` says."""
+        return {
+            "format_version": IDENTITY_VERSION,
+            "job_id": self.job_id,
+            "stages": [dict(stage) for stage in self.stages],
+            "max_parallelism": self.max_parallelism,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> JobIdentity:
+        """What a ``job.json`` of any version says; KeyError and TypeError: it does not say it."""
+        stages = (body["operator"],) if body["format_version"] == 1 else tuple(body["stages"])
+        return cls(body["job_id"], stages, body["max_parallelism"], body.get("name"))
 
     @property
     def query_id(self) -> str:
@@ -46,9 +71,23 @@ class JobIdentity:
 
     def __str__(self) -> str:
         """The job by what its author called it: the name of its query, its operator and keys."""
-        parts = [str(self.operator.get("operator", "")), spoken(self.operator.get("key"))]
-        by = " by ".join(part for part in parts if part)
-        return ", ".join(part for part in (f"query {self.name!r}" if self.name else "", by) if part)
+        stages = [
+            " by ".join(part for part in (str(stage.get("operator", "")), spoken(stage.get("key"))) if part)
+            for stage in self.stages
+        ]
+        parts = (f"query {self.name!r}" if self.name else "", ", then ".join(filter(None, stages)))
+        return ", ".join(part for part in parts if part)
+
+
+def stage_differences(
+    mine: Mapping[str, object], theirs: Mapping[str, object], apart_from: Collection[str] = ()
+) -> list[str]:
+    """What tells a stage from another one, in words."""
+    names = sorted((mine.keys() | theirs.keys()) - _NOT_THE_IDENTITY - set(apart_from))
+    different = [name for name in names if mine.get(name) != theirs.get(name)]
+    if "operator" in different:  # what only one of the two kinds has says nothing more
+        different = [name for name in different if name in mine and name in theirs]
+    return [_difference(name, mine.get(name), theirs.get(name)) for name in different]
 
 
 def query_id(job_id: str) -> str:

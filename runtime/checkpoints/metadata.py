@@ -84,6 +84,9 @@ class OperatorState(_Frozen):
     registry: Any
     #: What its state is for: an aggregation's output columns.  None: nothing to say, or written before it was recorded.
     record: Any = None
+    #: Its own watermark, and what it has fired; None: written before stages had one of their own, so it is the job's.
+    watermark_ms: int | None = None
+    fired_watermark_ms: int | None = None
     shards: tuple[ShardState, ...] = ()
     #: State of the operator's coordinator on the driver in base64; None: it has none.
     coordinator: str | None = None

@@ -38,9 +38,9 @@ from ..platform.exclusive import put_if_absent
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from .branch import Branch, branch_that_counts, branches_in, checkpoints_in
-from .identity import JobIdentity
+from .identity import IDENTITY_VERSION, JobIdentity
 from .lease.claims import ClaimFolder, authority
-from .metadata import FORMAT_VERSION, CheckpointMetadata
+from .metadata import CheckpointMetadata
 from .spark_log import SparkLog
 
 logger = logging.getLogger(__name__)
@@ -133,13 +133,13 @@ class CheckpointStore:
         try:
             body = json.loads(read_bytes(self.filesystem, path))
             version = body["format_version"]
-            if version > FORMAT_VERSION:
+            if version > IDENTITY_VERSION:
                 raise CheckpointMismatchError(
-                    f"{path} has format version {version}; this version of mixedmode reads up to {FORMAT_VERSION}"
+                    f"{path} has format version {version}; this version of mixedmode reads up to {IDENTITY_VERSION}"
                 )
             if body.get("sha256", _digest(body)) != _digest(body):
                 raise ValueError("it was altered: it does not match its checksum")
-            return JobIdentity(body["job_id"], body["operator"], body["max_parallelism"], body.get("name"))
+            return JobIdentity.from_json(body)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptStateError(
                 f"{path} is damaged ({error}); restore it, or use another checkpointLocation"
@@ -172,13 +172,7 @@ class CheckpointStore:
     def claim(self, identity: JobIdentity) -> None:
         """Write the identity of a new job."""
         self.filesystem.create_dir(self.root, recursive=True)
-        body = {
-            "format_version": FORMAT_VERSION,
-            "job_id": identity.job_id,
-            "operator": identity.operator,
-            "max_parallelism": identity.max_parallelism,
-            "name": identity.name,
-        }
+        body = identity.to_json()
         body["sha256"] = _digest(body)
         path = f"{self.root}/job.json"
         if not put_if_absent(self.filesystem, path, json.dumps(body, indent=1).encode()):

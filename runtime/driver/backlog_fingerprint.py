@@ -45,7 +45,7 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         "output": [job.sink.name, job.staged_form.model_dump()],
         "layout": [parallelism, max_parallelism],
         "modes": [settings.runtime_mode, settings.final_watermark, [phase.kind for phase in job.phases]],
-        "watermark": [job.event_time, job.watermark_delay_ms, [repr(one) for one in job.live_inputs]],
+        "watermark": [job.stage.event_time, job.stage.watermark_delay_ms, [repr(one) for one in job.live_inputs]],
         "session": [job.spark.conf.get("spark.sql.session.timeZone"), job.spark.conf.get("spark.sql.ansi.enabled")],
         "versions": [pyspark.__version__, sys.version],
     }

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ...errors import QueryError
 from ..checkpoints.metadata import WantedSavepoint
 from ..checkpoints.savepoints.background import SavepointCopies
-from ..checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
+from ..checkpoints.savepoints.queue import SavepointRequest
 from ..checkpoints.savepoints.writer import SavepointDraft
 from ..connectors.sources.live_query import Stopped
 from ..metrics.listeners import InputEnded, RunFinished, RunStopped, SavepointWritten
@@ -29,7 +29,7 @@ from ..protocols.lifecycle.job import TaskWork
 from ..protocols.lifecycle.work import TaskWorker
 from ..spec import Phase
 from .checkpoint_coordinator import SAVEPOINT
-from .epoch_runner import Stepper
+from .running_job import RunningJob
 from .task_graph import SINK, stage_task
 
 
@@ -38,21 +38,19 @@ class Ending:
     """Drives the lifecycle of a run's tasks wherever something ends.
 
     Args:
-        step: executes epochs and checkpoints.
-        desk: savepoint requests.
+        run: the run.
     """
 
-    step: Stepper
-    desk: SavepointDesk
+    run: RunningJob
     _phase: Phase | None = None
     _work: TaskWorker = field(init=False)
     _copies: SavepointCopies = field(init=False)
 
     def __post_init__(self) -> None:
-        job = self.step.job
-        self._copies = SavepointCopies(self.step.checkpointer.store, job.plan_json, self._savepoint_made)
-        self._work = self.step.tasks
-        stage, sink = stage_task(self.step.job.operator.uid), self.step.job.sink
+        run, sink = self.run, self.run.job.sink
+        self._copies = SavepointCopies(run.context.store, run.job.plan_json, self._savepoint_made)
+        self._work = run.tasks
+        stage = stage_task(run.state.stage.uid)
         self._work.on(stage, AdvanceToMaxWatermark, self._fire)
         self._work.on(stage, EndInputAndFinish, self._finish_stage)
         self._work.on(SINK, EndInputAndFinish, self._finish_sink)
@@ -60,7 +58,7 @@ class Ending:
         self._work.on(SINK, Close, lambda work: sink.close())
 
     def _savepoint_made(self, path: str) -> None:
-        self.step.listener.on(SavepointWritten(path))
+        self.run.context.listener.on(SavepointWritten(path))
 
     # -- endings -----------------------------------------------------------------------------------------------------
 
@@ -69,35 +67,36 @@ class Ending:
 
         A savepoint that was asked for in the meantime is made of the final checkpoint.
         """
-        step, state = self.step, self.step.state
-        with step.turn:
-            step.check_stopped()
+        run, state = self.run, self.run.state
+        with run.context.turn:
+            run.epochs.check_stopped()
             self._phase = phase
-            step.events.hand_over()
-            state.watermark.end_of_input()
-            step.listener.on(InputEnded())
+            run.events.hand_over()
+            for stage in state.stages.values():
+                stage.watermark.end_of_input()
+            run.context.listener.on(InputEnded())
             for name in state.sources:
-                step.source_ended(name)
+                run.sources.ended(name)
             state.finished = True
             drain = self._drain_at_the_end()
             try:
                 while self._work.run():
-                    step.deliver()
+                    run.epochs.deliver()
                     if drain is not None:
-                        step.tasks.lifecycle.trigger(step.checkpointer.next_id, Stop.DRAIN)
+                        run.tasks.lifecycle.trigger(run.checkpoints.next_id, Stop.DRAIN)
                     wanted = None if drain is None else self._wanted(drain, absolute(drain.path))
                     trigger = "end of input" if drain is None else SAVEPOINT
-                    step.checkpoint(trigger, close=False, drained=drain is not None, savepoint=wanted)
+                    run.checkpoints.checkpoint(trigger, close=False, drained=drain is not None, savepoint=wanted)
             except BaseException as error:
                 if drain is not None:
                     drain.answer.set_exception(QueryError(f"the {drain} failed: {error}"))
                 raise
-            step.listener.on(RunFinished(state.checkpoint_id))
-            self._begin_copies([*self.desk.take_plain(), *([] if drain is None else [drain])])
+            run.context.listener.on(RunFinished(state.checkpoint_id))
+            self._begin_copies([*self.run.context.desk.take_plain(), *([] if drain is None else [drain])])
 
     def _drain_at_the_end(self) -> SavepointRequest | None:
         """The drain that the end of input has overtaken: its savepoint becomes the final checkpoint."""
-        pending = self.desk.take_stop()
+        pending = self.run.context.desk.take_stop()
         if pending is not None and pending.stop is Stop.SUSPEND:
             pending.answer.set_exception(
                 QueryError(f"the {pending} was not taken: all data had ended before; the job ends with it")
@@ -111,27 +110,27 @@ class Ending:
         Raises:
             QueryError: the savepoint cannot be written.
         """
-        step, lifecycle = self.step, self.step.tasks.lifecycle
+        run, lifecycle = self.run, self.run.tasks.lifecycle
         assert request.stop is not None
-        store, plan, number = step.checkpointer.store, step.job.plan_json, 0
+        store, plan, number = run.context.store, run.job.plan_json, 0
         try:
-            with step.turn, SavepointDraft(store, request.path, plan, request.savepoint_id) as draft:
+            with run.context.turn, SavepointDraft(store, request.path, plan, request.savepoint_id) as draft:
                 self._phase = phase
                 if request.stop is Stop.SUSPEND and lifecycle.waiting_sources:
-                    step.checkpoint("end of a source")  # one that has ended closes at an ordinary checkpoint
-                number = step.checkpointer.next_id
+                    run.checkpoints.checkpoint("end of a source")  # one that has ended closes at an ordinary checkpoint
+                number = run.checkpoints.next_id
                 lifecycle.trigger(number, request.stop)
                 failpoint("stop-before-work")
                 self._work.run()
                 self._copy_ahead(draft)
-                step.deliver()
+                run.epochs.deliver()
                 drained, wanted = request.stop is Stop.DRAIN, self._wanted(request, draft.path)
-                if step.checkpoint(SAVEPOINT, close=False, drained=drained, savepoint=wanted) is None:
+                if run.checkpoints.checkpoint(SAVEPOINT, close=False, drained=drained, savepoint=wanted) is None:
                     raise QueryError("its checkpoint failed")
                 path = self._finish(draft)
                 self._work.run()
-                step.listener.on(SavepointWritten(path))
-                step.listener.on(RunStopped(savepoint=request.stop))
+                run.context.listener.on(SavepointWritten(path))
+                run.context.listener.on(RunStopped(savepoint=request.stop))
         except Stopped:
             request.answer.set_exception(QueryError(f"the {request} was not taken: the query was stopped"))
             raise
@@ -145,25 +144,25 @@ class Ending:
 
     def _wanted(self, request: SavepointRequest, path: str) -> WantedSavepoint:
         """What a checkpoint says of the savepoint that it is taken for."""
-        return WantedSavepoint(savepoint_id=request.savepoint_id, path=path, plan=self.step.job.plan_json)
+        return WantedSavepoint(savepoint_id=request.savepoint_id, path=path, plan=self.run.job.plan_json)
 
     def _copy_ahead(self, draft: SavepointDraft) -> None:
         """Copy all that the checkpoint which comes next will name."""
-        checkpointer, state = self.step.checkpointer, self.step.state
-        checkpointer.compact()
-        uid = self.step.job.operator.uid
-        files = [(uid, file) for lineage in state.lineages for file in lineage.files]
+        checkpoints = self.run.checkpoints
+        checkpoints.compact()
+        stages = self.run.state.stages.items()
+        files = [(uid, file) for uid, stage in stages for lineage in stage.lineages for file in lineage.files]
         failpoint("stop-before-copy")
-        draft.copy(files, checkpointer.next_id)
+        draft.copy(files, checkpoints.next_id)
         failpoint("stop-copied")
 
     def _finish(self, draft: SavepointDraft) -> str:
         """Make the draft a savepoint of the checkpoint that is complete now: there is no way back any more."""
-        last = self.step.checkpointer.last
+        last = self.run.checkpoints.last
         assert last is not None, "the checkpoint of a stop-with-savepoint was just taken"
         try:
             path = draft.finish(last)
-            self.step.checkpointer.store.mark_savepoint_made(last.checkpoint_id, path)
+            self.run.context.store.mark_savepoint_made(last.checkpoint_id, path)
         except Exception as error:
             raise QueryError(
                 f"{error}; but its checkpoint {last.checkpoint_id} is complete, and its output visible: a job that is "
@@ -174,23 +173,23 @@ class Ending:
 
     def cancel(self) -> None:
         """The run was stopped, or has done what its trigger asks for: everything closes as it is."""
-        if not self.step.tasks.lifecycle.is_closed:
-            self.step.tasks.lifecycle.cancel()
+        if not self.run.tasks.lifecycle.is_closed:
+            self.run.tasks.lifecycle.cancel()
             self._work.run()
 
     # -- savepoints while the job goes on ----------------------------------------------------------------------------
 
     def serve(self, phase: Phase) -> None:
         """Take the savepoints that were asked for; the caller stands between two epochs."""
-        if self.desk.is_empty:
+        if self.run.context.desk.is_empty:
             return
-        with self.step.turn:
-            requests = self.desk.take_plain()
+        with self.run.context.turn:
+            requests = self.run.context.desk.take_plain()
             if not requests:
                 return
             self._phase = phase
             try:
-                taken = self.step.checkpoint(SAVEPOINT) is not None
+                taken = self.run.checkpoints.checkpoint(SAVEPOINT) is not None
             except BaseException as error:
                 for request in requests:
                     request.answer.set_exception(QueryError(f"the {request} was not taken: {error}"))
@@ -207,7 +206,7 @@ class Ending:
 
     def _begin_copies(self, requests: list[SavepointRequest]) -> None:
         """Answer requests with the last checkpoint."""
-        last = self.step.checkpointer.last
+        last = self.run.checkpoints.last
         assert last is not None, "a savepoint is made of a checkpoint that was just taken"
         self._copies.begin(last, requests)
 
@@ -215,20 +214,18 @@ class Ending:
 
     def _fire(self, work: TaskWork) -> None:
         assert self._phase is not None
-        self.step.fire_all(self._phase)
+        self.run.epochs.fire_all(self._phase)
 
     def _finish_stage(self, work: TaskWork) -> None:
         assert self._phase is not None
-        self.step.finish_operators(self._phase)
+        self.run.epochs.finish_operators(self._phase)
 
     def _finish_sink(self, work: TaskWork) -> None:
-        self.step.job.sink.end_input()
-        self.step.job.sink.finish()
+        self.run.job.sink.end_input()
+        self.run.job.sink.finish()
 
     def _commit(self, work: TaskWork) -> None:
-        assert isinstance(work.work, Commit)
-        if work.work.up_to is None:  # without checkpoints there is one commit, of everything
-            self.step.deliver()
-            self.step.checkpoint("end of input", close=False)
-        else:
-            self.step.checkpointer.commit(work.work.up_to)
+        # Those of checkpoints are the coordinator's; without checkpoints there is one commit, of everything.
+        assert isinstance(work.work, Commit) and work.work.up_to is None
+        self.run.epochs.deliver()
+        self.run.checkpoints.checkpoint("end of input", close=False)

@@ -9,11 +9,12 @@ from ..operators.contract import EpochSpec
 from ..spec import Phase
 from ..tasks.report import ShardReport
 from .job_state import JobState
+from .stage_state import StageState
 
 
 def epoch_applied(
     state: JobState,
-    uid: str,
+    stage: StageState,
     phase: Phase,
     spec: EpochSpec,
     reports: Sequence[ShardReport],
@@ -26,7 +27,7 @@ def epoch_applied(
 
     Args:
         state: where the job stands after it.
-        uid: of the keyed stage.
+        stage: where its stage stands.
         phase: the phase it belongs to.
         spec: what was executed.
         reports: the winners.
@@ -34,7 +35,7 @@ def epoch_applied(
         now_ms: the clock that tells idle inputs.
         coordinator: numbers of events; None: there is no coordinator.
     """
-    watermark = state.watermark
+    watermark = stage.watermark
     times = {
         name: InputTimes(one.reached_ms(), one.max_event_time_ms, watermark.is_idle(name, now_ms))
         for name, one in watermark.inputs.items()
@@ -51,6 +52,6 @@ def epoch_applied(
             SourceSeen(name, source.is_backlog, source.finished, times.get(name))
             for name, source in state.sources.items()
         ),
-        stages=(StageEpoch(uid, tuple(reports), tuple(state.lineages)),),
+        stages=(StageEpoch(stage.uid, tuple(reports), tuple(stage.lineages)),),
         coordinator=coordinator,
     )

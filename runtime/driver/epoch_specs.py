@@ -10,6 +10,7 @@ from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 if TYPE_CHECKING:
     from ..connectors.sources.inputs import Reach
     from .job_state import JobState
+    from .stage_state import StageState
 
 #: As the final watermark of a sorted pass: the greatest one that the backlog itself reaches.
 OBSERVED = MIN_WATERMARK
@@ -17,6 +18,7 @@ OBSERVED = MIN_WATERMARK
 
 def sorted_pass_of(
     state: JobState,
+    stage: StageState,
     time_ms: int,
     final_ms: int | None,
     reach: Reach | None,
@@ -31,6 +33,7 @@ def sorted_pass_of(
 
     Args:
         state: where the job stands.
+        stage: where the stage stands.
         time_ms: processing time.
         final_ms: final watermark of the keys; None: more of the backlog follows; ``OBSERVED``: what ``reach`` says.
         reach: how far the event times of the pass go, where that is asked for.
@@ -41,7 +44,7 @@ def sorted_pass_of(
         at_end: all input ends with this pass.
         has_rows: whether there are rows in it.
     """
-    watermark = state.watermark
+    watermark = stage.watermark
     reached_ms = watermark.would_reach({} if reach is None else reach.seen)
     more_follows = final_ms is None
     firing_ms = MIN_WATERMARK if final_ms is None else reached_ms if final_ms == OBSERVED else final_ms
@@ -64,16 +67,19 @@ def sorted_pass_of(
     )
 
 
-def streaming_epoch_of(state: JobState, time_ms: int, reach: Reach | None, *, in_order: bool) -> EpochSpec:
+def streaming_epoch_of(
+    state: JobState, stage: StageState, time_ms: int, reach: Reach | None, *, in_order: bool
+) -> EpochSpec:
     """An epoch over RocksDB state: its rows, and what is due by the watermark so far and by ``time_ms``.
 
     Args:
         state: where the job stands.
+        stage: where the stage stands.
         time_ms: processing time.
         reach: how far the event times of the epoch go; None: the job's one input takes the watermark there.
         in_order: event-time timers fire between the rows of their key.
     """
-    watermark = state.watermark
+    watermark = stage.watermark
     upto_ms = MAX_WATERMARK if reach is None else watermark.would_reach(reach.seen)
     return EpochSpec(
         epoch=state.epoch + 1,
@@ -89,15 +95,15 @@ def streaming_epoch_of(state: JobState, time_ms: int, reach: Reach | None, *, in
     )
 
 
-def last_epoch_of(state: JobState, time_ms: int, *, keep_state: bool) -> EpochSpec:
+def last_epoch_of(state: JobState, stage: StageState, time_ms: int, *, keep_state: bool) -> EpochSpec:
     """The epoch after all input and all timers, for the operator's end hooks; nothing fires in it."""
-    watermark_ms = state.watermark.current_ms
+    watermark_ms = stage.watermark.current_ms
     return EpochSpec(
         epoch=state.epoch + 1,
         style="random" if keep_state else "sorted",
         watermark_ms=watermark_ms,
         firing_watermark_ms=MIN_WATERMARK,
-        late_watermark_ms=state.watermark.fired_ms,
+        late_watermark_ms=stage.watermark.fired_ms,
         processing_time_ms=time_ms,
         processing_timers_upto_ms=MIN_WATERMARK,
         keep_state=keep_state,

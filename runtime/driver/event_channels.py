@@ -1,7 +1,7 @@
 """What goes between a job's coordinator and its shards, as the steps of a run see it; nothing, if it has none.
 
 The runtime's own control traffic (epoch specs, watermarks, shard reports) does not come through here: one driver thread
-sends an epoch out and gets its reports back under one lock (``Stepper.turn``), so no checkpoint can come between.
+sends an epoch out and gets its reports back under one lock (``RunContext.turn``), so no checkpoint can come between.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..spec import JobSpec
     from ..tasks.report import ShardReport
     from .job_state import JobState
+    from .stage_state import StageState
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,16 @@ class JobEvents:
     @classmethod
     def of(cls, job: JobSpec, state: JobState, wake: Callable[[], None]) -> JobEvents:
         """The channels of a job that goes on from a state."""
-        if job.coordinator is None:
+        spec, stage = job.stages[0], state.stage
+        if spec.coordinator is None:
             return cls()
         user = UserChannel(
-            job.coordinator,
-            len(state.shards),
+            spec.coordinator,
+            len(stage.shards),
             max_bytes=job.settings.operator_event_max_bytes,
-            processor=str(job.operator.describe().get("processor")),
-            takes_events=job.operator.takes_events,
-            restored=state.restored_events,
+            processor=str(spec.operator.describe().get("processor")),
+            takes_events=spec.operator.takes_events,
+            restored=stage.restored_events,
             latest=state.checkpoint_id,
             wake=wake,
         )
@@ -61,19 +63,19 @@ class JobEvents:
         """Shards for which events wait."""
         return [] if self.user is None else self.user.waiting
 
-    def take(self, shards: Sequence[int], state: JobState, *, with_events: bool) -> dict[int, ShardInbox]:
+    def take(self, shards: Sequence[int], stage: StageState, *, with_events: bool) -> dict[int, ShardInbox]:
         """What goes with an epoch to each shard that there is something for.
 
         Args:
             shards: the shards that take part.
-            state: has what the shards keep between epochs.
+            stage: has what the shards keep between epochs.
             with_events: whether events go along.
         """
         events = self.user.take(shards) if self.user is not None and with_events else {}
         return {
-            shard: ShardInbox(events.get(shard, ()), state.shards[shard].own_state)
+            shard: ShardInbox(events.get(shard, ()), stage.shards[shard].own_state)
             for shard in shards
-            if shard in events or state.shards[shard].own_state
+            if shard in events or stage.shards[shard].own_state
         }
 
     def accept(self, reports: Sequence[ShardReport]) -> None:

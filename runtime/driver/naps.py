@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from .epoch_runner import Stepper, clock_ms, now_ms
+from .clocks import clock_ms, now_ms
+from .running_job import RunningJob
 
 #: Longest nap.
 _LONGEST_S = 1.0
 _SHORTEST_S = 0.01
 
 
-def nap_s(step: Stepper) -> float:
+def nap_s(run: RunningJob) -> float:
     """Seconds until the next checkpoint, processing-time timer or step of the watermark, at most one."""
-    with step.turn:
+    with run.context.turn:
         naps = [_LONGEST_S]
-        next_checkpoint_ms = step.scheduler.next_trigger_ms()
+        next_checkpoint_ms = run.scheduler.next_trigger_ms()
         if next_checkpoint_ms is not None:
             naps.append((next_checkpoint_ms - clock_ms()) / 1000)
-        for moment_ms in (step.state.next_processing_timer_ms(), step.state.watermark.next_step_ms(now_ms())):
-            if moment_ms is not None:
-                naps.append((moment_ms - now_ms()) / 1000)
+        for stage in run.state.stages.values():
+            for moment_ms in (stage.next_processing_timer_ms(), stage.watermark.next_step_ms(now_ms())):
+                if moment_ms is not None:
+                    naps.append((moment_ms - now_ms()) / 1000)
     return max(_SHORTEST_S, min(naps))

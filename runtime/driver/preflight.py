@@ -8,7 +8,6 @@ nothing is written that stays.
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError, CorruptStateError, OptionError
@@ -23,7 +22,7 @@ from ..connectors.sources.live_sources import check_replayable
 from ..platform.filesystem import resolve
 from ..platform.folder_checks import check_folder
 from ..platform.place_probe import probe_places
-from .recovery import check_identity, evolve
+from .recovery import check_identity, evolved
 from .restaging import check_showable
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
     if metadata is None:
         return
     if job.operator.aggregates_by_key:
-        evolve(copy(job.operator), store, known, metadata)
+        evolved(job.operator, store, known, metadata)
     check_showable(job, store, metadata)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from ...errors import (
     CheckpointMismatchError,
@@ -25,18 +26,19 @@ from ..checkpoints.savepoints.completion import complete_pending
 from ..checkpoints.savepoints.restore import check_restorable, restore_if_asked
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_sources import live_sources
+from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
 from ..protocols.watermarks import WatermarkTracker
 from .backlog_fingerprint import backlog_fingerprint
 from .job_state import JobState
 from .output_commit import commit_transaction, pending_output
 from .pinned_backlog import PinnedBacklog
+from .stage_state import StageState
 from .task_graph import check_finished_tasks
 
 if TYPE_CHECKING:
     from ...state.compaction import StateRewrite
-    from ..operators.contract import KeyedOperator
-    from ..spec import JobSpec
+    from ..spec import JobSpec, StageSpec
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +47,16 @@ logger = logging.getLogger(__name__)
 class Recovered:
     """The state to go on from, and the checkpoint that it came from (None: a fresh start)."""
 
+    #: The job with operators that have taken over the state.
+    job: JobSpec
     state: JobState
     checkpoint: CheckpointMetadata | None
     #: Keeps the finished shards of the backlog; None: the backlog is behind, or cannot be told from another one.
     pin: PinnedBacklog | None = None
     #: What the job's state variables have become since the checkpoint, in words.
     evolution: tuple[str, ...] = ()
-    #: What must be done to the values of the state before the first epoch; None: nothing.
-    change: StateRewrite | None = None
+    #: What must be done to the values of the state before the first epoch, by stage.
+    rewrites: Mapping[str, StateRewrite] = field(default_factory=dict)
     #: The savepoint that an earlier run was to stop with, if it has been made only now.
     savepoint: str | None = None
 
@@ -62,7 +66,7 @@ def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
     known = check_identity(job, store)
     if known is None:
         check_restorable(job)
-        known = JobIdentity(uuid.uuid4().hex, job.operator.describe(), job.settings.max_parallelism, job.name)
+        known = JobIdentity(uuid.uuid4().hex, _described(job), job.settings.max_parallelism, job.name)
         store.claim(known)
     return known
 
@@ -77,7 +81,7 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
     known = store.identity()
     if known is None:
         return None
-    differences = known.differences(job.operator.describe(), ALIASES)
+    differences = known.differences(_described(job), ALIASES)
     if differences:
         raise CheckpointMismatchError(
             f"checkpointLocation {store.location!r} belongs to another job ({known}): {'; '.join(differences)}. "
@@ -93,15 +97,6 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
 
 def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Recovered:
     """Bring everything to the last complete checkpoint, or to the beginning; the sink must be open."""
-    live = [one.name for one in job.live_inputs]
-    sources = live if job.history is None else ["history", *live]
-    watermark = WatermarkTracker(
-        job.watermark_delay_ms,
-        job.settings.watermark_lag_threshold_ms,
-        {one.name: one.delay_ms for one in job.live_inputs} or None,
-        job.settings.watermark_interval_ms,
-        job.settings.watermark_idle_timeout_ms,
-    )
     log = store.spark_log
     restore_if_asked(job, store, identity)
     metadata = store.latest()
@@ -109,61 +104,101 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         parallelism = job.settings.parallelism or min(
             job.spark.sparkContext.defaultParallelism, identity.max_parallelism
         )
-        state = JobState.fresh(identity.job_id, identity.max_parallelism, parallelism, watermark, sources)
-        return Recovered(state, None, _recover_backlog(job, store, state))
+        fresh = [
+            StageState.fresh(stage.operator, identity.max_parallelism, parallelism, _watermark(job, stage))
+            for stage in job.stages
+        ]
+        state = JobState.fresh(identity.job_id, fresh, job.sources)
+        return Recovered(job, state, None, _recover_backlog(job, store, state))
+    taken = {stage.uid: evolved(stage.operator, store, identity, metadata) for stage in job.stages}
+    job = replace(job, stages=tuple(replace(stage, operator=taken[stage.uid].operator) for stage in job.stages))
+    restored = [
+        StageState.restored(metadata, stage.operator, job.settings.parallelism, _watermark(job, stage))
+        for stage in job.stages
+    ]
+    state = JobState.restored(metadata, restored)
+    check_finished_tasks(job, state, metadata, store.location)
+    _check_sources(job, state, metadata, store)
+    if metadata.spark is not None:
+        log.check(metadata.spark)
+    _check_coordinators(job, state, metadata, store)
+    commit_transaction(job, store, metadata, pending_output(job, store, metadata))
+    failpoint("recovery-after-commit")
+    savepoint = complete_pending(store, metadata)
+    store.guard()
+    if metadata.spark is None:
+        _first_positions(job, store).go_back()
     else:
-        evolution, change = evolve(job.operator, store, identity, metadata)
-        state = JobState.restored(metadata, job.operator.uid, job.settings.parallelism, watermark)
-        check_finished_tasks(job, state, metadata, store.location)
-        for name in sources:
-            if name not in state.sources:
-                raise CheckpointMismatchError(
-                    f"the job reads source {name!r}, but checkpoint {metadata.checkpoint_id} in {store.location!r} "
-                    f"knows only {', '.join(map(repr, state.sources))}; a source cannot be added to a job that has run"
-                )
-        stored_live = [name for name in state.sources if name != "history"]
-        if live and stored_live != live:
-            raise CheckpointMismatchError(
-                f"the job's live inputs are {', '.join(live)}, those of checkpoint {metadata.checkpoint_id} in "
-                f"{store.location!r} are {', '.join(stored_live)}: Spark's log knows them by their order, so their "
-                "names, number and order are fixed for the life of the state"
-            )
-        if metadata.spark is not None:
-            log.check(metadata.spark)
-        _check_coordinator(job, state, metadata, store)
-        commit_transaction(job, store, metadata, pending_output(job, store, metadata))
-        failpoint("recovery-after-commit")
-        savepoint = complete_pending(store, metadata)
-        store.guard()
-        if metadata.spark is None:
-            _first_positions(job, store).go_back()
-        else:
-            log.rewind(metadata.spark)
-        job.sink.sweep()
-        if job.late_rows is not None:
-            job.late_rows.sweep()
-    store.collect_garbage(job.operator.uid, state.lineages)
-    return Recovered(state, metadata, evolution=tuple(evolution), change=change, savepoint=savepoint)
+        log.rewind(metadata.spark)
+    job.sink.sweep()
+    if job.late_rows is not None:
+        job.late_rows.sweep()
+    for uid, held in state.stages.items():
+        store.collect_garbage(uid, held.lineages)
+    return Recovered(
+        job,
+        state,
+        metadata,
+        evolution=tuple(change for one in taken.values() for change in one.changes),
+        rewrites={uid: one.rewrite for uid, one in taken.items() if one.rewrite is not None},
+        savepoint=savepoint,
+    )
 
 
-def evolve(
+def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:
+    """What the operators of a job's stages say of themselves."""
+    return tuple(stage.operator.describe() for stage in job.stages)
+
+
+def _watermark(job: JobSpec, stage: StageSpec) -> WatermarkTracker:
+    """A stage's watermark at the beginning of time."""
+    return WatermarkTracker(
+        stage.watermark_delay_ms,
+        job.settings.watermark_lag_threshold_ms,
+        {one.name: one.delay_ms for one in job.live_inputs} or None,
+        job.settings.watermark_interval_ms,
+        job.settings.watermark_idle_timeout_ms,
+    )
+
+
+def evolved(
     operator: KeyedOperator, store: CheckpointStore, identity: JobIdentity, metadata: CheckpointMetadata
-) -> tuple[list[str], StateRewrite | None]:
-    """Have an operator take over a checkpoint's state; results and errors as of :meth:`KeyedOperator.evolve`."""
+) -> Evolved:
+    """The operator that takes over a checkpoint's state; errors as of :meth:`KeyedOperator.evolved`."""
     held = next((one for one in metadata.operators if one.uid == operator.uid), None)
     if held is None:
-        return [], None
-    stored = StateRegistry.from_json(held.registry)
+        return Evolved(operator)
+    stored, described = StateRegistry.from_json(held.registry), identity.of_stage(operator.uid)
     try:
-        return operator.evolve(stored, held.record, identity.operator, going_on=metadata.kind != "completion")
+        return operator.evolved(stored, held.record, described, going_on=metadata.kind != "completion")
     except CheckpointMismatchError as error:
         raise CheckpointMismatchError(
             f"checkpoint {metadata.checkpoint_id} in checkpointLocation {store.location!r} is not for this job: {error}"
         ) from error
 
 
-def _check_coordinator(job: JobSpec, state: JobState, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
-    if state.restored_events is None or job.coordinator is not None or job.settings.savepoint_ignore_unclaimed:
+def _check_sources(job: JobSpec, state: JobState, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+    """Raise CheckpointMismatchError if the job reads other sources than the one that wrote the checkpoint."""
+    for name in job.sources:
+        if name not in state.sources:
+            raise CheckpointMismatchError(
+                f"the job reads source {name!r}, but checkpoint {metadata.checkpoint_id} in {store.location!r} "
+                f"knows only {', '.join(map(repr, state.sources))}; a source cannot be added to a job that has run"
+            )
+    live = [one.name for one in job.live_inputs]
+    stored_live = [name for name in state.sources if name != "history"]
+    if live and stored_live != live:
+        raise CheckpointMismatchError(
+            f"the job's live inputs are {', '.join(live)}, those of checkpoint {metadata.checkpoint_id} in "
+            f"{store.location!r} are {', '.join(stored_live)}: Spark's log knows them by their order, so their "
+            "names, number and order are fixed for the life of the state"
+        )
+
+
+def _check_coordinators(job: JobSpec, state: JobState, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+    """Raise CheckpointMismatchError if the state of a coordinator would be lost."""
+    lost = (state.stages[stage.uid].restored_events is not None and stage.coordinator is None for stage in job.stages)
+    if job.settings.savepoint_ignore_unclaimed or not any(lost):
         return
     raise CheckpointMismatchError(
         f"checkpoint {metadata.checkpoint_id} in {store.location!r} holds the state of a coordinator, and the job has"
@@ -175,21 +210,21 @@ def _check_coordinator(job: JobSpec, state: JobState, metadata: CheckpointMetada
 def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:
     """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else."""
     store.guard()
-    fingerprint = None
-    if job.settings.reuse_finished_shards and any(phase.kind == "backlog" for phase in job.phases):
-        fingerprint = backlog_fingerprint(job, len(state.shards), state.max_parallelism)
+    fingerprint, stage = None, state.stage
+    if job.settings.reuse_finished_shards and job.has_phase("backlog"):
+        fingerprint = backlog_fingerprint(job, len(stage.shards), stage.max_parallelism)
     pin = PinnedBacklog(store, fingerprint or "")
     reports = []
     pinned = fingerprint is not None and pin.belongs
     if _first_positions(job, store).go_back(replay=pinned, entry=pin.live_position) and pinned:
-        reports = list(pin.finished(job.operator.uid, job.sink.staging).values())
+        reports = list(pin.finished(stage.uid, job.sink.staging).values())
     else:
         pin.discard()
     if job.late_rows is not None:
         job.late_rows.sweep()
     job.sink.sweep(keep={file.name for report in reports for file in report.output})
     state_files = [file.name for report in reports for file in report.files]
-    store.collect_garbage(job.operator.uid, state.lineages, keep=state_files)
+    store.collect_garbage(stage.uid, stage.lineages, keep=state_files)
     return None if fingerprint is None else pin
 
 

@@ -28,14 +28,12 @@ def stage_task(uid: str) -> str:
 
 def job_graph(job: JobSpec, shards: int) -> JobGraph:
     """The tasks of a job and the channels between them."""
-    live = [one.name for one in job.live_inputs]
-    names = live if job.history is None else ["history", *live]
-    return JobGraph.of_job([*map(source_task, names)], stage_task(job.operator.uid), shards, SINK)
+    return JobGraph.of_job([*map(source_task, job.sources)], stage_task(job.operator.uid), shards, SINK)
 
 
 def lifecycle_of(job: JobSpec, state: JobState) -> JobLifecycle:
     """The tasks of a run; a source that had finished in the checkpoint is not run again."""
-    graph = job_graph(job, len(state.shards))
+    graph = job_graph(job, len(state.stage.shards))
     done = {source_task(name) for name, source in state.sources.items() if source.finished}
     return JobLifecycle(
         graph,
@@ -61,4 +59,4 @@ def check_finished_tasks(job: JobSpec, state: JobState, metadata: CheckpointMeta
         CheckpointMismatchError: the job has changed in such a way.
     """
     where = f"checkpoint {metadata.checkpoint_id} in {location!r}"
-    check_finished(job_graph(job, len(state.shards)), finished_in(metadata), where)
+    check_finished(job_graph(job, len(state.stage.shards)), finished_in(metadata), where)

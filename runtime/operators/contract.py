@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -84,6 +85,17 @@ class OutputWriter(Protocol):
     """Where an operator's rows go; attempt-private until the driver picks the winner."""
 
     def write(self, rows: pa.RecordBatch) -> None: ...
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """An operator that takes over the state of another version of its job."""
+
+    operator: KeyedOperator
+    #: What becomes of the state, in words.
+    changes: tuple[str, ...] = ()
+    #: How it has to be rewritten before the first epoch; None: not at all.
+    rewrite: StateRewrite | None = None
 
 
 @dataclass
@@ -169,10 +181,10 @@ class KeyedOperator(ABC):
         """What a checkpoint says of the state besides the registry, as JSON values; None: nothing."""
         return None
 
-    def evolve(
+    def evolved(
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
-    ) -> tuple[list[str], StateRewrite | None]:
-        """Take over state that another version of the job may have written.
+    ) -> Evolved:
+        """The operator that takes over state of another version of the job; this one stays as it is.
 
         Args:
             stored: the registry that it was written under.
@@ -180,16 +192,13 @@ class KeyedOperator(ABC):
             described: what the operator said of itself when the location was claimed.
             going_on: False: the job has ended, so nothing that is new would ever get a row.
 
-        Returns:
-            What becomes of the state, in words, and how it has to be rewritten before the first epoch (None: not).
-
         Raises:
             StateSchemaError: stored values do not fit the declared variables.
             CheckpointMismatchError: it is the state of other aggregates.
         """
-        changes = self.registry.changes_since(stored)
-        self.registry = self.registry.evolve(stored, self.state_values == "rows")
-        return changes, None
+        other = copy(self)
+        other.registry = self.registry.evolve(stored, self.state_values == "rows")
+        return Evolved(other, tuple(self.registry.changes_since(stored)))
 
     @abstractmethod
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:

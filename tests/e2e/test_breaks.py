@@ -55,11 +55,11 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     query = world.start(support.sessions(history, live), RARELY)
     assert query.wait_for("live", 300), query.exception()
 
-    def stopped_meanwhile(phase: Any) -> bool:
+    def stopped_meanwhile(run: Any, phase: Any) -> bool:
         query._runner.stop()
         raise Stopped
 
-    monkeypatch.setattr(query._runner.stepper, "commit_now", stopped_meanwhile)
+    monkeypatch.setattr("mixedmode.runtime.driver.phases.commit_now", stopped_meanwhile)
     query.processAllAvailable()
     assert (query.isActive, query.exception()) == (False, None)
     assert support.without_flush(world.output()) == support.sessions_of(EVENTS), "whoever stops it takes a checkpoint"

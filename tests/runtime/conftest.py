@@ -77,7 +77,7 @@ def _metadata(checkpoint_id: int = 1, *files: StateFile, **changes: object) -> C
 def store(tmp_path: Path) -> CheckpointStore:
     """The store of a job's location; what needs another one has a fixture of its own."""
     made = CheckpointStore(fs.LocalFileSystem(), str(tmp_path / "checkpoints"))
-    made.claim(JobIdentity("job", {"uid": UID}, 128))
+    made.claim(JobIdentity("job", ({"uid": UID},), 128))
     return made
 
 

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 EXPIRY_MS = 60
 UID = "stage"
-IDENTITY = JobIdentity("job", {"uid": UID}, 128)
+IDENTITY = JobIdentity("job", ({"uid": UID},), 128)
 LOCATION, OUT = "loc", "out"
 
 MakeMetadata = Callable[..., CheckpointMetadata]

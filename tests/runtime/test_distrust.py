@@ -35,7 +35,7 @@ from pyarrow import fs
 
 UID = "stage"
 LOCAL = fs.LocalFileSystem()
-IDENTITY = JobIdentity("0123456789abcdef", {"uid": UID, "key": ["k string"]}, 128)
+IDENTITY = JobIdentity("0123456789abcdef", ({"uid": UID, "key": ["k string"]},), 128)
 MakeMetadata = Callable[..., CheckpointMetadata]
 MakeFile = Callable[..., StateFile]
 

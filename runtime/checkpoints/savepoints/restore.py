@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from copy import copy
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from ...platform.checksummed import seal, unseal
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
 from ..first_position import FOLDER as FIRST_POSITION
-from ..identity import ALIASES, JobIdentity
+from ..identity import ALIASES, JobIdentity, stage_differences
 from ..layout import layout_of
 from ..metadata import CheckpointMetadata, OperatorState, ShardState
 from ..spark_log import crc_file
@@ -163,7 +162,7 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
         )
     mine = next((operator for operator in held.checkpoint.operators if operator.uid == job.operator.uid), None)
     if mine is not None:
-        differences = JobIdentity("", held.operator, held.max_parallelism).differences(job.operator.describe(), ALIASES)
+        differences = stage_differences(held.operator, job.operator.describe(), ALIASES)
         if differences:
             raise CheckpointMismatchError(f"{where} is another job's: {'; '.join(differences)}")
         if job.operator.aggregates_by_key:
@@ -178,7 +177,7 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
 
 def _check_aggregates(job: JobSpec, held: OperatorState, described: dict[str, Any], where: str) -> None:
     try:
-        copy(job.operator).evolve(StateRegistry.from_json(held.registry), held.record, described)
+        job.operator.evolved(StateRegistry.from_json(held.registry), held.record, described)
     except CheckpointMismatchError as error:
         raise CheckpointMismatchError(f"{where} is not for this job: {error}") from error
 

@@ -149,7 +149,7 @@ class SavepointDraft:
         savepoint = Savepoint(
             savepoint_id=self._id,
             created_ms=round(time.time() * 1000),
-            operator=dict(self._identity.operator),
+            operator=dict(self._identity.stages[-1]),
             max_parallelism=self._identity.max_parallelism,
             checkpoint_format=FORMAT_VERSION,
             checkpoint=metadata.model_copy(

@@ -19,17 +19,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from ....state.compaction import StateRewrite
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ...platform.columns import quoted
-from ..contract import EpochSpec, ShardContext
+from ..contract import EpochSpec, Evolved, ShardContext
 from .columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
 from .definition import COUNT_ROWS, STATE_NAME, Aggregation, Partials, interval
 from .evolution import take_over
@@ -63,18 +63,19 @@ class AggregateOperator(Aggregation):
         """Which output columns the state is for."""
         return record_of(self.partials)
 
-    def evolve(
+    def evolved(
         self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
-    ) -> tuple[list[str], StateRewrite | None]:
+    ) -> Evolved:
         """Take over the state of the aggregates that are still there; see :mod:`.evolution`."""
         descriptor = stored.get(STATE_NAME)
         names = described.get("aggregates")
         taken = take_over(self.partials, descriptor.schema, 2 if self.session else 0, record, names, going_on=going_on)
+        other = copy(self)
         if taken.partials is not self.partials:
-            self._adopt(taken.partials, taken.renamed)
-        self.registry = stored.with_schema(STATE_NAME, self.state_schema())
-        self.slot = descriptor.slot
-        return taken.changes, taken.rewrite
+            other._adopt(taken.partials, taken.renamed)
+        other.registry = stored.with_schema(STATE_NAME, other.state_schema())
+        other.slot = descriptor.slot
+        return Evolved(other, tuple(taken.changes), taken.rewrite)
 
     def _adopt(self, partials: Partials, renamed: Sequence[Mapping[int, int]]) -> None:
         """Work on other columns of state; ``renamed``: for each output column its results by what they were."""

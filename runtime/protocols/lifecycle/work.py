@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ....errors import QueryError
 from .actions import Abort, Commit, Fail, Work
@@ -40,10 +40,15 @@ class TaskWorker:
             self._do(work)
         return False
 
-    def commit(self) -> None:
-        """Do what a completed checkpoint commits and aborts, and leave the rest for :meth:`run`."""
+    def commits(self) -> Iterator[Commit]:
+        """What a completed checkpoint commits, each of which is done when the next is asked for.
+
+        What it aborts has nothing to be done: the rest is left for :meth:`run`.
+        """
         while isinstance(work := self.lifecycle.next(), TaskWork) and isinstance(work.work, Commit | Abort):
-            self._do(work)
+            if isinstance(work.work, Commit):
+                yield work.work
+            self.lifecycle.done(work)
 
     def _do(self, work: TaskWork) -> None:
         if isinstance(work.work, Fail):

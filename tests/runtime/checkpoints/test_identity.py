@@ -31,8 +31,8 @@ def changed(described: dict[str, Any], **values: Any) -> dict[str, Any]:
 
 def test_the_same_job_has_no_differences() -> None:
     """Whatever its processor's class is called now."""
-    assert JobIdentity("id", AGGREGATE, 128).differences(AGGREGATE) == []
-    assert JobIdentity("id", PROCESSOR, 128).differences(changed(PROCESSOR, processor="Turns")) == []
+    assert JobIdentity("id", (AGGREGATE,), 128).differences((AGGREGATE,)) == []
+    assert JobIdentity("id", (PROCESSOR,), 128).differences((changed(PROCESSOR, processor="Turns"),)) == []
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,20 @@ def test_the_same_job_has_no_differences() -> None:
 )
 def test_a_difference_in_words(values: dict[str, Any], words: str) -> None:
     """What differs is named with both values, without Python's way to print them."""
-    (difference,) = JobIdentity("id", AGGREGATE, 128).differences(changed(AGGREGATE, **values))
+    (difference,) = JobIdentity("id", (AGGREGATE,), 128).differences((changed(AGGREGATE, **values),))
     assert difference.startswith(words)
 
 
 def test_what_is_new_in_this_job() -> None:
     """A part that only this job has is named as such."""
     mine = changed(AGGREGATE, windows=None)
-    (difference,) = JobIdentity("id", mine, 128).differences(AGGREGATE)
+    (difference,) = JobIdentity("id", (mine,), 128).differences((AGGREGATE,))
     assert difference == "it has no windows, this job's are window(ts, 1 hour, 1 hour, 0 second)"
 
 
 def test_another_kind_of_operator() -> None:
     """Only what both kinds have is compared."""
-    differences = JobIdentity("id", AGGREGATE, 128).differences(PROCESSOR)
+    differences = JobIdentity("id", (AGGREGATE,), 128).differences((PROCESSOR,))
     assert differences == [
         "its key is customer string, window struct<start:timestamp,end:timestamp>, this job's is customer string",
         "its operator is agg, this job's is transformWithState",
@@ -68,7 +68,7 @@ def test_another_kind_of_operator() -> None:
 
 def test_a_job_is_called_by_its_query_and_its_keys() -> None:
     """Without a queryName by its operator and keys alone."""
-    assert str(JobIdentity("id", PROCESSOR, 128, "rotations")) == (
+    assert str(JobIdentity("id", (PROCESSOR,), 128, "rotations")) == (
         "query 'rotations', transformWithState by customer string"
     )
-    assert str(JobIdentity("id", PROCESSOR, 128)) == "transformWithState by customer string"
+    assert str(JobIdentity("id", (PROCESSOR,), 128)) == "transformWithState by customer string"

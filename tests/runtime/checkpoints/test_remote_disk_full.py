@@ -64,7 +64,7 @@ def test_a_checkpoint_that_does_not_fit(
 ) -> None:
     """Half a ``_metadata`` is no checkpoint: the one before is the latest, and the next one can be written."""
     store = CheckpointStore(fs.PyFileSystem(disk), str(tmp_path / "checkpoints"))
-    store.claim(JobIdentity("0123456789abcdef", {"uid": "stage"}, 128))
+    store.claim(JobIdentity("0123456789abcdef", ({"uid": "stage"},), 128))
     store.write(make_metadata(1))
     store.mark_committed(1)
     disk.refuse_after(size_bytes)

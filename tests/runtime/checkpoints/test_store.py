@@ -17,7 +17,7 @@ from mixedmode.state.files import StateFile
 from pyarrow import fs
 
 UID = "stage"
-IDENTITY = JobIdentity("job-1", {"uid": UID, "key": ["k string"]}, 128)
+IDENTITY = JobIdentity("job-1", ({"uid": UID, "key": ["k string"]},), 128)
 
 MakeMetadata = Callable[..., CheckpointMetadata]
 MakeFile = Callable[..., StateFile]

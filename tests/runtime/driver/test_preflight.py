@@ -285,7 +285,7 @@ def claim(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]], writ
     """Give a location to another job, whose operator is that of this one changed."""
     described = writer._compile()[1].operator.describe()
     store = CheckpointStore(fs.LocalFileSystem(), str(folder))
-    store.claim(JobIdentity("other", change(described), 128, "orders"))
+    store.claim(JobIdentity("other", (change(described),), 128, "orders"))
 
 
 def test_the_location_of_another_job(writer: MixedStreamWriter, tmp_path: Path) -> None:

@@ -39,12 +39,13 @@ def job(*live: str, history: bool = True, keeps_state: bool = True) -> Any:
         history=object() if history else None,
         live_inputs=tuple(SimpleNamespace(name=name) for name in live),
         operator=SimpleNamespace(uid=UID),
+        sources=(*(("history",) if history else ()), *live),
         keeps_state=keeps_state,
     )
 
 
 def state(shards: int, **finished: bool) -> Any:
-    return SimpleNamespace(shards=[None] * shards, sources=sources(**finished))
+    return SimpleNamespace(stage=SimpleNamespace(shards=[None] * shards), sources=sources(**finished))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from mixedmode.state.registry import StateRegistry
 from pyarrow import fs
 
 UID = "stage"
-IDENTITY = JobIdentity("job", {"uid": UID}, 128)
+IDENTITY = JobIdentity("job", ({"uid": UID},), 128)
 
 
 def job(path: str | None) -> Any:

@@ -43,7 +43,7 @@ MakeFile = Callable[..., StateFile]
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
     made = CheckpointStore(fs.LocalFileSystem(), str(tmp_path / "checkpoints"))
-    made.claim(JobIdentity("job", {"uid": UID}, 128))
+    made.claim(JobIdentity("job", ({"uid": UID},), 128))
     log = Path(made.spark_location, "sources", "0")
     log.mkdir(parents=True)
     for name in ("9.compact", "10", ".11.abc.tmp"):

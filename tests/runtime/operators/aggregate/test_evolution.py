@@ -44,9 +44,10 @@ def restarted(
     """
     stored = StateRegistry.from_json(json.loads(json.dumps(before.registry.to_json())))
     record = json.loads(json.dumps(before.state_record)) if names is None else None
-    changes, change = operator.evolve(stored, record, {"aggregates": names} if names else {})
-    job.driver_side = operator
-    job.operator = cloudpickle.loads(cloudpickle.dumps(operator))
+    evolved = operator.evolved(stored, record, {"aggregates": names} if names else {})
+    job.driver_side = evolved.operator
+    job.operator = cloudpickle.loads(cloudpickle.dumps(evolved.operator))
+    change = evolved.rewrite
     if change is not None:
         job.epoch += 1
         for shard, lineage in enumerate(job.lineages):
@@ -55,7 +56,7 @@ def restarted(
                 replica = job.cache.acquire("job", shard, lineage, fs.LocalFileSystem(), job.pool, local, 1 << 20)
                 change = cloudpickle.loads(cloudpickle.dumps(change))
                 job.lineages[shard] = rewrite(lineage, replica, fs.LocalFileSystem(), job.pool, local, name, change)
-    return changes
+    return list(evolved.changes)
 
 
 def of_epoch(rows: DataFrame, epoch: int) -> DataFrame:
@@ -115,7 +116,7 @@ def test_a_new_aggregate_starts_empty_and_a_dropped_one_is_forgotten(
     same(job.run(of_epoch(rows, 1)), [("a", 17, 10.0, 3), ("c", 20, 20.0, 1)])
     # Once more: the two counts of the same values stay apart, and what was dropped comes back empty.
     again = planned(rows, [total().alias("s"), mean().alias("average"), F.count("v").alias("n"), most().alias("m")])
-    assert len(restarted(job, again, after)) == 2
+    assert len(restarted(job, again, job.driver_side)) == 2
     same(job.run(of_epoch(rows, 0), style="random"), [("a", 24, 17 / 3, 5, 4), ("b", 10, 5.0, 2, 5)])
 
 
@@ -135,11 +136,11 @@ def test_an_expression_has_the_state_of_its_aggregates_or_starts_empty_as_a_whol
         "aggregate (CAST(sum(v) AS DOUBLE) / CAST(count(1) AS DOUBLE)) (column 'ratio') is new",
         "column 'spread' is now called 'width'",
     ]
-    found = projected(after, job.run(of_epoch(rows, 1)), rows.sparkSession)
+    found = projected(job.driver_side, job.run(of_epoch(rows, 1)), rows.sparkSession)
     same(found, [("a", 17, 34, 10.0, 7), ("c", 20, 40, 20.0, 0)])
     again = planned(rows, [ratio, total().alias("s")])
-    restarted(job, again, after)
-    same(projected(again, job.run(of_epoch(rows, 1)), rows.sparkSession), [("a", 10.0, 27), ("c", 20.0, 40)])
+    restarted(job, again, job.driver_side)
+    same(projected(job.driver_side, job.run(of_epoch(rows, 1)), rows.sparkSession), [("a", 10.0, 27), ("c", 20.0, 40)])
 
 
 def projected(
@@ -214,7 +215,7 @@ def test_another_column_under_an_old_name_is_refused(
     operator = planned(rows, after())
     partials, registry = operator.partials, operator.registry
     with pytest.raises(CheckpointMismatchError, match=words):
-        operator.evolve(before.registry, before.state_record, {})
+        operator.evolved(before.registry, before.state_record, {})
     assert (operator.partials, operator.registry) == (partials, registry)
 
 
@@ -224,7 +225,7 @@ def test_an_aggregate_of_another_type_is_refused(rows: DataFrame) -> None:
     with pytest.raises(
         CheckpointMismatchError, match=r"aggregate max\(v\) is kept as int32 \(max\(v\)\), this job's is"
     ):
-        planned(rows.withColumn("v", F.col("v").cast("double")), [most().alias("m")]).evolve(
+        planned(rows.withColumn("v", F.col("v").cast("double")), [most().alias("m")]).evolved(
             before.registry, before.state_record, {}
         )
 
@@ -233,7 +234,7 @@ def test_a_job_that_has_ended_takes_nothing_new(rows: DataFrame) -> None:
     """It would look as if it had been computed."""
     before = planned(rows, [most().alias("m")])
     with pytest.raises(CheckpointMismatchError, match=r"the job has ended, so column 's' \(sum\(v\)\), which is new"):
-        planned(rows, [most().alias("m"), total().alias("s")]).evolve(
+        planned(rows, [most().alias("m"), total().alias("s")]).evolved(
             before.registry, before.state_record, {}, going_on=False
         )
 

@@ -1,0 +1,264 @@
+"""What a run does in each phase of its plan: one function per kind of phase.
+
+Each is called with the parts of the run and the phase, on the run's thread, and returns when the phase has come to its
+end, when the run is stopped, or when a savepoint that ends it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..checkpoints.metadata import SourceState
+from ..connectors.sources.history import HistoryCut, cut
+from ..connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch
+from ..platform.clean_up import take_all
+from ..protocols.event_time import MAX_WATERMARK
+from ..spec import Phase, PhaseKind
+from .clocks import now_ms
+from .endings import Ending
+from .epoch_specs import OBSERVED
+from .naps import nap_s
+from .running_job import RunningJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Why there is nothing to take a savepoint of.
+IN_BACKLOG = (
+    "the job works through its backlog, and execution.interval-during-backlog is 0, so there is no state to take it of"
+    " before the switch; ask with wait=True to have it then, or set the option to an interval for checkpoints"
+)
+
+PhaseFunction = Callable[[RunningJob, Ending, Phase], None]
+
+
+def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
+    """History and waiting live data as sorted passes over batch keyed state."""
+    job, state, context, epochs = run.job, run.state, run.context, run.epochs
+    context.desk.refuse_those_that_do_not_wait(IN_BACKLOG)
+    history = _unread_history(run)
+    final_ms, at_end = _final_watermark(run), job.has_phase("finish")
+    if context.live is None or job.live is None:
+        epochs.sorted_pass(phase, history, final_ms, at_end=at_end, pin=run.pin)
+        return
+    history = context.live_start.with_landed(history, state)
+    passes = 0
+    # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
+    at_once = not job.keeps_state
+    one_batch = at_once or delivers_one_batch(job.live)
+
+    def on_batch(batch: DataFrame, batch_id: int) -> None:
+        nonlocal passes, history
+        if batch_id <= state.batch_id:
+            return
+        frame = batch if history is None else history.unionByName(batch)
+        if one_batch:
+            position = context.store.spark_log.position(batch_id).offset_entry
+            # A second batch holds what arrived while the job was down after a kill in the first.
+            pin = None if passes else run.pin
+            epochs.sorted_pass(phase, frame, final_ms, at_end=at_end, pin=pin, live_position=position)
+        else:
+            epochs.sorted_pass(phase, frame, None)
+        state.batch_id = batch_id
+        history = None
+        passes += 1
+
+    context.live.drain(on_batch, at_once=at_once)
+    if passes == 0 and (history is not None or state.epoch == 0):
+        rows = _empty(run) if history is None else history
+        epochs.sorted_pass(phase, rows, final_ms, at_end=at_end, pin=run.pin)
+        context.live_start.was_read(state)
+    elif passes and not one_batch:
+        epochs.sorted_pass(phase, None, final_ms, at_end=at_end)
+
+
+def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
+    """Streaming mode: the history in slices, each an epoch of its own."""
+    job, state, desk = run.job, run.state, run.context.desk
+    history, event_time = job.history, job.stages[0].event_time
+    if history is None or state.sources["history"].finished:
+        return
+    position = state.sources["history"].position
+    if position is None:
+        where = cut(history, event_time, job.settings.history_rows_per_epoch)
+    else:
+        where = HistoryCut.from_json(position)
+    while not where.done:
+        with run.context.turn:
+            run.epochs.streaming_epoch(phase, where.take(history, event_time))
+            where = replace(where, next=where.next + 1)
+            state.set_source("history", position=where.to_json())
+            run.checkpoints.checkpoint_if_due()
+            ending.serve(phase)
+        if desk.ready_stop() is not None and not where.done:
+            return
+    run.sources.ended("history")
+
+
+def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
+    """Streaming mode: what the live source holds at the start, with isBacklog still true."""
+    state, context = run.state, run.context
+    if context.live is None or not any(state.sources[one.name].is_backlog for one in run.job.live_inputs):
+        return
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        run.epochs.streaming_epoch(phase, batch)
+        state.batch_id = batch_id
+        run.checkpoints.checkpoint_if_due()
+        ending.serve(phase)
+
+    def on_batch(batch: DataFrame, batch_id: int) -> None:
+        if context.desk.ready_stop() is not None:
+            raise Stopped
+        if batch_id > state.batch_id:
+            take(batch, batch_id)
+
+    if (landed := context.live_start.landed(state)) is not None:
+        with context.turn:
+            take(landed, 0)
+        if context.desk.ready_stop() is not None:
+            return
+    context.live.drain(on_batch)
+
+
+def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
+    """isBacklog turns false: rows become visible, and under interval 0 a checkpoint is taken at once."""
+    with run.context.turn:
+        run.epochs.check_stopped()
+        for name in run.state.sources:
+            run.sources.set_backlog(name, False, "the backlog is processed")
+        if "history" in run.state.sources:
+            run.sources.ended("history")
+        run.events.hand_over()
+        if not run.job.has_phase("live"):
+            run.scheduler.request()  # nothing comes after the switch: this is the last chance
+            run.epochs.send_events(phase)
+        run.epochs.deliver()
+        run.checkpoints.checkpoint_if_due("switch")
+
+
+def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:
+    """Micro-batches until the query is stopped; a clock of our own fires timers and checkpoints in between."""
+    context, live = run.context, run.context.live
+    assert live is not None
+    run.state.stage.watermark.watch(now_ms())
+    query = live.start(_on_live_batch(run, ending, phase), run.job.trigger or {"processingTime": "0 seconds"})
+    try:
+        while query.isActive and not context.stopping.is_set() and context.desk.ready_stop() is None:
+            context.wake.wait(nap_s(run))
+            context.wake.clear()
+            with context.turn, live.refusing_after_failure():
+                if not context.stopping.is_set() and not live.failed:
+                    _live_step(run, ending, phase, live)
+    except Stopped:
+        pass  # somebody stops the query between two epochs: what is processed is whole, and is made visible below
+    except BaseException:
+        live.refuse()
+        with context.turn:
+            take_all(live.stop)
+        raise
+    # The epoch in hand is finished first; a micro-batch that still waits for its turn is refused.
+    live.refuse()
+    with context.turn:
+        live.stop()
+    if live.failed or context.desk.ready_stop() is None:
+        live.raise_failure()
+    if context.desk.ready_stop() is None or context.stopping.is_set():
+        with context.turn:
+            run.checkpoints.checkpoint_if_behind("stop")
+
+
+def run_finish(run: RunningJob, ending: Ending, phase: Phase) -> None:
+    """End of input."""
+    ending.natural_end(phase)
+
+
+PHASES: dict[PhaseKind, PhaseFunction] = {
+    "backlog": run_backlog,
+    "history": run_history,
+    "catch-up": run_catch_up,
+    "switch": run_switch,
+    "live": run_live,
+    "finish": run_finish,
+}
+
+
+def commit_now(run: RunningJob, phase: Phase) -> bool:
+    """Fire what is due and make everything processed so far visible; nothing waits at the live inputs.
+
+    Args:
+        run: the run, whose turn this is.
+        phase: the phase that it is in.
+
+    Returns:
+        False if that failed tolerably.
+    """
+    upto_ms = now_ms()  # fixed: a timer that registers the next one again and again must not keep us here
+    run.epochs.send_events(phase)  # once: a coordinator that answers each event with another must not either
+    while run.epochs.tick(phase, upto_ms, idle=True):
+        pass
+    return run.checkpoints.checkpoint_if_behind("requested")
+
+
+def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
+    state = run.state
+
+    def on_batch(batch: DataFrame, batch_id: int) -> None:
+        if batch_id <= state.batch_id or run.context.desk.ready_stop() is not None:
+            return
+        run.sources.note_lag()
+        if run.sources.live_is_in_backlog and run.job.has_phase("backlog"):
+            run.epochs.sorted_pass(phase, batch, OBSERVED, drop_late=True)
+            run.epochs.deliver()
+        else:
+            run.epochs.streaming_epoch(phase, batch)
+        state.batch_id = batch_id
+        run.sources.note_lag()
+        run.checkpoints.checkpoint_if_due()
+        ending.serve(phase)
+        run.context.wake.set()
+
+    return on_batch
+
+
+def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) -> None:
+    """What the clock of the live phase does between two epochs."""
+    run.context.lease.check()
+    run.events.check()
+    drained = live.is_drained
+    run.epochs.tick(phase, idle=drained)
+    if drained:
+        run.sources.note_drained()
+    run.checkpoints.checkpoint_if_due()
+    ending.serve(phase)
+    # What users ask for is made visible; after a failure that is tolerated, with a later turn.
+    wishes = run.context.commits.pending()
+    if wishes and commit_now(run, phase):
+        run.context.commits.grant(wishes)
+
+
+def _final_watermark(run: RunningJob) -> int:
+    if run.job.has_phase("finish"):
+        return MAX_WATERMARK
+    if run.is_recovered or run.job.settings.final_watermark == "observed":
+        return OBSERVED
+    return MAX_WATERMARK
+
+
+def _unread_history(run: RunningJob) -> DataFrame | None:
+    """The history, without the slices that an earlier run has taken as a stream."""
+    source: SourceState | None = run.state.sources.get("history")
+    if source is None or source.finished or run.job.history is None:
+        return None
+    if source.position is None:
+        return run.job.history
+    where = HistoryCut.from_json(source.position)
+    return None if where.done else where.rest(run.job.history, run.job.stages[0].event_time)
+
+
+def _empty(run: RunningJob) -> DataFrame:
+    frame = run.job.history if run.job.history is not None else run.job.live
+    assert frame is not None
+    return run.job.spark.createDataFrame([], frame.schema)

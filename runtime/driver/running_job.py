@@ -1,0 +1,186 @@
+"""The parts of one run, as its phases and endings use them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..checkpoints.lease.driver_lease import DriverLease
+from ..checkpoints.savepoints.queue import SavepointDesk
+from ..checkpoints.store import CheckpointStore
+from ..connectors.sources.live_query import LiveSource
+from ..metrics.backlog import BacklogProgress
+from ..metrics.checkpoint import CheckpointReport
+from ..metrics.listeners import CheckpointCompleted, RunListener, SourceChanged
+from ..protocols.checkpoint_scheduler import CheckpointScheduler
+from ..protocols.lifecycle.work import TaskWorker
+from ..spec import Phase
+from ..tasks.executor import EpochExecutor
+from .checkpoint_coordinator import CheckpointCoordinator
+from .clocks import clock_ms
+from .commit_queue import CommitDesk
+from .epoch_runner import EpochRunner
+from .event_channels import JobEvents
+from .job_state import JobState
+from .live_start import LiveStart
+from .pinned_backlog import PinnedBacklog
+from .snapshot import Published
+from .source_status import SourceStatus
+from .state_compactor import StateCompactor
+from .task_graph import lifecycle_of
+
+if TYPE_CHECKING:
+    from ..spec import JobSpec
+    from .recovery import Recovered
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a run has from its very beginning, before it is known where the job stands."""
+
+    run_id: str
+    store: CheckpointStore
+    listener: RunListener
+    backlog: BacklogProgress
+    lease: DriverLease
+    #: Held by whoever runs an epoch, takes a checkpoint, or changes anything of the job's state.
+    turn: threading.RLock
+    stopping: threading.Event
+    #: Set to have the phase's clock look again at once.
+    wake: threading.Event
+    #: Savepoints that users ask for.
+    desk: SavepointDesk
+    #: What users ask to be made visible.
+    commits: CommitDesk
+    live: LiveSource | None
+    live_start: LiveStart
+    #: What other threads may read.
+    published: Published
+
+    @property
+    def tag(self) -> str:
+        """Spark job tag, by which the run's jobs can be cancelled."""
+        return f"mixedmode-{self.run_id}"
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A run that knows where its job stands."""
+
+    job: JobSpec
+    context: RunContext
+    state: JobState
+    scheduler: CheckpointScheduler
+    executors: Mapping[str, EpochExecutor]
+    #: The lifecycle of the job's tasks, and the work that it asks for.
+    tasks: TaskWorker
+    events: JobEvents
+    epochs: EpochRunner
+    checkpoints: CheckpointCoordinator
+    sources: SourceStatus
+    #: Keeps the finished shards of the backlog; None: the backlog is behind, or cannot be told from another one.
+    pin: PinnedBacklog | None
+    #: Whether the run goes on from a checkpoint.
+    is_recovered: bool
+
+    @classmethod
+    def of(cls, recovered: Recovered, context: RunContext) -> RunningJob:
+        """Put the parts together."""
+        job, state, listener = recovered.job, recovered.state, context.listener
+        scheduler = _scheduler(job, state)
+        tasks = TaskWorker(lifecycle_of(job, state))
+        events = JobEvents.of(job, state, context.wake.set)
+        executors = {uid: _executor(job, state, uid, context) for uid in state.stages}
+
+        def applied() -> None:
+            context.published.of_state(state)
+
+        def completed(report: CheckpointReport) -> None:
+            context.published.of_state(state)
+            listener.on(CheckpointCompleted(report))
+
+        def switched(fact: SourceChanged) -> None:
+            context.published.of_state(state)
+            listener.on(fact)
+
+        context.published.of_state(state)
+        return cls(
+            job=job,
+            context=context,
+            state=state,
+            scheduler=scheduler,
+            executors=executors,
+            tasks=tasks,
+            events=events,
+            epochs=EpochRunner(
+                job=job,
+                state=state,
+                store=context.store,
+                executors=executors,
+                listener=listener,
+                backlog=context.backlog,
+                tag=context.tag,
+                turn=context.turn,
+                stopping=context.stopping,
+                events=events,
+                applied=applied,
+            ),
+            checkpoints=CheckpointCoordinator(
+                job=job,
+                store=context.store,
+                scheduler=scheduler,
+                state=state,
+                lease=context.lease,
+                tasks=tasks,
+                events=events,
+                compactor=StateCompactor(job, state.job_id, context.run_id, context.store, executors),
+                tell=completed,
+            ),
+            sources=SourceStatus(job, state, scheduler, tasks, switched),
+            pin=recovered.pin,
+            is_recovered=recovered.checkpoint is not None,
+        )
+
+    def is_behind(self, phase: Phase) -> bool:
+        """True if the run that this one goes on from has completed the phase.
+
+        A checkpoint with no source in backlog was taken at the switch or later: what waits at the live source now is
+        the stream's.  A job without a live phase works off what has arrived since its last run.
+        """
+        switched = self.is_recovered and not self.state.is_backlog
+        return switched and self.job.has_phase("live") and phase.is_passed_once
+
+
+def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
+    settings = job.settings
+    during_backlog_ms = settings.interval_during_backlog_ms
+    if settings.runtime_mode == "streaming" and not during_backlog_ms:
+        during_backlog_ms = settings.checkpoint_interval_ms
+    return CheckpointScheduler(
+        interval_ms=settings.checkpoint_interval_ms,
+        interval_during_backlog_ms=during_backlog_ms,
+        min_pause_ms=settings.checkpoint_min_pause_ms,
+        now_ms=clock_ms(),
+        sources=frozenset(state.sources),
+        # From the start, not as changes: the first trigger is then armed by the interval that is in force.
+        backlog={name for name, source in state.sources.items() if source.is_backlog},
+        ended={name for name, source in state.sources.items() if source.finished},
+    )
+
+
+def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext) -> EpochExecutor:
+    stage = state.stages[uid]
+    return EpochExecutor(
+        spark=job.spark,
+        operator=stage.operator,
+        settings=job.settings,
+        job_id=state.job_id,
+        run_id=context.run_id,
+        max_parallelism=stage.max_parallelism,
+        state_filesystem=context.store.filesystem,
+        state_pool=context.store.pool(uid),
+        output=job.sink.output,
+        progress_folder=context.backlog.folder,
+    )
