@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -17,6 +16,7 @@ from ..protocols.operator_events.task_events import TaskEvents
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+    from typing_extensions import Self
 
     from ...state.compaction import StateRewrite
     from ...state.files import StateWriter
@@ -196,9 +196,15 @@ class KeyedOperator(ABC):
             StateSchemaError: stored values do not fit the declared variables.
             CheckpointMismatchError: it is the state of other aggregates.
         """
-        other = copy(self)
+        other = self._with()
         other.registry = self.registry.evolve(stored, self.state_values == "rows")
         return Evolved(other, tuple(self.registry.changes_since(stored)))
+
+    def _with(self, **attributes: Any) -> Self:
+        """A copy with other attributes; unlike ``copy`` it keeps what only the driver has."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, **attributes)
+        return other
 
     @abstractmethod
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:

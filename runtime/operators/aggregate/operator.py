@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -47,9 +46,7 @@ class AggregateOperator(Aggregation):
 
     def with_output_mode(self, output_mode: Literal["append", "update"], uid: str) -> AggregateOperator:
         """The same stage with another output mode and id; planning it again would take a dozen analyses."""
-        other = object.__new__(AggregateOperator)
-        other.__dict__.update(self.__dict__, output_mode=output_mode, uid=uid)
-        return other
+        return self._with(output_mode=output_mode, uid=uid)
 
     @property
     def output_identities(self) -> tuple[tuple[str, str], ...]:
@@ -70,7 +67,7 @@ class AggregateOperator(Aggregation):
         descriptor = stored.get(STATE_NAME)
         names = described.get("aggregates")
         taken = take_over(self.partials, descriptor.schema, 2 if self.session else 0, record, names, going_on=going_on)
-        other = copy(self)
+        other = self._with()
         if taken.partials is not self.partials:
             other._adopt(taken.partials, taken.renamed)
         other.registry = stored.with_schema(STATE_NAME, other.state_schema())

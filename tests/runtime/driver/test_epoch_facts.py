@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from types import SimpleNamespace
+from typing import Any
 
 from mixedmode.runtime.checkpoints.metadata import SourceState
 from mixedmode.runtime.connectors.staging import StagedFile
 from mixedmode.runtime.driver.epoch_facts import epoch_applied
 from mixedmode.runtime.driver.job_state import JobState
+from mixedmode.runtime.driver.stage_state import StageState
 from mixedmode.runtime.metrics.checkpoint import CheckpointReport
 from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.listeners import CheckpointCompleted, EpochApplied, RowsDelivered
@@ -44,13 +47,14 @@ REPORTS = [
 def after_an_epoch() -> JobState:
     """A job of two shards and three sources: the history, and two live inputs of which one is behind."""
     watermark = WatermarkTracker(1_000, None, {"a": 1_000, "b": 5_000}, 0, 60_000)
-    state = JobState.fresh("0f" * 16, 128, 2, watermark, ["history", "a", "b"])
+    operator: Any = SimpleNamespace(uid="stage-1")
+    state = JobState.fresh("0f" * 16, [StageState.fresh(operator, 128, 2, watermark)], ["history", "a", "b"])
     watermark.watch(NOW_MS - 100_500)
     watermark.observe({"a": NOW_MS - 10_500, "b": NOW_MS - 20_500}, NOW_MS - 500)
     watermark.advance(NOW_MS - 500)
     state.sources["history"] = SourceState(is_backlog=False, finished=True)
     state.sources["a"] = SourceState(is_backlog=False)
-    state.apply(1, REPORTS)
+    state.apply(1, {"stage-1": REPORTS}, [])
     return state
 
 
@@ -58,7 +62,7 @@ def applied(state: JobState, epoch: EpochSpec, kind: str, elapsed_s: float, **co
     phase = Phase(kind=kind, reason="")  # type: ignore[arg-type]
     coordinator = counts or None
     return epoch_applied(
-        state, "stage-1", phase, epoch, REPORTS, elapsed_s=elapsed_s, now_ms=NOW_MS, coordinator=coordinator
+        state, state.stage, phase, epoch, REPORTS, elapsed_s=elapsed_s, now_ms=NOW_MS, coordinator=coordinator
     )
 
 
@@ -112,6 +116,6 @@ def test_a_fact_stays_what_it_was() -> None:
     told = applied(state, EpochSpec(1, "sorted", 0, 0, 0, 0, 0), "backlog", 1.0)
     before = repr(told)
     state.set_source("b", is_backlog=False)
-    state.apply(2, REPORTS)
-    state.watermark.observe({"a": NOW_MS}, NOW_MS)
+    state.apply(2, {"stage-1": REPORTS}, [])
+    state.stage.watermark.observe({"a": NOW_MS}, NOW_MS)
     assert repr(told) == before and json.dumps(told.is_backlog) == "true"

@@ -138,8 +138,10 @@ def test_filesystem_without_renames(
 ) -> None:
     """On a filesystem that is not the local one (as object stores) it is the same folder."""
     remote = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    for module in ("savepoint", "savepoint_claim"):
-        monkeypatch.setattr(f"mixedmode.runtime.{module}.resolve", lambda path: (remote, "bucket/sp"))
+    for module in ("writer", "destination"):
+        monkeypatch.setattr(
+            f"mixedmode.runtime.checkpoints.savepoints.{module}.resolve", lambda path: (remote, "bucket/sp")
+        )
     assert write_savepoint(store, taken, "s3://bucket/sp", PLAN_TEXT) == "s3://bucket/sp"
     opened = SavepointStore(remote, "bucket/sp")
     opened.check_files(opened.latest(), checksums=True)
