@@ -22,21 +22,6 @@ KNOWN: frozenset[tuple[str, str]] = frozenset(
     {
         ("libraries_out_of_place", "runtime/protocols/lifecycle/job.py"),
         ("libraries_out_of_place", "runtime/protocols/lifecycle/journal.py"),
-        ("jvm_outside_platform", "planner/inputs/analysis.py"),
-        ("jvm_outside_platform", "planner/plans/sort_engine.py"),
-        ("jvm_outside_platform", "planner/stages/aggregates/aggregate.py"),
-        ("jvm_outside_platform", "planner/stages/aggregates/arguments.py"),
-        ("jvm_outside_platform", "planner/stages/aggregates/results.py"),
-        ("jvm_outside_platform", "runtime/connectors/late_rows.py"),
-        ("jvm_outside_platform", "runtime/connectors/sinks/file_formats.py"),
-        ("jvm_outside_platform", "runtime/connectors/sinks/per_epoch.py"),
-        ("jvm_outside_platform", "runtime/connectors/sinks/table.py"),
-        ("jvm_outside_platform", "runtime/connectors/sinks/table_checks.py"),
-        ("jvm_outside_platform", "runtime/connectors/sources/live_query.py"),
-        ("jvm_outside_platform", "runtime/connectors/sources/live_sources.py"),
-        ("jvm_outside_platform", "runtime/driver/backlog_fingerprint.py"),
-        ("jvm_outside_platform", "runtime/tasks/placement.py"),
-        ("jvm_outside_platform", "runtime/tasks/shuffle.py"),
     }
 )
 #: For each rule a change of the house that breaks it, and a part of the complaint.

@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.platform.columns import quoted as quoted_name
-from ..inputs.analysis import check_stateless, duration_ms
+from ...runtime.platform.spark_durations import duration_ms
+from ..inputs.analysis import check_stateless
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, check_inputs, checked
 from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from ...errors import PlanError
 from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
 from ...runtime.platform.columns import is_case_sensitive
-from .analysis import error_text
+from ...runtime.platform.spark_errors import error_text
 from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
 

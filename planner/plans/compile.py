@@ -15,15 +15,17 @@ from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.platform.folder_checks import Place, place_of
+from ...runtime.platform.spark_durations import duration_ms
+from ...runtime.platform.spark_plans import size_bytes
+from ...runtime.platform.spark_session import session_settings
 from ...runtime.spec import JobSpec, Settings, StageSpec
-from ..inputs.analysis import duration_ms, session_settings, spark_plan
+from ..inputs.analysis import spark_plan
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
 from .final_watermark import resolve_final_watermark
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan
-from .sort_engine import size_bytes
 from .timer_order import resolve_timers
 
 #: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.

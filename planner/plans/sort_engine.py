@@ -9,14 +9,11 @@ to its budget; Spark's uses the executor's memory.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..options.values import format_size_bytes
-from ..stages.aggregates.expressions import items
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from ...runtime.spec import Settings
 
 #: From this multiple of ``sorter.memory`` on, ``auto`` lets Spark sort.
@@ -52,16 +49,3 @@ def choose_sorter(settings: Settings, bytes_per_shard: int | None = None) -> Eng
             "arrow", f"auto: {size}, and up to {SPARK_FROM} x sorter.memory arrow is at least as fast as spark; {ours}"
         )
     return EngineChoice("spark", f"auto: {size}, {SPARK_FROM} x sorter.memory or more, where Spark's sort is faster")
-
-
-def size_bytes(frame: DataFrame) -> int | None:
-    """Spark's estimate of the size of a frame's rows; None: it has none.
-
-    A join without column statistics is estimated as the product of its inputs; so what the inputs have is the limit.
-    """
-    plan: Any = frame._jdf.queryExecution().optimizedPlan()  # Spark gives its statistics in no public way but as text
-    unknown = int(frame.sparkSession.conf.get("spark.sql.defaultSizeInBytes", str(2**63 - 1)) or 0)
-    leaves = [int(str(leaf.stats().sizeInBytes())) for leaf in items(plan.collectLeaves())]
-    if any(size >= unknown for size in leaves):
-        return None
-    return min(int(str(plan.stats().sizeInBytes())), sum(leaves))

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
-from ..inputs.analysis import error_text, plain_columns
+from ...runtime.platform.spark_errors import error_text
+from ..inputs.analysis import plain_columns
 from ..inputs.event_time import SESSION_MARK, without_carrier
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import (

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -24,6 +24,7 @@ from ...state.pool import sync_path
 from ..platform.columns import quoted
 from ..platform.filesystem import delete_quietly, list_files, resolve
 from ..platform.parquet import read_parquet
+from ..platform.spark_formats import parquet_holds
 from ..platform.spark_paths import spark_uri
 from .sinks.files import ParquetSink
 from .staging import StagedFile
@@ -72,10 +73,8 @@ class LateRows:
 
     def check(self, spark: SparkSession) -> None:
         """Raise PlanError for a column that Parquet cannot hold: the first late row would be the end of the query."""
-        jvm: Any = spark._jvm
-        parquet = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat()
         for field in self.schema.fields:
-            if not parquet.supportDataType(jvm.org.apache.spark.sql.types.DataType.fromJson(field.dataType.json())):
+            if not parquet_holds(spark, field.dataType):
                 raise PlanError(
                     f"column {field.name} is of type {field.dataType.simpleString()}, which Parquet cannot hold; drop"
                     " or cast it, or unset pipeline.late-data.path"

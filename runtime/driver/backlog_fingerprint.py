@@ -17,7 +17,8 @@ import pyspark
 from pyarrow import fs
 
 from ..platform.filesystem import resolve
-from ..platform.spark_plans import whole_plans
+from ..platform.spark_expressions import class_name
+from ..platform.spark_plans import analyzed, contains, leaves, whole_plans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 #: Leaves of a plan whose rows are a function of the plan and the files alone.
 _FILES_LEAF = "LogicalRelation"
 _PURE_LEAVES = {_FILES_LEAF, "Range", "OneRowRelation"}
+#: What Spark calls code whose rows it does not vouch for.
+_UNSTABLE = ("PYTHON_UDF", "CURRENT_LIKE", "SCALA_UDF")
 _EXPRESSION_ID = re.compile(r"#\d+L?")
 
 
@@ -54,25 +57,20 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
 
 def _frame(frame: DataFrame, *, files: bool) -> Any:
     """A frame's plan without expression ids and, with ``files``, the names, sizes and times of its files."""
-    plan = frame._jdf.queryExecution().analyzed()  # the plan of a frame is not public API
-    patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
-    leaves = plan.collectLeaves()
-    kinds = {leaves.apply(index).getClass().getSimpleName() for index in range(leaves.size())}
-    if files and not kinds <= _PURE_LEAVES:
+    plan = analyzed(frame)
+    read = [(class_name(leaf), leaf) for leaf in leaves(plan)]
+    if files and not {kind for kind, _ in read} <= _PURE_LEAVES:
         return None
-    if not plan.deterministic() or any(
-        plan.containsPattern(pattern)
-        for pattern in (patterns.PYTHON_UDF(), patterns.CURRENT_LIKE(), patterns.SCALA_UDF())
-    ):
+    if not plan.deterministic() or contains(frame.sparkSession, plan, *_UNSTABLE):
         return None
     text = _plan_text(frame, plan)
     if not files:
         return text
     listing: list[Any] = []
-    for index in range(leaves.size()):
-        if leaves.apply(index).getClass().getSimpleName() == _FILES_LEAF:
-            relation = leaves.apply(index).relation()
-            if relation.getClass().getSimpleName() != "HadoopFsRelation":
+    for kind, leaf in read:
+        if kind == _FILES_LEAF:
+            relation = leaf.relation()
+            if class_name(relation) != "HadoopFsRelation":
                 return None
             listing.append([relation.fileFormat().toString(), relation.options().toString()])
     for name in sorted(frame.inputFiles()):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 #: Columns that the runtime adds to a frame on its way to the tasks; a column of the user's must not be called so.
 RESERVED = re.compile(
@@ -26,6 +22,11 @@ RESERVED = re.compile(
 def is_case_sensitive(spark: SparkSession) -> bool:
     """True if the session tells names of columns apart by case."""
     return str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+
+
+def column_fold(spark: SparkSession) -> Callable[[str], str]:
+    """What makes two names of columns equal if the session takes them for one."""
+    return str if is_case_sensitive(spark) else str.lower
 
 
 def quoted(name: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
 from ...errors import SetupError
+from .gateway import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +51,7 @@ def _is_of_the_connection(error: BaseException) -> bool:
 def _answers(spark: SparkSession) -> bool:
     """True if the JVM takes calls."""
     try:
-        jvm = spark.sparkContext._jvm
-        assert jvm is not None
-        jvm.java.lang.System.nanoTime()
+        java_class(spark, "java.lang.System").nanoTime()
         return True
     except Exception:
         return False

@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from ...errors import OptionError
 from .filesystem import appears_whole, delete_quietly, is_local, list_files, read_bytes, resolve
-from .spark_paths import hadoop_conf, spark_uri
+from .spark_paths import HadoopPlace, spark_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,11 +74,8 @@ class _Probe:
         except OSError as error:
             raise self._error(f"cannot be written to: {error}") from error
         seen_by_spark = spark_uri(spark, self._location, self.path)
-        jvm = spark._jvm
-        assert jvm is not None
         try:
-            place = jvm.org.apache.hadoop.fs.Path(seen_by_spark)
-            exists = place.getFileSystem(hadoop_conf(spark)).exists(place)
+            exists = HadoopPlace(spark, seen_by_spark).exists()
         except Exception as error:
             said = str(getattr(error, "java_exception", error)).splitlines()[0]
             raise self._error(

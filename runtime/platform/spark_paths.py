@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
 from .filesystem import uri
+from .gateway import java_class, scala_map, session_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: What Hadoop raises through Spark for a filesystem that cannot be had.
+UNREACHABLE = (PySparkException, Py4JError)
 
 
 def spark_uri(spark: SparkSession, location: str, path: str) -> str:
@@ -19,7 +27,43 @@ def spark_uri(spark: SparkSession, location: str, path: str) -> str:
     return found
 
 
-def hadoop_conf(spark: SparkSession) -> Any:
-    """Hadoop's configuration, with the session's settings."""
-    session: Any = spark._jsparkSession
-    return session.sessionState().newHadoopConf()
+def hadoop_conf(spark: SparkSession, options: Mapping[str, str] | None = None) -> Any:
+    """Hadoop's configuration, with the session's settings.
+
+    Args:
+        spark: the session.
+        options: those of a write, which may hold what a filesystem needs.
+    """
+    state = session_state(spark)
+    return state.newHadoopConf() if options is None else state.newHadoopConfWithOptions(scala_map(spark, options))
+
+
+class HadoopPlace:
+    """A path as Hadoop sees it: which filesystem a plain path is on is Spark's to say.
+
+    Args:
+        spark: the session.
+        path: a path or URI.
+        options: as for :func:`hadoop_conf`.
+
+    Raises:
+        UNREACHABLE: there is no such filesystem, or it does not answer; so do all questions below.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, options: Mapping[str, str] | None = None) -> None:
+        self._path = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+        self._filesystem = self._path.getFileSystem(hadoop_conf(spark, options))
+
+    def local_path(self) -> str | None:
+        """The whole path on the local filesystem; None: it is on another one."""
+        if str(self._filesystem.getUri().getScheme()) != "file":
+            return None
+        return str(self._filesystem.makeQualified(self._path).toUri().getPath())
+
+    def exists(self) -> bool:
+        """True if a file or folder is there."""
+        return bool(self._filesystem.exists(self._path))
+
+    def is_file(self) -> bool:
+        """True if a file is there."""
+        return self.exists() and bool(self._filesystem.getFileStatus(self._path).isFile())

@@ -1,13 +1,93 @@
-"""Spark's plans as text."""
+"""Spark's plans of a frame: what they read, how they run, how large they are, and their text.
+
+A plan is a handle for the functions here and in :mod:`.spark_expressions`.  Spark shows its plans in no public way but
+as text.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .gateway import java_class, query_execution
+from .spark_expressions import class_name, items
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def analyzed(frame: DataFrame) -> Any:
+    """The logical plan as Spark's analyzer has resolved it."""
+    return query_execution(frame).analyzed()
+
+
+def as_written(frame: DataFrame) -> Any:
+    """The logical plan as it was asked for, not resolved."""
+    return query_execution(frame).logical()
+
+
+def leaves(plan: Any) -> Iterator[Any]:
+    """What is read at the bottom of a plan."""
+    return items(plan.collectLeaves())
+
+
+def contains(spark: SparkSession, plan: Any, *patterns: str) -> bool:
+    """True if a logical plan has one of the patterns of Spark's ``TreePattern`` in it."""
+    known = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    return any(plan.containsPattern(getattr(known, pattern)()) for pattern in patterns)
+
+
+def size_bytes(frame: DataFrame) -> int | None:
+    """Spark's estimate of the size of a frame's rows; None: it has none.
+
+    A join without column statistics is estimated as the product of its inputs; so what the inputs have is the limit.
+    """
+    plan = query_execution(frame).optimizedPlan()
+    unknown = int(frame.sparkSession.conf.get("spark.sql.defaultSizeInBytes", str(2**63 - 1)) or 0)
+    sizes = [int(str(leaf.stats().sizeInBytes())) for leaf in leaves(plan)]
+    if any(size >= unknown for size in sizes):
+        return None
+    return min(int(str(plan.stats().sizeInBytes())), sum(sizes))
+
+
+def executed_text(frame: DataFrame) -> str:
+    """The physical plan as text."""
+    return str(query_execution(frame).executedPlan().toString())
+
+
+def explained(frame: DataFrame) -> str:
+    """What ``frame.explain()`` prints."""
+    python = java_class(frame.sparkSession, "org.apache.spark.sql.api.python.PythonSQLUtils")
+    return str(python.explainString(query_execution(frame), "simple"))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The uppermost exchange of a physical plan."""
+
+    #: How it spreads the rows, such as ``HashPartitioning``.
+    partitioning: str
+    #: How many partitions and expressions; 0 for a partitioning that is not by hash.
+    partitions: int
+    expressions: int
+    #: The plan from it downwards.
+    text: str
+
+
+def uppermost_exchange(frame: DataFrame) -> Exchange | None:
+    """The exchange that a frame's topmost operation takes its rows from; None: there is none on the straight way."""
+    node = query_execution(frame).executedPlan().children().apply(0)
+    while class_name(node) != "ShuffleExchangeExec" and node.children().size() == 1:
+        node = node.children().apply(0)
+    if class_name(node) != "ShuffleExchangeExec":
+        return None
+    partitioning, text = node.outputPartitioning(), str(node.toString())
+    kind = class_name(partitioning)
+    if kind != "HashPartitioning":
+        return Exchange(kind, 0, 0, text)
+    return Exchange(kind, int(partitioning.numPartitions()), int(partitioning.expressions().size()), text)
 
 
 @contextlib.contextmanager

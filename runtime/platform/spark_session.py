@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+
+from .gateway import java_class, java_session
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 
 def activate(session: SparkSession) -> None:
     """Make the session this thread's: Spark asks no other for many of its settings, and takes defaults without one."""
-    getattr(session._jvm, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
+    java_class(session, "org.apache.spark.sql.classic.SparkSession").setActiveSession(java_session(session))
+
+
+def session_settings(spark: SparkSession) -> dict[str, str]:
+    """``spark.conf.getAll``, in a few calls to the JVM instead of two for each entry."""
+    entries = java_session(spark).conf().getAllAsJava()
+    mapper = java_class(spark, "com.fasterxml.jackson.databind.ObjectMapper")()
+    found: dict[str, str] = json.loads(mapper.writeValueAsString(entries))
+    return found
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame without rows; PySpark's own way makes RDDs, which takes as long as an analysis."""
+    session, rows = java_session(spark), java_class(spark, "java.util.ArrayList")()
+    return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)
 
 
 class PrivateSession:
@@ -50,7 +70,7 @@ class PrivateSession:
 
     def _open(self) -> SparkSession:
         # Spark clones a session for every streaming query in this way; a new one would need every setting by itself.
-        session = type(self._origin)(self._origin.sparkContext, self._origin._jsparkSession.cloneSession())
+        session = type(self._origin)(self._origin.sparkContext, java_session(self._origin).cloneSession())
         for name, value in self._settings.items():
             session.conf.set(name, value)
         return session

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from ..platform.spark_cluster import block_managers
+from ..platform.spark_plans import executed_text
 from ..platform.spark_session import PrivateSession
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class ShardPins:
         In local mode there is only the driver.  Unless told otherwise Spark also prefers the executors that hold most
         of a task's shuffled input, which are any; the session cannot tell it, only the application's configuration.
         """
-        if str(spark.sparkContext.master).startswith("local[") or len(_block_managers(spark)) <= 2:
+        if str(spark.sparkContext.master).startswith("local[") or len(block_managers(spark)) <= 2:
             return False
         if spark.sparkContext.getConf().get(_REDUCE_LOCALITY, "true").lower() == "false":
             return True
@@ -86,8 +88,7 @@ class ShardPins:
 
     def holds(self, job: DataFrame) -> bool:
         """True if Spark's plan leaves the pins where they are: there is no exchange above the cached table."""
-        plan: Any = job._jdf.queryExecution().executedPlan()  # Spark shows its plan in no public way but as text
-        above, cached, _ = str(plan.toString()).partition("InMemoryTableScan")
+        above, cached, _ = executed_text(job).partition("InMemoryTableScan")
         return bool(cached) and "Exchange" not in above
 
     def close(self) -> None:
@@ -98,7 +99,7 @@ class ShardPins:
 
     def _laid_out(self) -> DataFrame:
         """The cached rows, spread over the executors that there are now."""
-        present = _block_managers(self._spark)
+        present = block_managers(self._spark)
         if self._rows is None or present != self._laid_out_for:
             self.close()
             shards = self._session.session.range(0, self._parallelism, 1, self._parallelism)
@@ -107,13 +108,3 @@ class ShardPins:
             rows.count()
             self._rows, self._laid_out_for = rows, present
         return self._rows
-
-
-def _block_managers(spark: SparkSession) -> frozenset[str]:
-    """Addresses of the driver and of the executors that are alive."""
-    context: Any = spark.sparkContext
-    names = context._jsc.sc().getExecutorMemoryStatus().keys().iterator()  # no public API names the executors
-    found = set()
-    while names.hasNext():
-        found.add(str(names.next()))
-    return frozenset(found)

@@ -12,13 +12,14 @@ tasks check the key groups of what they get in either case.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from ...state.keygroups import bit_reversed, is_power_of_two
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
+from ..platform.spark_plans import uppermost_exchange
 from ..platform.spark_session import PrivateSession
 
 if TYPE_CHECKING:
@@ -115,21 +116,12 @@ class HashExchange:
             is left to the user's session: how many partitions they have is not ours to change.  So is an input with
             Python code, which may need what was added to that session.
         """
-        plan: Any = job._jdf.queryExecution().executedPlan()  # Spark shows its plan in no public way but as text
-        node = plan.children().apply(0)
-        while _name(node) != "ShuffleExchangeExec" and node.children().size() == 1:
-            node = node.children().apply(0)
-        if _name(node) != "ShuffleExchangeExec":
-            return False
-        partitioning, text = node.outputPartitioning(), str(node.toString())
+        found = uppermost_exchange(job)
         return (
-            _name(partitioning) == "HashPartitioning"
-            and int(partitioning.numPartitions()) == self._parallelism
-            and int(partitioning.expressions().size()) == self._keys
-            and text.count("Exchange") == 1
-            and not any(mark in text for mark in _PYTHON_NODES)
+            found is not None
+            and found.partitioning == "HashPartitioning"
+            and found.partitions == self._parallelism
+            and found.expressions == self._keys
+            and found.text.count("Exchange") == 1
+            and not any(mark in found.text for mark in _PYTHON_NODES)
         )
-
-
-def _name(node: Any) -> str:
-    return str(node.getClass().getSimpleName())

@@ -31,11 +31,14 @@ from ....runtime.operators.aggregate.operator import AggregateOperator
 from ....runtime.operators.aggregate.record_codec import RecordCodec
 from ....runtime.platform.arrow_types import arrow_type
 from ....runtime.platform.columns import quoted
+from ....runtime.platform.spark_durations import window_us
+from ....runtime.platform.spark_expressions import as_column, class_name, items, with_attributes, without_alias
+from ....runtime.platform.spark_plans import analyzed, as_written
+from ....runtime.platform.spark_session import empty_frame
 from ....state.keys import KeyCodec
 from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
 from ...inputs.schemas import repeated_field
 from .arguments import plan_columns
-from .expressions import class_name, items, with_attributes, without_alias
 from .partials import PartialColumns
 from .results import plan_results
 
@@ -74,22 +77,22 @@ def plan_aggregate(
         raise PlanError("agg needs at least one aggregate, such as F.count('*')")
     template = _template(frame, schema or frame.schema, event_time)
     columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
-    analyzed, outputs, logical, output_schema = _analyze(template, columns, exprs)
+    aggregation, outputs, logical, output_schema = _analyze(template, columns, exprs)
     leading = len(outputs) - len(exprs)
     if leading == 0 and columns:
         raise PlanError(
             "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
             " goes on; set it to true"
         )
-    keys, windows = _keys(analyzed, logical, columns, output_schema.fields[:leading], event_time)
+    keys, windows = _keys(aggregation, logical, columns, output_schema.fields[:leading], event_time)
     ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
     spark = frame.sparkSession
     row_order = None if event_time is None else _row_order(template, event_time)
-    collected = PartialColumns(ansi, row_order, spark._jvm, frozenset(template.columns))
+    collected = PartialColumns(ansi, row_order, spark, frozenset(template.columns))
     planned = plan_results(spark, outputs, output_schema, leading, collected)
     names = [f"__b{i}" for i in range(len(collected.sql))]
-    written = plan_columns(template, columns, names, collected, analyzed)
+    written = plan_columns(template, columns, names, collected, aggregation)
     results = [
         item.typed(_arrow(StructField(item.name, data_type)), ansi)
         for item, data_type in zip(planned.results, planned.types, strict=True)
@@ -139,11 +142,7 @@ def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> D
                 " timestamp or timestamp_ntz"
             )
         fields[place] = StructField(event_time, fields[place].dataType, True, {EVENT_TIME_MARK: True})
-    # PySpark's own way to an empty frame makes RDDs, which takes as long as an analysis.
-    spark = frame.sparkSession
-    session, jvm = cast(Any, spark._jsparkSession), cast(Any, spark._jvm)
-    rows, schema = jvm.java.util.ArrayList(), StructType(fields)
-    return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)
+    return empty_frame(frame.sparkSession, StructType(fields))
 
 
 def _analyze(
@@ -156,31 +155,30 @@ def _analyze(
         schema = result.schema
     except (AnalysisException, ParseException) as error:
         raise PlanError(f"agg: {_first_line(error)}") from error
-    execution = cast(Any, result)._jdf.queryExecution()
-    analyzed, projects = execution.analyzed(), []
-    while class_name(analyzed) == "Project":  # of expressions that use others by their alias
-        projects.append(analyzed)
-        analyzed = analyzed.child()
-    if class_name(analyzed) != "Aggregate":
+    node, projects = analyzed(result), []
+    while class_name(node) == "Project":  # of expressions that use others by their alias
+        projects.append(node)
+        node = node.child()
+    if class_name(node) != "Aggregate":
         raise PlanError(
-            f"agg: Spark plans this as {class_name(analyzed)}, not as one aggregation; window functions, generators and"
+            f"agg: Spark plans this as {class_name(node)}, not as one aggregation; window functions, generators and"
             " subqueries are not supported here"
         )
-    named = list(items(analyzed.aggregateExpressions()))
+    named = list(items(node.aggregateExpressions()))
     outputs = [without_alias(item) for item in named]
     for project in reversed(projects):
         known = {item.exprId().id(): output for item, output in zip(named, outputs, strict=True)}
         named = list(items(project.projectList()))
-        outputs = [with_attributes(template.sparkSession._jvm, without_alias(item), known) for item in named]
-    return analyzed, outputs, execution.logical(), schema
+        outputs = [with_attributes(template.sparkSession, without_alias(item), known) for item in named]
+    return node, outputs, as_written(result), schema
 
 
 def _keys(
-    analyzed: Any, logical: Any, columns: Sequence[Column], outputs: Sequence[StructField], event_time: str | None
+    aggregation: Any, logical: Any, columns: Sequence[Column], outputs: Sequence[StructField], event_time: str | None
 ) -> tuple[tuple[GroupKey, ...], tuple[int, ...]]:
     """The grouping expressions, and which of them are windows."""
     keys: list[GroupKey] = []
-    expressions = list(items(analyzed.groupingExpressions()))
+    expressions = list(items(aggregation.groupingExpressions()))
     if len(expressions) != len(columns):
         raise PlanError("groupBy with grouping sets, cube or rollup is not supported; group by plain columns")
     for place, expression in enumerate(expressions):
@@ -229,21 +227,10 @@ def _sliding(
         arguments = list(items(call.arguments()))
         if len(arguments) < 3 or any(class_name(argument) != "Literal" for argument in arguments[1:3]):
             continue
-        length_us, slide_us = (_interval_us(template, str(argument.value())) for argument in arguments[1:3])
+        length_us, slide_us = (window_us(template.sparkSession, str(argument.value())) for argument in arguments[1:3])
         if slide_us < length_us:
-            jvm: Any = template.sparkSession._jvm
-            return place, Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(arguments[0])), slide_us
+            return place, as_column(template.sparkSession, arguments[0]), slide_us
     return None
-
-
-def _interval_us(template: DataFrame, text: str) -> int:
-    """A window's duration or slide; Spark has already checked it."""
-    jvm: Any = template.sparkSession._jvm
-    intervals = jvm.org.apache.spark.sql.catalyst.util.IntervalUtils
-    # Spark refuses months in a window, so the days per month do not matter.
-    return int(
-        intervals.getDuration(intervals.fromIntervalString(text), jvm.java.util.concurrent.TimeUnit.MICROSECONDS, 31)
-    )
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

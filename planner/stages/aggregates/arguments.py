@@ -14,18 +14,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from logging import LogRecord
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import Column
 from pyspark.sql.types import StructField
 
 from ....errors import PlanError
-from ....runtime.platform.spark_plans import whole_plans
-from ...inputs.analysis import error_text
-from .expressions import class_name, items, replaced, tree, with_attributes, with_children
+from ....runtime.platform.spark_errors import error_text
+from ....runtime.platform.spark_expressions import (
+    as_column,
+    attribute,
+    class_name,
+    is_same,
+    items,
+    parsed,
+    replaced,
+    tree,
+    with_attributes,
+)
+from ....runtime.platform.spark_plans import analyzed, whole_plans
 from .partials import Argument, PartialColumns
 
 if TYPE_CHECKING:
@@ -83,9 +92,7 @@ class _Planner:
         self._names = names
         self._partials = partials
         self._aggregation = analyzed
-        self._jvm = cast(Any, spark._jvm)
-        self._parser = cast(Any, spark._jsparkSession).sessionState().sqlParser()
-        self._column = self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column
+        self._spark = spark
 
     def planned(self) -> PlannedColumns:
         arguments = self._partials.arguments
@@ -121,8 +128,8 @@ class _Planner:
         holes = {f"__a{place}": expression for place, expression in expressions.items()}
         arguments = enumerate(self._partials.arguments)
         texts = [f"__a{place}" if place in expressions else argument.sql for place, argument in arguments]
-        parsed = [
-            self._parsed(f"{sql} AS {name}")
+        unresolved = [
+            parsed(self._spark, f"{sql} AS {name}")
             for sql, name in zip(self._partials.written(texts), self._names, strict=True)
         ]
         if holes:
@@ -130,28 +137,28 @@ class _Planner:
             def filled(node: Any) -> Any:
                 return holes.get(str(node.name())) if class_name(node) == "UnresolvedAttribute" else None
 
-            parsed = [replaced(self._jvm, one, filled) for one in parsed]
-        return [Column(self._column(one)) for one in parsed]
-
-    def _parsed(self, text: str) -> Any:
-        # Now, with the session's settings of now, which Spark would do as well.
-        return self._parser.parseExpression(text)
+            unresolved = [replaced(self._spark, one, filled) for one in unresolved]
+        return [as_column(self._spark, one) for one in unresolved]
 
     def _probe(self, place: int, expressions: Mapping[int, Any]) -> Column:
         """A column from which an argument can be read back as Spark takes it."""
         given = expressions.get(place)
         if given is None:
-            return Column(self._column(self._parsed(f"first({self._partials.arguments[place].text}) AS __a{place}")))
-        hole = self._parsed(f"first(__a) AS __a{place}")
-        probe = replaced(self._jvm, hole, lambda one: given if class_name(one) == "UnresolvedAttribute" else None)
-        return Column(self._column(probe))
+            return as_column(
+                self._spark, parsed(self._spark, f"first({self._partials.arguments[place].text}) AS __a{place}")
+            )
+        hole = parsed(self._spark, f"first(__a) AS __a{place}")
+        probe = replaced(self._spark, hole, lambda one: given if class_name(one) == "UnresolvedAttribute" else None)
+        return as_column(self._spark, probe)
 
     def _unbound(self, argument: Argument) -> Any:
         """The expression over columns by name: each epoch's frame has other ids for them."""
-        attribute = self._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute.quoted
-        output = items(cast(Any, self._template)._jdf.queryExecution().analyzed().output())
-        known = {one.exprId().id(): attribute(name) for one, name in zip(output, self._template.columns, strict=True)}
-        unbound = with_attributes(self._jvm, self._over_input(argument.expression), known)
+        output = items(analyzed(self._template).output())
+        known = {
+            one.exprId().id(): attribute(self._spark, name)
+            for one, name in zip(output, self._template.columns, strict=True)
+        }
+        unbound = with_attributes(self._spark, self._over_input(argument.expression), known)
         for node in tree(unbound):
             if class_name(node) == "AttributeReference":
                 raise _refusal(argument.text, f"{node.name()} is no column of the input")
@@ -163,7 +170,7 @@ class _Planner:
         while class_name(node) == "Project":
             aliases = (item for item in items(node.projectList()) if class_name(item) == "Alias")
             known = {alias.exprId().id(): alias.child() for alias in aliases}
-            expressions.append(with_attributes(self._jvm, expressions[-1], known))
+            expressions.append(with_attributes(self._spark, expressions[-1], known))
             node = node.child()
         # Anything else changes the rows as well, such as a window.
         return expressions[0 if node.children().size() else -1]
@@ -185,7 +192,7 @@ class _Planner:
         fields: list[StructField] = result.schema.fields
         if not probes:
             return fields, []
-        node = cast(Any, result)._jdf.queryExecution().analyzed()
+        node = analyzed(result)
         while class_name(node) == "Project":
             node = node.child()
         outputs = node.aggregateExpressions()
@@ -205,7 +212,7 @@ class _Planner:
     def _is(self, place: int, said: Any) -> bool:
         expression = self._partials.arguments[place].expression
         return said is not None and (
-            _same(self._jvm, expression, said) or bool(self._over_input(expression).semanticEquals(said))
+            is_same(self._spark, expression, said) or bool(self._over_input(expression).semanticEquals(said))
         )
 
     def _refusal(self, expressions: Mapping[int, Any]) -> PlanError:
@@ -245,20 +252,3 @@ def with_plain_ids(text: str) -> str:
     """The text with ids counted from 0, as they differ between two runs of one job."""
     ids: dict[str, str] = {}
     return _ID.sub(lambda found: ids.setdefault(found[0], f"#{len(ids)}"), text)
-
-
-def _same(jvm: Any, one: Any, other: Any) -> bool:
-    """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text."""
-    if one.semanticEquals(other):
-        return True
-    if one.foldable() and other.foldable() and one.dataType().json() == other.dataType().json():
-        try:
-            return bool(one.eval(None) == other.eval(None))
-        except (Py4JJavaError, PySparkException):
-            pass  # a constant that is an error, or that only Spark's optimizer can compute
-    children, others = list(items(one.children())), list(items(other.children()))
-    if not children or len(children) != len(others) or class_name(one) != class_name(other):
-        return False
-    if not all(_same(jvm, child, its) for child, its in zip(children, others, strict=True)):
-        return False
-    return bool(with_children(jvm, one, others).semanticEquals(other))

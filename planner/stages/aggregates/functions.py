@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
 from ....errors import PlanError
 from ....runtime.operators.aggregate.buffers import (
     ArrivalBuffer,
@@ -28,7 +26,7 @@ from ....runtime.operators.aggregate.buffers import (
     SumBuffer,
     TextBuffer,
 )
-from .expressions import class_name, items, tree
+from ....runtime.platform.spark_expressions import NO_SUCH_MEMBER, class_name, items, tree
 from .partials import Call, PartialColumns, Plan, PlannedResult
 from .statistics import STATISTICS
 
@@ -88,7 +86,7 @@ def _replacement(function: Any) -> Any:
     """The function that Spark itself replaces this one by; None: it stands for itself."""
     try:
         return function.replacement()
-    except Py4JError:
+    except NO_SUCH_MEMBER:
         return None
 
 
@@ -226,7 +224,7 @@ def _collect(function: str, buffer: Callable[[tuple[int, ...]], Buffer]) -> Plan
 def _ignores_nulls(function: Any) -> bool:
     try:
         return bool(function.ignoreNulls())
-    except Py4JError:  # before Spark 4.2 collect_list knows no RESPECT NULLS
+    except NO_SUCH_MEMBER:  # before Spark 4.2 collect_list knows no RESPECT NULLS
         return True
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from ....runtime.operators.aggregate.buffers import Buffer
 from ....runtime.operators.aggregate.results import Result
 from ....runtime.platform.columns import quoted
-from .expressions import class_name
+from ....runtime.platform.spark_expressions import class_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _WORD = re.compile(r"\w+")
 #: Stands for an argument in the SQL of a partial column.
@@ -40,8 +43,7 @@ class PartialColumns:
     ansi: bool
     #: SQL of the event time, never null; None: no watermark was declared.
     event_time: str | None
-    #: Spark's side of the gateway.
-    jvm: Any
+    spark: SparkSession
     #: The input's columns.
     names: frozenset[str]
     #: SQL with a hole for each argument.

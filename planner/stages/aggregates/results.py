@@ -20,11 +20,19 @@ from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype
 from ....errors import PlanError
 from ....runtime.operators.aggregate.definition import OutputColumn
 from ....runtime.operators.projection import Projection, Renamer
+from ....runtime.platform.spark_errors import error_text
+from ....runtime.platform.spark_expressions import (
+    as_column,
+    attribute,
+    class_name,
+    items,
+    replaced,
+    tree,
+    with_children,
+)
 from ....runtime.platform.spark_plans import whole_plans
-from ...inputs.analysis import error_text
 from ...inputs.schemas import same_type
 from .arguments import with_plain_ids
-from .expressions import class_name, items, replaced, tree, with_children
 from .functions import plan_function
 from .partials import PartialColumns, PlannedResult
 
@@ -68,7 +76,7 @@ def plan_results(
             for place, (field, result) in enumerate(zip(fields, results, strict=True))
         )
         return PlannedResults(results, tuple(field.dataType for field in fields), outputs, None)
-    hidden = _HiddenColumns(spark._jvm, expressions[:leading], partials)
+    hidden = _HiddenColumns(spark, expressions[:leading], partials)
     columns: list[Any] = [F.col(f"k{place}") for place in range(leading)]
     rebuilt = [hidden.rebuilt(expression) for expression in given]
     columns += [hidden.column(one) for one, _ in rebuilt]
@@ -102,8 +110,8 @@ def _outputs(
 class _HiddenColumns:
     """Collects the aggregates inside expressions, and puts columns in their place and in that of keys."""
 
-    def __init__(self, jvm: Any, keys: Sequence[Any], partials: PartialColumns) -> None:
-        self._jvm = jvm
+    def __init__(self, spark: SparkSession, keys: Sequence[Any], partials: PartialColumns) -> None:
+        self._spark = spark
         self._keys = keys
         self._partials = partials
         self.results: list[PlannedResult] = []
@@ -118,7 +126,7 @@ class _HiddenColumns:
         return rebuilt, tuple(self._used)
 
     def column(self, rebuilt: Any) -> Column:
-        return Column(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(rebuilt))
+        return as_column(self._spark, rebuilt)
 
     def renamers(self, rebuilt: Sequence[tuple[Any, tuple[int, ...]]]) -> tuple[Renamer, ...]:
         """For each expression the way to the same over other columns."""
@@ -129,7 +137,7 @@ class _HiddenColumns:
                     name = str(node.name()) if class_name(node) == "UnresolvedAttribute" else ""
                     return self._attribute(names[name]) if name in names else None
 
-                return self.column(replaced(self._jvm, expression, other))
+                return self.column(replaced(self._spark, expression, other))
 
             return renamed
 
@@ -145,10 +153,10 @@ class _HiddenColumns:
         rebuilt = [self._rebuilt(child) for child in children]
         if all(new is old for new, old in zip(rebuilt, children, strict=True)):
             return node
-        return with_children(self._jvm, node, rebuilt)
+        return with_children(self._spark, node, rebuilt)
 
     def _attribute(self, name: str) -> Any:
-        return self._jvm.org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute.quoted(name)
+        return attribute(self._spark, name)
 
     def _place(self, aggregate: Any) -> int:
         planned = plan_function(aggregate, str(aggregate.sql()), self._partials)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ....errors import PlanError
 from ....runtime.operators.aggregate.buffers import ListBuffer
 from ....runtime.operators.aggregate.hyperloglog import Estimator, RegisterBuffer
 from ....runtime.operators.aggregate.moments import CoMomentsBuffer, MomentsBuffer, ShapeBuffer
+from ....runtime.platform.spark_hyperloglog import hyperloglog_tables
 from .partials import Call, PartialColumns, Plan, PlannedResult
 
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -107,22 +107,8 @@ def _approximate_count(call: Call, partials: PartialColumns) -> PlannedResult:
     rank = f"65 - length(bin(shiftleft({hashed}, {precision}) | {1 << (precision - 1)}L))"
     code = f"CASE WHEN ({value}) IS NOT NULL THEN CAST(shiftleft({index}, 6) | ({rank}) AS {width}) END"
     places = partials.add(RegisterBuffer, call.partial("collect_set", code))
-    return PlannedResult(call.name, "registers", places, _estimator(partials.jvm, precision))
-
-
-def _estimator(jvm: Any, precision: int) -> Estimator:
-    """Spark's own tables, as arrays of the JVM."""
-    tables = jvm.org.apache.spark.sql.catalyst.util.HyperLogLogPlusPlusHelper
-
-    def numbers(array: Any) -> tuple[float, ...]:
-        return tuple(map(float, str(jvm.java.util.Arrays.toString(array)).strip("[]").split(", ")))
-
-    place = precision - 4
-    return Estimator(
-        precision,
-        threshold=numbers(tables.THRESHOLDS())[place],
-        estimates=numbers(tables.RAW_ESTIMATE_DATA()[place]),
-        biases=numbers(tables.BIAS_DATA()[place]),
+    return PlannedResult(
+        call.name, "registers", places, Estimator(precision, *hyperloglog_tables(partials.spark, precision))
     )
 
 

@@ -9,48 +9,36 @@ itself answers it, as it does for formats that are no files (jdbc, a Python data
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ....errors import OptionError, PlanError
-from ...platform.columns import is_case_sensitive
+from ...platform import spark_formats
 from ...platform.folder_checks import check_folder
+from ...platform.gateway import NOT_THERE
+from ...platform.spark_errors import spark_says
+from ...platform.spark_formats import FileFormat, UnwritableSchema, check_parquet_schema
+from ...platform.spark_paths import UNREACHABLE, HadoopPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
-#: What stands before a message: the Java class of the error, its name in Spark.
-_ERROR_CLASS = re.compile(r"^([\w.$]+(Exception|Error): )?(\[[A-Z0-9_.]+\] )?")
-#: What Py4J raises for a class or method that this version of Spark does not have (a package is not callable).
-NOT_THERE = (Py4JError, TypeError)
 #: What tasks write, whatever the format of the output.
 _STAGING_FORMAT = "parquet"
-_PACKAGE = "org.apache.spark.sql.execution.datasources"
 
 
-def file_format(spark: SparkSession, name: str) -> Any:
-    """Spark's own object for a file format; None: the format is none, or cannot be found."""
+def file_format(spark: SparkSession, name: str) -> FileFormat | None:
+    """Spark's own format of files of that name; None: it is none of files, or cannot be found."""
     try:
-        found = _new(spark, _datasources(spark).DataSource.lookupDataSource(name, _state(spark).conf()))
-        if is_instance_of(_gateway(spark), found, f"{_PACKAGE}.v2.FileDataSourceV2"):
-            found = _new(spark, found.fallbackFileFormat())
-        return found if is_instance_of(_gateway(spark), found, f"{_PACKAGE}.FileFormat") else None
+        return spark_formats.file_format(spark, name)
     except (PySparkException, *NOT_THERE) as error:
         logger.debug("format %s cannot be asked before it is written: %s", name, error)
         return None
-
-
-def column_fold(spark: SparkSession) -> Callable[[str], str]:
-    """What makes two names of columns equal if the session takes them for one."""
-    return str if is_case_sensitive(spark) else str.lower
 
 
 def check_writable(
@@ -66,10 +54,10 @@ def check_writable(
     if format is None:
         return
     try:
-        _check_columns(spark, name, format, schema, partition_by)
+        _check_columns(format, schema, partition_by)
         if name == _STAGING_FORMAT:
             _check_groups(spark, schema)
-        _check_options(spark, name, format, schema, options, partition_by)
+        _check_options(format, schema, options, partition_by)
     except NOT_THERE as error:
         logger.debug("format %s cannot be asked before it is written: %s", name, error)
 
@@ -84,82 +72,57 @@ def check_hadoop_folder(spark: SparkSession, path: str, options: Mapping[str, st
 
     Which filesystem a plain path is on is Spark's to say.  One that does not answer now may do so when rows are there.
     """
-    jvm: Any = spark._jvm
     try:
-        given = jvm.org.apache.hadoop.fs.Path(path)
-        filesystem = given.getFileSystem(_hadoop_conf(spark, options))
-    except (PySparkException, Py4JError) as error:
+        place = HadoopPlace(spark, path, options)
+    except UNREACHABLE as error:
         raise OptionError(f"path = {path!r} cannot be reached by Spark: {spark_says(error)}") from error
-    if str(filesystem.getUri().getScheme()) == "file":
-        check_folder("path", str(filesystem.makeQualified(given).toUri().getPath()))
+    local = place.local_path()
+    if local is not None:
+        check_folder("path", local)
         return
     try:
-        is_file = filesystem.exists(given) and filesystem.getFileStatus(given).isFile()
-    except (PySparkException, Py4JError) as error:
+        is_file = place.is_file()
+    except UNREACHABLE as error:
         logger.warning("whether %r can be written to cannot be told yet: %s", path, spark_says(error))
         return
     if is_file:
         raise OptionError(f"path = {path!r} is a file; allowed: a folder, or one that can be made")
 
 
-def _check_columns(
-    spark: SparkSession, name: str, format: Any, schema: StructType, partition_by: Sequence[str]
-) -> None:
-    spark_util = _datasources(spark)
-    data = _java_schema(spark, schema, partition_by)
+def _check_columns(format: FileFormat, schema: StructType, partition_by: Sequence[str]) -> None:
     try:
-        if partition_by:
-            jvm: Any = spark._jvm
-            columns = jvm.PythonUtils.toSeq(list(partition_by))
-            whole = _java_schema(spark, schema)
-            spark_util.PartitioningUtils.validatePartitionColumn(whole, columns, is_case_sensitive(spark))
-        spark_util.DataSourceUtils.checkFieldNames(format, data)
-        spark_util.DataSourceUtils.verifySchema(format, data, False)
-        spark_util.DataSource.validateSchema(name, _java_schema(spark, schema), _state(spark).conf())
+        format.check_columns(schema, partition_by)
     except PySparkException as error:
         hint = (
             "use other types"
-            if name == _STAGING_FORMAT
+            if format.name == _STAGING_FORMAT
             else "use a format that can, such as parquet, or foreachBatch, and in it rows.select(…) with columns that"
             " the format takes ('window.start' of a window)"
         )
         raise PlanError(
-            f"format {name} cannot hold the output ({_columns(schema)}): {spark_says(error)}; {hint}"
+            f"format {format.name} cannot hold the output ({_columns(schema)}): {spark_says(error)}; {hint}"
         ) from error
 
 
 def _check_groups(spark: SparkSession, schema: StructType) -> None:
-    """What Parquet itself asks of a schema: Spark leaves that to the first task that writes."""
-    jvm: Any = spark._jvm
     try:
-        converter = _datasources(spark).parquet.SparkToParquetSchemaConverter(_state(spark).conf())
-        jvm.org.apache.parquet.schema.TypeUtil.checkValidWriteSchema(converter.convert(_java_schema(spark, schema)))
-    except Py4JJavaError as error:
-        if str(error.java_exception.getClass().getSimpleName()) != "InvalidSchemaException":
-            raise
+        check_parquet_schema(spark, schema)
+    except UnwritableSchema as error:
         raise PlanError(
             f"format parquet cannot hold the output ({_columns(schema)}): {spark_says(error)}; use other types"
         ) from error
 
 
 def _check_options(
-    spark: SparkSession,
-    name: str,
-    format: Any,
-    schema: StructType,
-    options: Mapping[str, str],
-    partition_by: Sequence[str],
+    format: FileFormat, schema: StructType, options: Mapping[str, str], partition_by: Sequence[str]
 ) -> None:
     """What the format prepares before a write: it reads its options, and text counts its columns."""
-    jvm: Any = spark._jvm
-    job = jvm.org.apache.hadoop.mapreduce.Job.getInstance(_hadoop_conf(spark, options))
-    given = jvm.PythonUtils.toScalaMap(dict(options))
     try:
-        format.prepareWrite(spark._jsparkSession, job, given, _java_schema(spark, schema, partition_by))
+        format.check_options(schema, options, partition_by)
     except PySparkException as error:
         set_to = f" with its options ({', '.join(options)})" if options else ""  # values may be secrets
         raise OptionError(
-            f"format {name} cannot write the output ({_columns(schema)}){set_to}: {spark_says(error)}"
+            f"format {format.name} cannot write the output ({_columns(schema)}){set_to}: {spark_says(error)}"
         ) from error
 
 
@@ -174,46 +137,5 @@ def check_partition_columns(partition_by: Sequence[str], schema: StructType, fol
         )
 
 
-def _java_schema(spark: SparkSession, schema: StructType, without: Sequence[str] = ()) -> Any:
-    jvm: Any = spark._jvm
-    fold = column_fold(spark)
-    left_out = {fold(name) for name in without}
-    left = StructType([field for field in schema.fields if fold(field.name) not in left_out])
-    return jvm.org.apache.spark.sql.types.DataType.fromJson(left.json())
-
-
 def _columns(schema: StructType) -> str:
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
-
-
-def spark_says(error: Exception) -> str:
-    """What Spark says, without the Java stack, the error's class and its state."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    cause = next((line.partition(": ")[2] for line in lines if line.startswith(": ")), lines[0] if lines else "")
-    text = _ERROR_CLASS.sub("", cause.split(" SQLSTATE:", 1)[0].split(" Please ", 1)[0])
-    return text.strip().rstrip(".") or type(error).__name__
-
-
-def _new(spark: SparkSession, java_class: Any) -> Any:
-    jvm: Any = spark._jvm
-    nothing = _gateway(spark).new_array(jvm.java.lang.Object, 0)
-    return java_class.getConstructor(_gateway(spark).new_array(jvm.java.lang.Class, 0)).newInstance(nothing)
-
-
-def _gateway(spark: SparkSession) -> Any:
-    return spark.sparkContext._gateway
-
-
-def _hadoop_conf(spark: SparkSession, options: Mapping[str, str]) -> Any:
-    """As the write will have it: its options may hold what a filesystem needs."""
-    jvm: Any = spark._jvm
-    return _state(spark).newHadoopConfWithOptions(jvm.PythonUtils.toScalaMap(dict(options)))
-
-
-def _state(spark: SparkSession) -> Any:
-    return spark._jsparkSession.sessionState()
-
-
-def _datasources(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.spark.sql.execution.datasources

@@ -21,6 +21,7 @@ from pyspark.sql.types import TimestampType
 
 from ....errors import CheckpointError, OptionError
 from ....state.pool import sync_path
+from ...platform.columns import column_fold
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, list_files, resolve
 from ...platform.folder_checks import check_folder
@@ -29,7 +30,7 @@ from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
 from ..staging import staging_folder
 from ..transaction import SinkTransaction
 from .base import Sink
-from .file_formats import check_partition_columns, column_fold
+from .file_formats import check_partition_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

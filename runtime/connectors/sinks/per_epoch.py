@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
 from ....errors import OptionError
+from ...platform.spark_tables import check_view_name
 from ..output_place import OutputPlace
 from ..staging import StagedFile
 from .base import Sink
@@ -34,9 +35,8 @@ class MemorySink(Sink):
 
     def check(self, spark: SparkSession) -> None:
         super().check(spark)
-        session: Any = spark._jsparkSession
         try:
-            session.sessionState().sqlParser().parseTableIdentifier(self.view)
+            check_view_name(spark, self.view)
         except PySparkException as error:
             raise OptionError(
                 f'queryName is {self.view!r}, which format "memory" cannot use as the name of its table; use letters,'

@@ -17,6 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ....errors import OptionError
+from ...platform.columns import column_fold
+from ...platform.spark_errors import spark_says
+from ...platform.spark_formats import data_source
 from ...platform.spark_session import activate
 from .base import Guarantee
 from .deliveries import Deliveries
@@ -24,9 +27,7 @@ from .file_formats import (
     check_hadoop_folder,
     check_partition_columns,
     check_writable,
-    column_fold,
     file_format,
-    spark_says,
 )
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
@@ -99,7 +100,7 @@ class TableSink(DeliverySink):
 
     def check(self, spark: SparkSession) -> None:
         try:
-            _lookup(spark, self.name)
+            data_source(spark, self.name)
         except Exception as error:
             raise OptionError(
                 f"format {self.name!r} is not supported; use one of parquet, memory, console, noop, any that this"
@@ -146,10 +147,3 @@ class TableSink(DeliverySink):
             (writer.option("path", self.path) if self.path else writer).saveAsTable(self.table)
         else:
             writer.save(self.path)
-
-
-def _lookup(spark: SparkSession, format: str) -> None:
-    """Raise if there is no such data source.  PySpark itself tells only when the first row is written."""
-    session, jvm = spark._jsparkSession, spark._jvm  # a classic session has them; it was checked
-    assert jvm is not None
-    jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(format, session.sessionState().conf())

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from ....errors import OptionError, PlanError
-from .file_formats import NOT_THERE, column_fold, file_format, spark_says
+from ...platform.columns import column_fold
+from ...platform.gateway import NOT_THERE
+from ...platform.spark_errors import spark_says
+from ...platform.spark_tables import can_store, check_name, has_catalog, name_parts
+from .file_formats import file_format
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,17 +76,14 @@ def _unusable(table: str, error: PySparkException) -> OptionError:
 
 
 def _check_new(spark: SparkSession, table: str) -> None:
-    session: Any = spark._jsparkSession
-    parsed = session.sessionState().sqlParser().parseMultipartIdentifier(table)
-    *above, name = (str(parsed.apply(place)) for place in range(parsed.size()))
+    *above, name = name_parts(spark, table)
     namespace = ".".join(above)
     if namespace and not spark.catalog.databaseExists(namespace):
         raise OptionError(f"toTable({table!r}): there is no schema {namespace}; create it, or give another table")
     try:
-        catalogs = session.sessionState().catalogManager()
-        catalog = above[0] if above and catalogs.isCatalogRegistered(above[0]) else spark.catalog.currentCatalog()
+        catalog = above[0] if above and has_catalog(spark, above[0]) else spark.catalog.currentCatalog()
         if catalog.lower() == _SESSION_CATALOG:
-            session.sessionState().catalog().validateName(name)
+            check_name(spark, name)
     except NOT_THERE as error:
         logger.debug("the name of table %s cannot be checked before it is made: %s", table, error)
 
@@ -96,7 +97,7 @@ def _check_existing(
     if held is None:
         return  # a temporary view, beside which a table can be made, or a format with rules of its own
     given = file_format(spark, format)
-    if given is not None and _class(given) != _class(held):
+    if given is not None and not given.is_the_same_as(held):
         raise OptionError(f"format is {format}, but table {table} is of format {stored}; leave the format out")
     fold = column_fold(spark)
     columns = spark.table(table).schema
@@ -132,15 +133,11 @@ def _check_types(
     """Raise PlanError for a column that Spark would not store in the table's column of that name."""
     if str(spark.conf.get("spark.sql.storeAssignmentPolicy", "ANSI")).upper() != "ANSI":
         return  # of the others one takes everything, one hardly anything
-    jvm: Any = spark._jvm
     outputs = {fold(field.name): field for field in schema.fields}
     for column in columns.fields:
         field = outputs[fold(column.name)]
         try:
-            java_type = jvm.org.apache.spark.sql.types.DataType.fromJson
-            fits = jvm.org.apache.spark.sql.catalyst.expressions.Cast.canANSIStoreAssign(
-                java_type(field.dataType.json()), java_type(column.dataType.json())
-            )
+            fits = can_store(spark, field.dataType, column.dataType)
         except NOT_THERE as error:
             logger.debug("types of table %s cannot be compared before it is written: %s", table, error)
             return
@@ -149,7 +146,3 @@ def _check_types(
                 f"column {column.name} of table {table} is of type {column.dataType.simpleString()}, which cannot hold"
                 f" the output's {field.name}, {field.dataType.simpleString()}; append to another table"
             )
-
-
-def _class(format: Any) -> str:
-    return str(format.getClass().getName())

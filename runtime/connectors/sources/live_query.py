@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...platform.failpoints import failpoint
+from ...platform.spark_sources import sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -173,14 +174,6 @@ def delivers_one_batch(live: DataFrame) -> bool:
     That holds for Spark's file sources without a rate limit.  Of other sources it is not known, so False: the final
     watermark then comes in a pass of its own after the last micro-batch.
     """
-    plan = live._jdf.queryExecution().analyzed()  # the options of a source are not public API
-    leaves = plan.collectLeaves()
-    for index in range(leaves.size()):
-        leaf = leaves.apply(index)
-        if leaf.getClass().getSimpleName() != "StreamingRelation" or not leaf.sourceName().startswith("FileSource"):
-            return False
-        options = leaf.dataSource().options().keySet().iterator()
-        while options.hasNext():
-            if str(options.next()).lower() in _RATE_LIMITS:
-                return False
-    return bool(leaves.size())
+    found = sources(live)
+    are_files = all(one.kind == "StreamingRelation" and one.name.startswith("FileSource") for one in found)
+    return bool(found) and are_files and not any(_RATE_LIMITS & one.options.keys() for one in found)

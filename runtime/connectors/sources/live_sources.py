@@ -8,9 +8,10 @@ begins "from now" then says something else.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ....errors import PlanError
+from ...platform.spark_sources import sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -71,21 +72,7 @@ class LiveSourceFacts:
 
 def live_sources(live: DataFrame) -> tuple[LiveSourceFacts, ...]:
     """The streaming sources of a frame, in the order in which Spark's log knows them."""
-    leaves = live._jdf.queryExecution().analyzed().collectLeaves()  # the sources of a plan are not public API
-    found = []
-    for index in range(leaves.size()):
-        leaf = leaves.apply(index)
-        if not leaf.isStreaming():
-            continue
-        kind = leaf.getClass().getSimpleName()
-        if kind == "StreamingRelation":
-            found.append(LiveSourceFacts(leaf.sourceName(), _of_scala(leaf.dataSource().options())))
-        elif kind == "StreamingRelationV2":
-            options = leaf.extraOptions().asCaseSensitiveMap()
-            found.append(LiveSourceFacts(leaf.sourceName(), {str(key).lower(): str(options[key]) for key in options}))
-        else:
-            found.append(LiveSourceFacts(leaf.nodeName(), {}))
-    return tuple(found)
+    return tuple(LiveSourceFacts(one.name, one.options) for one in sources(live) if one.is_streaming)
 
 
 def check_replayable(live: DataFrame) -> None:
@@ -97,12 +84,3 @@ def check_replayable(live: DataFrame) -> None:
                 " and a job with a checkpointLocation must be able to read it again. Use a source that can be read"
                 " again (files, Kafka, a table, a Python data source), or a sink that needs no checkpointLocation"
             )
-
-
-def _of_scala(options: Any) -> dict[str, str]:
-    found = {}
-    entries = options.iterator()
-    while entries.hasNext():
-        entry = entries.next()
-        found[str(entry._1()).lower()] = str(entry._2())
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from mixedmode.errors import OptionError, PlanError
@@ -117,12 +117,10 @@ def test_other_formats_are_not_asked(spark: SparkSession, format: str) -> None:
 def test_a_version_of_spark_that_cannot_be_asked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Spark lacks what is called, nothing is refused: the write itself says it."""
     from mixedmode.runtime.connectors.sinks import file_formats
-
-    def moved(session: SparkSession) -> Any:
-        return session._jvm.org.apache.spark.sql.execution.elsewhere  # type: ignore[union-attr]
+    from mixedmode.runtime.platform import spark_formats
 
     csv = file_format(spark, "csv")
-    monkeypatch.setattr(file_formats, "_datasources", moved)
+    monkeypatch.setattr(spark_formats, "_PACKAGE", "org.apache.spark.sql.execution.elsewhere")
     assert file_format(spark, "csv") is None
     monkeypatch.setattr(file_formats, "file_format", lambda spark, name: csv)
     check_writable(spark, "csv", StructType.fromDDL(WINDOWED), {}, [])

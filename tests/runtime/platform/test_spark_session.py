@@ -1,9 +1,9 @@
-"""What is asked of Spark's session and analyzer."""
+"""What is asked of Spark's session."""
 
 from __future__ import annotations
 
 import pytest
-from mixedmode.planner.inputs.analysis import session_settings
+from mixedmode.runtime.platform.spark_session import session_settings
 from pyspark.sql import SparkSession
 
 

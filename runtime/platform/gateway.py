@@ -1,0 +1,82 @@
+"""The one way into the JVM of a classic session; only the modules beside this one go it.
+
+The rooms above ask questions: of plans (:mod:`.spark_plans`), expressions (:mod:`.spark_expressions`), types and tables
+(:mod:`.spark_tables`), formats (:mod:`.spark_formats`), paths (:mod:`.spark_paths`), settings and sessions
+(:mod:`.spark_session`), executors (:mod:`.spark_cluster`).  A session of another kind needs another answer to each of
+these questions and nothing else; what it cannot answer it says it does not know.
+
+Every use of the gateway is a round trip, and so is every step from a package to a package in it: classes are asked for
+by their whole names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from py4j.java_gateway import JavaClass, is_instance_of  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+#: What Py4J raises for a class or method that this version of Spark does not have (a package is not callable).
+NOT_THERE = (Py4JError, TypeError)
+#: Classes that have been asked for, by Py4J's view of the JVM.
+_CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class, or a Scala object's static side, by its whole name."""
+    view: Any = spark._jvm
+    known = _CLASSES.setdefault(view, {})
+    if name not in known:
+        found = getattr(view, name)
+        if not isinstance(found, JavaClass):  # it is not there, and may be one day
+            return found
+        known[name] = found
+    return known[name]
+
+
+def java_session(spark: SparkSession) -> Any:
+    """The session's own object."""
+    return spark._jsparkSession
+
+
+def session_state(spark: SparkSession) -> Any:
+    """Parser, analyzer, catalogs and settings of the session."""
+    return java_session(spark).sessionState()
+
+
+def query_execution(frame: DataFrame) -> Any:
+    """A frame's plans in all their stages."""
+    return frame._jdf.queryExecution()
+
+
+def java_type(spark: SparkSession, data_type: DataType) -> Any:
+    """A type, or a schema."""
+    return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(data_type.json())
+
+
+def scala_sequence(spark: SparkSession, members: Iterable[Any]) -> Any:
+    """A Scala sequence."""
+    return java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(list(members))
+
+
+def scala_map(spark: SparkSession, entries: Mapping[str, str]) -> Any:
+    """A Scala map."""
+    return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(dict(entries))
+
+
+def is_instance(spark: SparkSession, value: Any, name: str) -> bool:
+    """True if a Java object is of a class, which is given by its whole name."""
+    return bool(is_instance_of(spark.sparkContext._gateway, value, name))
+
+
+def new(spark: SparkSession, found: Any) -> Any:
+    """An object of a ``java.lang.Class`` that can be made of nothing."""
+    gateway: Any = spark.sparkContext._gateway
+    nothing = gateway.new_array(java_class(spark, "java.lang.Object"), 0)
+    return found.getConstructor(gateway.new_array(java_class(spark, "java.lang.Class"), 0)).newInstance(nothing)

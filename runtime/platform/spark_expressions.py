@@ -1,0 +1,106 @@
+"""Spark's expressions: walking them, comparing them, making others of them.
+
+An expression is a handle that callers hand back to these functions; what they read of it themselves are the stable
+members ``sql``, ``name``, ``exprId``, ``dataType`` and ``semanticEquals`` of Spark's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+
+from .gateway import java_class, scala_sequence, session_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What a member of an expression raises that this version of Spark does not have.
+NO_SUCH_MEMBER = Py4JError
+
+
+def class_name(node: Any) -> str:
+    """The simple name of a node's class."""
+    return str(node.getClass().getSimpleName())
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """The members of a Scala sequence."""
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
+
+
+def tree(node: Any) -> Iterator[Any]:
+    """A node and everything below it."""
+    yield node
+    for child in items(node.children()):
+        yield from tree(child)
+
+
+def without_alias(expression: Any) -> Any:
+    """The expression below its names."""
+    while class_name(expression) == "Alias":
+        expression = expression.child()
+    return expression
+
+
+def with_children(spark: SparkSession, node: Any, children: Sequence[Any]) -> Any:
+    """A copy of the node over other children."""
+    return node.withNewChildren(scala_sequence(spark, children))
+
+
+def with_attributes(spark: SparkSession, node: Any, known: Mapping[int, Any]) -> Any:
+    """The expression with attributes replaced, by the id of each."""
+    return replaced(
+        spark, node, lambda one: known.get(one.exprId().id()) if class_name(one) == "AttributeReference" else None
+    )
+
+
+def replaced(spark: SparkSession, node: Any, other: Callable[[Any], Any]) -> Any:
+    """The expression with nodes replaced by what the function gives for them; None: the node stays."""
+    found = other(node)
+    if found is not None:
+        return found
+    children = list(items(node.children()))
+    new = [replaced(spark, child, other) for child in children]
+    return node if all(map(is_, new, children)) else with_children(spark, node, new)
+
+
+def parsed(spark: SparkSession, sql: str) -> Any:
+    """The expression that a text says, not resolved; by the session's settings of now.
+
+    Raises:
+        ParseException: it is none.
+    """
+    return session_state(spark).sqlParser().parseExpression(sql)
+
+
+def attribute(spark: SparkSession, name: str) -> Any:
+    """The expression of a column by its name, not resolved."""
+    return java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute").quoted(name)
+
+
+def as_column(spark: SparkSession, expression: Any) -> Column:
+    """The expression as a column of PySpark."""
+    return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression))
+
+
+def is_same(spark: SparkSession, one: Any, other: Any) -> bool:
+    """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text."""
+    if one.semanticEquals(other):
+        return True
+    if one.foldable() and other.foldable() and one.dataType().json() == other.dataType().json():
+        try:
+            return bool(one.eval(None) == other.eval(None))
+        except (Py4JJavaError, PySparkException):
+            pass  # a constant that is an error, or that only Spark's optimizer can compute
+    children, others = list(items(one.children())), list(items(other.children()))
+    if not children or len(children) != len(others) or class_name(one) != class_name(other):
+        return False
+    if not all(is_same(spark, child, its) for child, its in zip(children, others, strict=True)):
+        return False
+    return bool(with_children(spark, one, others).semanticEquals(other))

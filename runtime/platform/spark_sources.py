@@ -1,0 +1,55 @@
+"""What a frame reads, source by source; the options of a source are not public API."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from .spark_expressions import class_name
+from .spark_plans import analyzed, leaves
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class PlannedSource:
+    """One leaf of a frame's plan; each question is asked when its answer is needed."""
+
+    def __init__(self, leaf: Any) -> None:
+        self._leaf = leaf
+
+    @cached_property
+    def kind(self) -> str:
+        """Spark's name of the leaf, such as ``StreamingRelation``."""
+        return class_name(self._leaf)
+
+    @cached_property
+    def is_streaming(self) -> bool:
+        """True if it brings rows as time goes on."""
+        return bool(self._leaf.isStreaming())
+
+    @cached_property
+    def name(self) -> str:
+        """What Spark calls the source, such as ``FileSource[landing/]`` or ``kafka``."""
+        named = self.kind in ("StreamingRelation", "StreamingRelationV2")
+        return str(self._leaf.sourceName() if named else self._leaf.nodeName())
+
+    @cached_property
+    def options(self) -> dict[str, str]:
+        """What it was given, names in lower case; empty where that cannot be told."""
+        if self.kind == "StreamingRelation":
+            found = {}
+            entries = self._leaf.dataSource().options().iterator()
+            while entries.hasNext():
+                entry = entries.next()
+                found[str(entry._1()).lower()] = str(entry._2())
+            return found
+        if self.kind == "StreamingRelationV2":
+            given = self._leaf.extraOptions().asCaseSensitiveMap()
+            return {str(key).lower(): str(given[key]) for key in given}
+        return {}
+
+
+def sources(frame: DataFrame) -> list[PlannedSource]:
+    """Everything that a frame reads, in the order of its plan."""
+    return [PlannedSource(leaf) for leaf in leaves(analyzed(frame))]
