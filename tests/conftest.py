@@ -6,7 +6,9 @@ The session is started by the first test that asks for it, so that tests without
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +27,13 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Most JVMs of the tests live for seconds only: optimised code and a parallel collector come too late for them.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# State and checkpoints are forced to the disk, file by file, and tests would wait for little else.  What they prove by
+# killing processes does not depend on it: only a machine that fails forgets what is in memory.
+_IN_MEMORY, _ENOUGH_BYTES = "/dev/shm", 4 << 30
+_has_room = os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free >= _ENOUGH_BYTES
+if "TMPDIR" not in os.environ and _has_room:
+    os.environ["TMPDIR"] = tempfile.tempdir = _IN_MEMORY
 
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))

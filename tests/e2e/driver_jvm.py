@@ -1,0 +1,94 @@
+"""A JVM for drivers in processes of their own: started once, so that each driver finds it warm.
+
+The JVM of a driver that is killed reads the end of its input and exits: Spark's context stops, its queries and its
+Python workers end.  Here the JVM is the child of another process and lives on, and what its exit would have ended is
+ended in it.  What a driver has in memory dies with the driver, as ever.  (Drivers whose JVM is killed too, or that
+start it themselves, are in ``tests/chaos``.)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark import SparkConf
+from pyspark.java_gateway import launch_gateway
+
+KILLED = -signal.SIGKILL
+#: A driver that has not ended by itself within this time will not.
+_LONGEST_S = 500
+
+
+class DriverJvm:
+    """The JVM of one driver after the other.
+
+    Args:
+        folder: takes its log, and what executors of a cluster write.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "jvm.log"
+        # Links to the installed Spark, so that the cluster's work folder does not land in it.
+        home = folder / "spark-home"
+        home.mkdir()
+        for part in Path(pyspark.__file__).parent.iterdir():
+            (home / part.name).symlink_to(part)
+        conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
+        with open(self._log, "w", encoding="utf-8") as log, pytest.MonkeyPatch.context() as patched:
+            patched.setenv("SPARK_HOME", str(home))
+            self._gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})
+
+    def run(self, script: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a driver to its end, which is an ordinary one or a SIGKILL.
+
+        Args:
+            script: the driver's.
+            arguments: of the script.
+            environment: what is different in the driver's.
+        """
+        try:
+            done = subprocess.run(
+                [sys.executable, str(script), *map(str, arguments)],
+                env=self.environment(**environment),
+                capture_output=True,
+                text=True,
+                timeout=_LONGEST_S,
+            )
+        finally:
+            self.settle()
+        said = f"{done.stdout}\n{done.stderr[-6000:]}"
+        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{said}\n{self._log.read_text()[-4000:]}"
+        return done
+
+    def environment(self, **different: str) -> dict[str, str]:
+        """The environment of a driver that is to use this JVM."""
+        parameters = self._gateway.gateway_parameters
+        here = {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+        return {**os.environ, **here, **different}
+
+    def settle(self) -> None:
+        """End what a driver has left behind, as the exit of its JVM would have."""
+        sessions = self._gateway.jvm.org.apache.spark.sql.classic.SparkSession
+        default = sessions.getDefaultSession()
+        if default.isDefined():
+            session = default.get()
+            self._stop_queries(session)
+            session.stop()
+            self._stop_queries(session)  # one that was just being started
+            sessions.clearDefaultSession()
+
+    def _stop_queries(self, session: Any) -> None:
+        for query in list(session.sharedState().activeStreamingQueries().values()):
+            query.stop()
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._gateway.shutdown()
+        self._gateway.proc.stdin.close()
+        self._gateway.proc.wait(60)
