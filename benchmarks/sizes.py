@@ -48,6 +48,8 @@ class Sizes:
     steady_epochs: int = 200
     steady_batch_rows: int = 1_000
     steady_keys: int = 100_000
+    #: Timed checkpoints of the lifecycle alone, without Spark.
+    lifecycle_checkpoints: int = 100
     #: Growth of the backlog's time: rows of the point from which one thing at a time is changed, and timed rounds.
     growth_aggregate_rows: int = 10_000_000
     growth_processor_rows: int = 1_000_000
@@ -101,6 +103,7 @@ _TINY = replace(
     steady_epochs=12,
     steady_batch_rows=100,
     steady_keys=1_000,
+    lifecycle_checkpoints=5,
     growth_aggregate_rows=10_000,
     growth_processor_rows=1_000,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING
 
 from ..checkpoints.metadata import CheckpointMetadata
@@ -37,8 +39,10 @@ def lifecycle_of(job: JobSpec, state: JobState) -> JobLifecycle:
     done = {source_task(name) for name, source in state.sources.items() if source.finished}
     return JobLifecycle(
         graph,
+        clock_ms=lambda: round(time.time() * 1000),
         checkpointing=job.keeps_state,  # batch mode commits once, when the tasks have ended
-        finished=[task for task in graph.tasks if task.vertex in done],
+        finished=[task for vertex in graph.vertices if vertex.name in done for task in vertex.tasks],
+        journal_guard=threading.Lock(),  # users look at query.lifecycle while the job runs
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .events import ChannelEvent, Event
+from .index_set import IndexSet
 
 
 class TaskStatus(Enum):
@@ -97,7 +98,10 @@ class Fail:
 
 @dataclass(frozen=True)
 class Decline:
-    """The task does not take part in a checkpoint."""
+    """The task does not take part in a checkpoint.
+
+    Protocol only: the driver asks all tasks whether they would before it triggers any.
+    """
 
     checkpoint_id: int
     reason: str
@@ -118,12 +122,12 @@ class Emit:
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """Tell the sender of a channel that all of its records are processed."""
+    """Tell the senders of channels that all of their records are processed."""
 
-    channel: int
+    channels: IndexSet
 
     def __str__(self) -> str:
-        return f"acknowledge EndOfData of channel {self.channel}"
+        return f"acknowledge EndOfData of channel{'s' if len(self.channels) > 1 else ''} {self.channels}"
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,23 @@ Invariants:
 
 from __future__ import annotations
 
+from .index_set import IndexSet
+
 
 class BarrierTracker:
-    """Counts barriers per channel.
+    """Collects barriers by channel.
 
     Args:
         channels: number of input channels, > 0.
     """
 
-    #: Checkpoints that are waited for at the same time; of more the oldest are given up.
-    MAX_PENDING = 50
-
     def __init__(self, channels: int) -> None:
         if channels <= 0:
             raise ValueError(f"channels must be > 0, got {channels}")
-        self.channels = channels
-        self._ended: set[int] = set()
+        self._all = IndexSet.below(channels)
+        self._ended = IndexSet()
         #: Channels that have delivered, by checkpoint, in order of checkpoints.
-        self._pending: dict[int, set[int]] = {}
+        self._pending: dict[int, IndexSet] = {}
         #: Checkpoints up to here are completed, subsumed or cancelled.
         self._settled = 0
 
@@ -36,28 +35,27 @@ class BarrierTracker:
 
     @property
     def all_ended(self) -> bool:
-        return len(self._ended) == self.channels
+        return self._ended == self._all
 
-    def barrier(self, channel: int, checkpoint_id: int) -> int | None:
-        """A barrier has come; the checkpoint that is complete now."""
+    def barrier(self, channels: IndexSet, checkpoint_id: int) -> int | None:
+        """A barrier has come on these channels; the checkpoint that is complete now."""
         if checkpoint_id <= self._settled:
             return None
         if checkpoint_id not in self._pending:
-            self._pending[checkpoint_id] = set()
-            self._pending = dict(sorted(self._pending.items()))
-            while len(self._pending) > self.MAX_PENDING:
-                self._settle(next(iter(self._pending)))
-        if checkpoint_id in self._pending:
-            self._pending[checkpoint_id].add(channel)
+            self._pending = dict(sorted({**self._pending, checkpoint_id: IndexSet()}.items()))
+        self._pending[checkpoint_id] |= channels
         return self._complete()
 
-    def end_of_partition(self, channel: int) -> int | None:
-        """A channel has ended; the checkpoint that is complete now: the newest, if several are."""
-        self._ended.add(channel)
+    def end_of_partition(self, channels: IndexSet) -> int | None:
+        """Channels have ended; the checkpoint that is complete now: the newest, if several are."""
+        self._ended |= channels
         return self._complete()
 
     def cancel(self, checkpoint_id: int) -> tuple[int, ...]:
-        """A checkpoint is given up, and older ones with it; those that are given up by this call."""
+        """A checkpoint is given up, and older ones with it; those that are given up by this call.
+
+        Protocol only: the driver gives a checkpoint up before its barrier is sent, or when it has come everywhere.
+        """
         if checkpoint_id <= self._settled:
             return ()
         given_up = [pending for pending in self._pending if pending < checkpoint_id]
@@ -66,7 +64,7 @@ class BarrierTracker:
 
     def _complete(self) -> int | None:
         for checkpoint_id in reversed(self._pending):
-            if len(self._pending[checkpoint_id] | self._ended) == self.channels:
+            if self._pending[checkpoint_id] | self._ended == self._all:
                 self._settle(checkpoint_id)
                 return checkpoint_id
         return None

@@ -1,6 +1,7 @@
 """A task with input channels: a shard of the keyed stage, or the sink.
 
-It acts when *all* of its channels have delivered: MAX_WATERMARK, EndOfData, a barrier, EndOfPartition.
+It acts when *all* of its channels have delivered: MAX_WATERMARK, EndOfData, a barrier, EndOfPartition.  What the
+subtasks of a sender say together comes on all of their channels at once.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from .actions import Acknowledge, Saw, Step, TaskStatus
 from .barriers import BarrierTracker
 from .events import Barrier, CancelBarrier, ChannelEvent, EndOfData, EndOfPartition, MaxWatermark, Stop
+from .index_set import IndexSet
 from .task import Task
 
 
 class ChannelTask(Task):
-    """One subtask that gets records from others.
+    """Any subtask of a vertex that gets records from others; see :class:`Task`.
 
     Args:
         channels: number of channels that lead into it, > 0.
@@ -37,29 +39,33 @@ class ChannelTask(Task):
             finished_on_restore=finished_on_restore,
             transactional=transactional,
         )
-        self._channels = channels
+        self._channels = IndexSet.below(channels)
         self._tracker = BarrierTracker(channels)
-        self._at_max: set[int] = set()
-        self._ended: dict[int, bool] = {}
+        self._at_max = IndexSet()
+        self._ended = IndexSet()
+        #: Channels whose sender has only stopped.
+        self._stopped = IndexSet()
         #: How the savepoint of a barrier that has come on some channels ends the job.
         self._stops: dict[int, Stop] = {}
 
-    def receive(self, channel: int, event: ChannelEvent) -> list[Step]:
-        """An event has come on a channel."""
-        if not 0 <= channel < self._channels:
-            raise ValueError(f"channel must be between 0 and {self._channels - 1}, got {channel}")
+    def receive(self, channels: IndexSet, event: ChannelEvent) -> list[Step]:
+        """An event has come on one or more channels."""
+        if not channels <= self._channels:
+            raise ValueError(
+                f"channels must be between 0 and {len(self._channels) - 1}, got {channels - self._channels}"
+            )
         if isinstance(event, MaxWatermark):
-            self._max_watermark(channel)
+            self._max_watermark(channels)
         elif isinstance(event, EndOfData):
-            self._end_of_data(channel, event.finished)
+            self._end_of_data(channels - self._ended, event.finished)
         elif isinstance(event, Barrier):
             if event.stop is not None:
                 self._stops[event.checkpoint_id] = event.stop
-            self._aligned(self._tracker.barrier(channel, event.checkpoint_id))
+            self._aligned(self._tracker.barrier(channels, event.checkpoint_id))
         elif isinstance(event, CancelBarrier):
             self._cancelled(event.checkpoint_id)
         else:
-            self._end_of_partition(channel)
+            self._end_of_partition(channels)
         return self._taken()
 
     def refusal(self, stop: Stop | None) -> str | None:
@@ -72,28 +78,30 @@ class ChannelTask(Task):
     def _inputs_ended(self) -> bool:
         return self._tracker.all_ended
 
-    def _max_watermark(self, channel: int) -> None:
-        if channel in self._at_max:
+    def _max_watermark(self, channels: IndexSet) -> None:
+        if channels <= self._at_max:
             return
-        self._at_max.add(channel)
-        if len(self._at_max) == self._channels:
+        self._at_max |= channels
+        if self._at_max == self._channels:
             self._do(Saw(MaxWatermark()))
             self._advance_to_max()
             self._emit(MaxWatermark())
 
-    def _end_of_data(self, channel: int, finished: bool) -> None:
-        if channel in self._ended:
+    def _end_of_data(self, channels: IndexSet, finished: bool) -> None:
+        if not channels:
             return
-        self._ended[channel] = finished
-        if len(self._ended) == self._channels:
-            everywhere = all(self._ended.values())
+        self._ended |= channels
+        if not finished:
+            self._stopped |= channels
+        if self._ended == self._channels:
+            everywhere = not self._stopped
             self._do(Saw(EndOfData(everywhere)))
             self._end_data(everywhere)
-        self._do(Acknowledge(channel))
+        self._do(Acknowledge(channels))
 
-    def _end_of_partition(self, channel: int) -> None:
+    def _end_of_partition(self, channels: IndexSet) -> None:
         before = self._tracker.all_ended
-        complete = self._tracker.end_of_partition(channel)
+        complete = self._tracker.end_of_partition(channels)
         if self._tracker.all_ended and not before:
             self._do(Saw(EndOfPartition()))
         self._aligned(complete)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ....errors import CheckpointError
 from .graph import JobGraph, TaskId
+from .index_set import IndexSet
+
+#: Some of a job's tasks: subtasks by the name of their vertex; a vertex without any may be missing.
+TaskSet = Mapping[str, IndexSet]
 
 
 class Execution(Enum):
-    """What the driver knows of a task."""
+    """What the driver knows of a task.
+
+    All but RUNNING and FINISHED are protocol only: our tasks are there as soon as the job is, and one that fails takes
+    the run with it.
+    """
 
     CREATED = "CREATED"
     RUNNING = "RUNNING"
@@ -24,13 +32,13 @@ class CheckpointPlan:
     """The tasks of one checkpoint."""
 
     #: Running tasks that get their barrier from nobody.
-    to_trigger: tuple[TaskId, ...]
+    to_trigger: TaskSet
     #: Running tasks: each must take its snapshot, and is told how the checkpoint ended.
-    to_wait_for: tuple[TaskId, ...]
+    to_wait_for: TaskSet
     #: Tasks that have ended: they take no part.
-    finished: tuple[TaskId, ...] = ()
+    finished: TaskSet = field(default_factory=dict)
 
-    def check_union_state(self, graph: JobGraph, finishing: Collection[TaskId] = ()) -> None:
+    def check_union_state(self, graph: JobGraph, finishing: TaskSet | None = None) -> None:
         """Refuse a checkpoint that would hold the union state of only some subtasks.
 
         Args:
@@ -41,7 +49,7 @@ class CheckpointPlan:
             CheckpointError: an operator with union state has finished on some of its subtasks only.
         """
         for vertex in graph.vertices:
-            ended = [task for task in vertex.tasks if task in self.finished or task in finishing]
+            ended = self.finished.get(vertex.name, IndexSet()) | (finishing or {}).get(vertex.name, IndexSet())
             if vertex.union_state and 0 < len(ended) < vertex.parallelism:
                 raise CheckpointError(
                     f"operator {vertex.name!r} has finished on {len(ended)} of {vertex.parallelism} subtasks, and its"
@@ -50,24 +58,44 @@ class CheckpointPlan:
                 )
 
 
-def plan_checkpoint(graph: JobGraph, executions: Mapping[TaskId, Execution]) -> CheckpointPlan:
+def plan_checkpoint(graph: JobGraph, executions: Mapping[str, Mapping[Execution, IndexSet]]) -> CheckpointPlan:
     """Decide where a checkpoint begins.
+
+    Args:
+        graph: the job.
+        executions: by vertex, how each of its subtasks stands.
 
     Raises:
         CheckpointError: a task neither runs nor has finished.
     """
-    for task in graph.tasks:
-        if executions[task] not in (Execution.RUNNING, Execution.FINISHED):
-            raise CheckpointError(
-                f"task {task} is {executions[task].value}; a checkpoint needs every task to be RUNNING or FINISHED"
-            )
-    running = tuple(task for task in graph.tasks if executions[task] is Execution.RUNNING)
-    return CheckpointPlan(
-        to_trigger=tuple(
-            task
-            for task in running
-            if not any(executions[sender] is Execution.RUNNING for sender in graph.senders(task))
-        ),
-        to_wait_for=running,
-        finished=tuple(task for task in graph.tasks if executions[task] is Execution.FINISHED),
-    )
+    running: dict[str, IndexSet] = {}
+    finished: dict[str, IndexSet] = {}
+    to_trigger: dict[str, IndexSet] = {}
+    for vertex in graph.vertices:
+        known = executions[vertex.name]
+        for execution, subtasks in known.items():
+            if subtasks and execution not in (Execution.RUNNING, Execution.FINISHED):
+                raise CheckpointError(
+                    f"task {TaskId(vertex.name, subtasks.first)} is {execution.value}; a checkpoint needs every task"
+                    " to be RUNNING or FINISHED"
+                )
+        running[vertex.name] = known.get(Execution.RUNNING, IndexSet())
+        finished[vertex.name] = known.get(Execution.FINISHED, IndexSet())
+        to_trigger[vertex.name] = running[vertex.name] - _reached(graph, vertex.name, running)
+    return CheckpointPlan(*(_without_empty(tasks) for tasks in (to_trigger, running, finished)))
+
+
+def _reached(graph: JobGraph, vertex: str, running: TaskSet) -> IndexSet:
+    """Subtasks of a vertex that get the barrier from a running sender."""
+    reached = IndexSet()
+    for edge in graph.inputs_of(vertex):
+        senders = running[edge.source]
+        if edge.pattern == "one-to-one":
+            reached |= senders
+        elif senders:
+            return graph.vertex(vertex).subtasks
+    return reached
+
+
+def _without_empty(tasks: TaskSet) -> TaskSet:
+    return {vertex: subtasks for vertex, subtasks in tasks.items() if subtasks}

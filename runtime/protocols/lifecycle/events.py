@@ -51,7 +51,10 @@ class Barrier:
 
 @dataclass(frozen=True)
 class CancelBarrier:
-    """The checkpoint is given up; its barrier will not come."""
+    """The checkpoint is given up; its barrier will not come.
+
+    Protocol only: the driver gives a checkpoint up before its barrier is sent, or when it has come everywhere.
+    """
 
     checkpoint_id: int
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
 from ....errors import CheckpointMismatchError
-from .graph import Edge, JobGraph, TaskId
+from .graph import Edge, JobGraph
 
 
 class Finished(Enum):
@@ -19,11 +19,6 @@ class Finished(Enum):
     NOT = "running"
     PARTLY = "partly finished"
     FULLY = "finished"
-
-
-def finished_state(graph: JobGraph, finished: Collection[TaskId]) -> dict[str, Finished]:
-    """How far each vertex has finished, by its name."""
-    return {vertex.name: of_subtasks(task in finished for task in vertex.tasks) for vertex in graph.vertices}
 
 
 def of_subtasks(finished: Iterable[bool]) -> Finished:

@@ -1,4 +1,8 @@
-"""The tasks of a job and the channels between them."""
+"""The tasks of a job and the channels between them.
+
+Nothing here is as large as the number of channels: between two stages of 512 shards each there are a quarter of a
+million.  A task numbers its channels by the edges that lead into it, and within one by the sender's subtask.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+
+from .index_set import IndexSet
 
 Pattern = Literal["all-to-all", "one-to-one"]
 
@@ -28,7 +34,13 @@ class Vertex:
     name: str
     parallelism: int
     #: True if every subtask gets the union of all subtasks' state on restore: it must finish everywhere or nowhere.
+    #: Protocol only: the state of our stages is cut by key groups.
     union_state: bool = False
+
+    @property
+    def subtasks(self) -> IndexSet:
+        """The numbers of its subtasks."""
+        return IndexSet.below(self.parallelism)
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
@@ -37,7 +49,10 @@ class Vertex:
 
 @dataclass(frozen=True)
 class Edge:
-    """What leads from one vertex to another."""
+    """What leads from one vertex to another.
+
+    "one-to-one" is protocol only: what goes from stage to stage is shuffled.
+    """
 
     source: str
     target: str
@@ -71,46 +86,55 @@ class JobGraph:
             (*(Edge(name, stage) for name in sources), Edge(stage, sink)),
         )
 
-    def vertex(self, name: str) -> Vertex:
-        return next(vertex for vertex in self.vertices if vertex.name == name)
-
     @cached_property
+    def _by_name(self) -> dict[str, Vertex]:
+        return {vertex.name: vertex for vertex in self.vertices}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def vertex(self, name: str) -> Vertex:
+        return self._by_name[name]
+
+    @property
     def tasks(self) -> tuple[TaskId, ...]:
         """All tasks, those that records reach first in front."""
         return tuple(task for vertex in self.vertices for task in vertex.tasks)
 
+    # -- edges and channels ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _inputs(self) -> dict[str, tuple[Edge, ...]]:
+        return {name: tuple(edge for edge in self.edges if edge.target == name) for name in self._by_name}
+
+    @cached_property
+    def _outputs(self) -> dict[str, tuple[Edge, ...]]:
+        return {name: tuple(edge for edge in self.edges if edge.source == name) for name in self._by_name}
+
     def inputs_of(self, name: str) -> tuple[Edge, ...]:
         """Edges that lead into a vertex."""
-        return tuple(edge for edge in self.edges if edge.target == name)
+        return self._inputs[name]
+
+    def outputs_of(self, name: str) -> tuple[Edge, ...]:
+        """Edges that lead out of a vertex."""
+        return self._outputs[name]
+
+    def senders(self, edge: Edge) -> int:
+        """Number of channels through which an edge leads into one subtask of its target."""
+        return self.vertex(edge.source).parallelism if edge.pattern == "all-to-all" else 1
+
+    def receivers(self, edge: Edge) -> int:
+        """Number of channels through which an edge leads out of one subtask of its source."""
+        return self.vertex(edge.target).parallelism if edge.pattern == "all-to-all" else 1
 
     @cached_property
-    def _links(self) -> tuple[dict[TaskId, list[TaskId]], dict[TaskId, list[TaskId]]]:
-        senders: dict[TaskId, list[TaskId]] = {task: [] for task in self.tasks}
-        receivers: dict[TaskId, list[TaskId]] = {task: [] for task in self.tasks}
-        for edge in self.edges:
-            targets = self.vertex(edge.target).tasks
-            for sender in self.vertex(edge.source).tasks:
-                for target in targets if edge.pattern == "all-to-all" else (targets[sender.index],):
-                    senders[target].append(sender)
-                    receivers[sender].append(target)
-        return senders, receivers
-
-    @cached_property
-    def _channels(self) -> dict[tuple[TaskId, TaskId], int]:
+    def _first_channels(self) -> dict[Edge, int]:
         return {
-            (sender, task): channel
-            for task, senders in self._links[0].items()
-            for channel, sender in enumerate(senders)
+            edge: sum(self.senders(before) for before in edges[:place])
+            for edges in self._inputs.values()
+            for place, edge in enumerate(edges)
         }
 
-    def channel(self, sender: TaskId, receiver: TaskId) -> int:
-        """The number of the receiver's channel that a sender's events come on."""
-        return self._channels[sender, receiver]
-
-    def senders(self, task: TaskId) -> list[TaskId]:
-        """Tasks whose records a task gets; a channel's number is the sender's place in the list."""
-        return self._links[0][task]
-
-    def receivers(self, task: TaskId) -> list[TaskId]:
-        """Tasks that get a task's records."""
-        return self._links[1][task]
+    def first_channel(self, edge: Edge) -> int:
+        """The number of an edge's first channel at each subtask of its target."""
+        return self._first_channels[edge]

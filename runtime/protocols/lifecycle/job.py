@@ -1,36 +1,30 @@
-"""The lifecycle of a whole job: its tasks' state machines, connected by channels, as one that the driver asks.
+"""The lifecycle of a whole job: its vertices' state machines, connected by channels, as one that the driver asks.
 
 The runtime tells what happened (a source ended, a checkpoint completed, ...), and does what :meth:`JobLifecycle.next`
 says until there is nothing more to do.  A task's next step is taken only when its last one is reported as done, so the
 order of the tables holds for what really happens, and a failure in between leaves nothing half done behind it.
+
+All shards of a stage step together, so there is one state machine for each vertex (:mod:`.vertex_tasks`), and what its
+subtasks tell those of another vertex is one message (:mod:`.task_network`): the work grows with the stages of the job.
 """
 
 from __future__ import annotations
 
-import time
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
 from ....errors import CheckpointError
-from .actions import (
-    Acknowledge,
-    Commit,
-    Decline,
-    Emit,
-    OperatorStatus,
-    Saw,
-    Snapshot,
-    Step,
-    TaskStatus,
-    Work,
-)
-from .channel_task import ChannelTask
+from .actions import Commit, OperatorStatus, Snapshot, TaskStatus, Work
 from .checkpoint_plan import CheckpointPlan, Execution, plan_checkpoint
 from .events import Stop
-from .graph import JobGraph, TaskId, Vertex
-from .journal import Journal, TaskEvent
+from .graph import JobGraph, TaskId
+from .index_set import IndexSet
 from .source_task import SourceTask
+from .task_journal import TaskEvent, TaskJournal
+from .task_network import TaskNetwork
+from .vertex_tasks import Cohort, Machine
 
 
 @dataclass(frozen=True)
@@ -43,11 +37,21 @@ class TaskWork:
     """The same work for some or all subtasks of one vertex."""
 
     vertex: str
-    subtasks: tuple[int, ...]
+    subtasks: IndexSet
     work: Work
 
 
 JobWork = TaskWork | TriggerCheckpoint
+
+
+@dataclass
+class _UnderWay:
+    """A checkpoint that has begun, and neither completed nor failed."""
+
+    plan: CheckpointPlan
+    #: Tasks that have taken their snapshots, and those among them that did after finish().
+    taken: defaultdict[str, IndexSet] = field(default_factory=lambda: defaultdict(IndexSet))
+    finishing: defaultdict[str, IndexSet] = field(default_factory=lambda: defaultdict(IndexSet))
 
 
 class JobLifecycle:
@@ -55,42 +59,27 @@ class JobLifecycle:
 
     Args:
         graph: the job.
+        clock_ms: wall clock of the journal.
         checkpointing: False: tasks end without waiting for a checkpoint.
         finished: tasks that had finished in the checkpoint that the job goes on from.
-        clock_ms: wall clock of the journal.
+        journal_guard: a lock, if threads other than the driver's read :attr:`events`.
     """
 
     def __init__(
         self,
         graph: JobGraph,
         *,
+        clock_ms: Callable[[], int],
         checkpointing: bool = True,
         finished: Collection[TaskId] = (),
-        clock_ms: Callable[[], int] = lambda: round(time.time() * 1000),
+        journal_guard: AbstractContextManager[object] | None = None,
     ) -> None:
         self.graph = graph
         self.checkpointing = checkpointing
-        self._tasks: dict[TaskId, SourceTask | ChannelTask] = {}
-        for task in graph.tasks:
-            channels, receivers = len(graph.senders(task)), len(graph.receivers(task))
-            options = {
-                "checkpointing": checkpointing,
-                "finished_on_restore": task in finished,
-                "transactional": not receivers,
-            }
-            self._tasks[task] = (
-                ChannelTask(channels, receivers, **options) if channels else SourceTask(receivers, **options)
-            )
-        self._queues: dict[TaskId, deque[Step]] = {task: deque() for task in graph.tasks}
-        self._journal = Journal(clock_ms)
-        #: Checkpoints under way: their tasks, and those that have taken their snapshots (True: after finish()).
-        self._plans: dict[int, CheckpointPlan] = {}
-        self._snapshots: dict[int, dict[TaskId, bool]] = {}
+        self._journal = TaskJournal(clock_ms, journal_guard)
+        self._under_way: dict[int, _UnderWay] = {}
         self._latest_completed = 0
-        for task, machine in self._tasks.items():
-            if isinstance(machine, SourceTask) and machine.finished_on_restore:
-                self._queues[task].extend(machine.restore())
-        self._run()
+        self._tasks = TaskNetwork(graph, checkpointing, finished, self._journal, self._taken)
 
     # -- what it knows -----------------------------------------------------------------------------------------------
 
@@ -101,54 +90,61 @@ class JobLifecycle:
 
     def knows(self, vertex: str) -> bool:
         """True if the job has a vertex of that name."""
-        return any(known.name == vertex for known in self.graph.vertices)
+        return vertex in self.graph
 
     def status(self, task: TaskId) -> tuple[TaskStatus, OperatorStatus]:
         """How a task and its operator stand."""
-        machine = self._tasks[task]
+        machine = next(one.machine for one in self._tasks.vertices[task.vertex].cohorts if task.index in one.subtasks)
         return machine.status, machine.operator
 
     @property
     def is_closed(self) -> bool:
         """True if every task has closed."""
-        return all(machine.status is TaskStatus.CLOSED for machine in self._tasks.values())
+        return all(cohort.machine.status is TaskStatus.CLOSED for cohort in self._tasks.cohorts)
 
     @property
     def is_ending(self) -> bool:
         """True if every task has sent EndOfData or closed: no record will come."""
-        return all(machine.status is not TaskStatus.RUNNING for machine in self._tasks.values())
+        return all(cohort.machine.status is not TaskStatus.RUNNING for cohort in self._tasks.cohorts)
 
     @property
     def finished(self) -> frozenset[TaskId]:
         """Tasks that no run which goes on from here needs to run again: all that they would ever get is processed."""
-        found: set[TaskId] = set()
-        for task, machine in self._tasks.items():
-            if isinstance(machine, SourceTask):
-                ended = machine.is_exhausted
-            else:
-                ended = machine.end_of_data is not None and found.issuperset(self.graph.senders(task))
-            if ended:
-                found.add(task)
-        return frozenset(found)
+        found: dict[str, IndexSet] = {}
+        for vertex in self.graph.vertices:
+            ended = self._tasks.vertices[vertex.name].where(_has_ended)
+            for edge in self.graph.inputs_of(vertex.name):
+                before = found[edge.source]
+                if edge.pattern == "one-to-one":
+                    ended &= before
+                elif before != self.graph.vertex(edge.source).subtasks:
+                    ended = IndexSet()
+            found[vertex.name] = ended
+        return frozenset(TaskId(vertex, index) for vertex, ended in found.items() for index in ended)
 
     @property
     def waiting_sources(self) -> frozenset[str]:
         """Sources whose data has ended, and which wait for a checkpoint to close."""
         return frozenset(
-            task.vertex
-            for task, machine in self._tasks.items()
-            if isinstance(machine, SourceTask) and machine.status is TaskStatus.WAITING_FOR_FINAL_CP
+            cohort.vertex
+            for cohort in self._tasks.cohorts
+            if isinstance(cohort.machine, SourceTask) and cohort.machine.status is TaskStatus.WAITING_FOR_FINAL_CP
         )
 
     # -- what happened -----------------------------------------------------------------------------------------------
 
-    def source_ended(self, vertex: str) -> None:
-        """A source gives no more records."""
-        for task in self.graph.vertex(vertex).tasks:
-            machine = self._tasks[task]
-            assert isinstance(machine, SourceTask), f"{vertex} is not a source"
-            self._queues[task].extend(machine.no_more_records())
-        self._run()
+    def source_ended(self, vertex: str, subtasks: IndexSet | None = None) -> None:
+        """A source gives no more records.
+
+        Args:
+            vertex: the source.
+            subtasks: those that have ended; None: all.  Protocol only: our sources have one subtask.
+        """
+        tasks = self._tasks.vertices[vertex]
+        for cohort in tasks.cohorts if subtasks is None else tasks.of(subtasks):
+            assert isinstance(cohort.machine, SourceTask), f"{vertex} is not a source"
+            cohort.will(cohort.machine.no_more_records())
+        self._tasks.deliver()
 
     def plan(self) -> CheckpointPlan:
         """The tasks of a checkpoint that would be triggered now.
@@ -156,13 +152,11 @@ class JobLifecycle:
         Raises:
             CheckpointError: a task neither runs nor has finished.
         """
-        return plan_checkpoint(
-            self.graph,
-            {
-                task: Execution.FINISHED if machine.status is TaskStatus.CLOSED else Execution.RUNNING
-                for task, machine in self._tasks.items()
-            },
-        )
+        executions = {}
+        for vertex in self.graph.vertices:
+            closed = self._tasks.vertices[vertex.name].where(lambda machine: machine.status is TaskStatus.CLOSED)
+            executions[vertex.name] = {Execution.FINISHED: closed, Execution.RUNNING: vertex.subtasks - closed}
+        return plan_checkpoint(self.graph, executions)
 
     def trigger(self, checkpoint_id: int, stop: Stop | None = None, plan: CheckpointPlan | None = None) -> None:
         """A checkpoint begins; with ``stop`` it is a savepoint that ends the job.
@@ -178,20 +172,21 @@ class JobLifecycle:
         plan = plan or self.plan()
         if not plan.to_trigger:
             raise CheckpointError(f"checkpoint {checkpoint_id} is declined: all tasks have finished")
-        for task in plan.to_trigger:
-            reason = self._tasks[task].refusal(stop)
+        first = list(self._tasks.of(plan.to_trigger))
+        for cohort in first:
+            reason = cohort.machine.refusal(stop)
             if reason is not None:
                 # Nobody has heard of the checkpoint yet, so there is nothing to cancel.
+                task = TaskId(cohort.vertex, cohort.subtasks.first)
                 raise CheckpointError(f"checkpoint {checkpoint_id} is declined by task {task}: {reason}")
-        self._plans[checkpoint_id] = plan
-        self._snapshots[checkpoint_id] = {}
-        for task in plan.to_trigger:
-            self._queues[task].extend(self._tasks[task].trigger(checkpoint_id, stop))
-        self._run()
+        self._under_way[checkpoint_id] = _UnderWay(plan)
+        for cohort in first:
+            cohort.will(cohort.machine.trigger(checkpoint_id, stop))
+        self._tasks.deliver()
 
     def is_under_way(self, checkpoint_id: int) -> bool:
         """True from the trigger of a checkpoint until it has completed or failed."""
-        return checkpoint_id in self._plans
+        return checkpoint_id in self._under_way
 
     def is_taken(self, checkpoint_id: int) -> bool:
         """True if all of a checkpoint's tasks have taken their snapshots.
@@ -199,44 +194,39 @@ class JobLifecycle:
         Raises:
             CheckpointError: an operator with union state has finished on some of its subtasks only.
         """
-        plan, snapshots = self._plans[checkpoint_id], self._snapshots[checkpoint_id]
-        if any(task not in snapshots for task in plan.to_wait_for):
+        checkpoint = self._under_way[checkpoint_id]
+        if not all(tasks <= checkpoint.taken[vertex] for vertex, tasks in checkpoint.plan.to_wait_for.items()):
             return False
-        plan.check_union_state(self.graph, [task for task, finished in snapshots.items() if finished])
+        checkpoint.plan.check_union_state(self.graph, checkpoint.finishing)
         return True
 
     def completed(self, checkpoint_id: int) -> None:
         """A checkpoint is complete."""
         self._latest_completed = max(self._latest_completed, checkpoint_id)
-        plan = self._plans.pop(checkpoint_id, None)
-        self._snapshots.pop(checkpoint_id, None)
-        for task in () if plan is None else plan.to_wait_for:
-            self._queues[task].extend(self._tasks[task].completed(checkpoint_id))
-        self._run()
+        for cohort in self._settled(checkpoint_id):
+            cohort.will(cohort.machine.completed(checkpoint_id))
+        self._tasks.deliver()
 
     def aborted(self, checkpoint_id: int) -> None:
         """A checkpoint has failed."""
-        plan = self._plans.pop(checkpoint_id, None)
-        self._snapshots.pop(checkpoint_id, None)
-        for task in () if plan is None else plan.to_wait_for:
-            self._queues[task].extend(self._tasks[task].aborted(checkpoint_id, self._latest_completed))
-        self._run()
+        for cohort in self._settled(checkpoint_id):
+            cohort.will(cohort.machine.aborted(checkpoint_id, self._latest_completed))
+        self._tasks.deliver()
 
     def cancel(self) -> None:
         """The job was stopped after an ordinary checkpoint: everything closes as it is."""
-        for task, machine in self._tasks.items():
-            self._queues[task].extend(machine.cancel())
-        self._run()
+        for cohort in self._tasks.cohorts:
+            cohort.will(cohort.machine.cancel())
+        self._tasks.deliver()
 
     # -- what to do --------------------------------------------------------------------------------------------------
 
     def next(self) -> JobWork | None:
         """The next thing to do; None: nothing until something happens.  The same until it is :meth:`done`."""
         found = [
-            TaskWork(vertex.name, tuple(index for index, head in heads.items() if head == work), work)
-            for vertex in self.graph.vertices
-            if (heads := self._heads(vertex))
-            for work in dict.fromkeys(heads.values())
+            TaskWork(vertex, subtasks, work)
+            for vertex, tasks in self._tasks.vertices.items()
+            for work, subtasks in tasks.heads().items()
         ]
         if found:
             # What a completed checkpoint commits is made visible before anything closes.
@@ -247,47 +237,34 @@ class JobLifecycle:
     def done(self, work: JobWork) -> None:
         """What :meth:`next` gave is done."""
         if isinstance(work, TaskWork):
-            for index in work.subtasks:
-                self._take(TaskId(work.vertex, index))
-        self._run()
+            for cohort in self._tasks.vertices[work.vertex].of(work.subtasks):
+                assert cohort.queue[0].action == work.work, f"{cohort.vertex}[{cohort.subtasks}] has other work"
+                self._tasks.work_done(cohort)
+        self._tasks.deliver()
 
     # -- private -----------------------------------------------------------------------------------------------------
 
-    def _heads(self, vertex: Vertex) -> dict[int, Work]:
-        """The work that the subtasks of a vertex have at hand."""
-        return {task.index: self._queues[task][0].action for task in vertex.tasks if self._queues[task]}  # type: ignore[misc]
+    def _taken(self, cohort: Cohort, snapshot: Snapshot) -> None:
+        """Tasks have taken their part of a checkpoint."""
+        checkpoint = self._under_way.get(snapshot.checkpoint_id)
+        if checkpoint is not None:
+            checkpoint.taken[cohort.vertex] |= cohort.subtasks
+            if snapshot.finished:
+                checkpoint.finishing[cohort.vertex] |= cohort.subtasks
+
+    def _settled(self, checkpoint_id: int) -> list[Cohort]:
+        """A checkpoint is under way no longer; the tasks that are told."""
+        checkpoint = self._under_way.pop(checkpoint_id, None)
+        return [] if checkpoint is None else list(self._tasks.of(checkpoint.plan.to_wait_for))
 
     @property
     def _final_under_way(self) -> bool:
         """True if a checkpoint is under way whose completion would let all tasks close."""
         return any(
-            all(self._tasks[task].awaits(checkpoint_id) for task in plan.to_wait_for)
-            for checkpoint_id, plan in self._plans.items()
+            all(cohort.machine.awaits(checkpoint_id) for cohort in self._tasks.of(checkpoint.plan.to_wait_for))
+            for checkpoint_id, checkpoint in self._under_way.items()
         )
 
-    def _run(self) -> None:
-        """Deliver messages and take all steps that are no work, until work is at the head of every queue."""
-        moved = True
-        while moved:
-            moved = False
-            for task, queue in self._queues.items():
-                while queue and isinstance(queue[0].action, Emit | Acknowledge | Saw | Snapshot | Decline):
-                    self._take(task)
-                    moved = True
 
-    def _take(self, task: TaskId) -> None:
-        """Take the step at the head of a task's queue."""
-        step = self._queues[task].popleft()
-        self._journal.note(task, step)
-        action = step.action
-        if isinstance(action, Emit):
-            for receiver in self.graph.receivers(task):
-                machine = self._tasks[receiver]
-                assert isinstance(machine, ChannelTask)
-                channel = self.graph.channel(task, receiver)
-                self._queues[receiver].extend(machine.receive(channel, action.event))
-        elif isinstance(action, Acknowledge):
-            sender = self.graph.senders(task)[action.channel]
-            self._queues[sender].extend(self._tasks[sender].acknowledged())
-        elif isinstance(action, Snapshot) and action.checkpoint_id in self._snapshots:
-            self._snapshots[action.checkpoint_id][task] = action.finished
+def _has_ended(machine: Machine) -> bool:
+    return machine.is_exhausted if isinstance(machine, SourceTask) else machine.end_of_data is not None

@@ -8,7 +8,7 @@ from .task import Task
 
 
 class SourceTask(Task):
-    """One subtask of a source; checkpoints begin here."""
+    """Any subtask of a source; checkpoints begin here."""
 
     #: True once the source has given all that it has; False if the job only stops, even with drain.
     is_exhausted = False

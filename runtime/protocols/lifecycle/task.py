@@ -1,5 +1,8 @@
 """What the state machines of all tasks have in common: snapshots, transactions, the final wait, the end.
 
+A machine is that of one task, and as well that of any number of subtasks that are always told the same
+(:mod:`.vertex_tasks`): each of them takes the steps that the machine gives.
+
 Invariants:
 - EndOfData is sent once; after it nothing but barriers and EndOfPartition.
 - A task closes once, and only when a checkpoint that began after its EndOfData has completed (or checkpointing is off),
@@ -40,10 +43,10 @@ from .final_checkpoint import FinalCheckpoint
 
 
 class Task:
-    """One task with its operator.
+    """A task with its operator.
 
     Args:
-        receivers: number of channels that lead out of it.
+        receivers: number of channels that lead out of it (of each of its subtasks, if it stands for several).
         checkpointing: False: there are no checkpoints, and nothing waits for one.
         finished_on_restore: True: the operator had finished in the checkpoint that the job goes on from; it is not
             opened or called again, and the task only passes on what comes.
@@ -74,10 +77,10 @@ class Task:
 
     # -- what it is told ---------------------------------------------------------------------------------------------
 
-    def acknowledged(self) -> list[Step]:
-        """One more receiver has processed all records of the task."""
+    def acknowledged(self, receivers: int = 1) -> list[Step]:
+        """So many more receivers have processed all records of the task."""
         if self._unacknowledged:
-            self._unacknowledged -= 1
+            self._unacknowledged = max(self._unacknowledged - receivers, 0)
             if not self._unacknowledged:
                 self._do(Saw(EndOfDataAcknowledged()))
                 self._close_if_ready()
@@ -122,7 +125,7 @@ class Task:
         return None
 
     def trigger(self, checkpoint_id: int, stop: Stop | None = None) -> list[Step]:
-        """Take part in a checkpoint as one of the tasks where it begins."""
+        """Take part in a checkpoint as one of the tasks where it begins, or decline (see :class:`Decline`)."""
         reason = self.refusal(stop)
         if reason is not None:
             self._emit(CancelBarrier(checkpoint_id))

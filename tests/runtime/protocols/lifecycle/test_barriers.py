@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.protocols.lifecycle.barriers import BarrierTracker
+from mixedmode.runtime.protocols.lifecycle.index_set import IndexSet
 
 
 def play(tracker: BarrierTracker, script: str) -> list[int]:
@@ -13,10 +14,10 @@ def play(tracker: BarrierTracker, script: str) -> list[int]:
     completed = []
     for word in script.split():
         if word.startswith("EOP"):
-            found = tracker.end_of_partition(int(word[3:]))
+            found = tracker.end_of_partition(IndexSet.of([int(word[3:])]))
         else:
             checkpoint_id, channel = word[1:].split(":")
-            found = tracker.barrier(int(channel), int(checkpoint_id))
+            found = tracker.barrier(IndexSet.of([int(channel)]), int(checkpoint_id))
         if found is not None:
             completed.append(found)
     return completed
@@ -51,17 +52,18 @@ def test_cancelled_once() -> None:
     assert play(tracker, "b3:0 b3:1 b3:2") == [3]
 
 
+def test_channels_that_deliver_together() -> None:
+    """Barriers and ends that come on several channels at once count for each of them."""
+    tracker = BarrierTracker(4)
+    assert tracker.barrier(IndexSet.of([0, 2]), 1) is None
+    assert tracker.end_of_partition(IndexSet.of([1, 2])) is None
+    assert tracker.barrier(IndexSet.of([3]), 1) == 1
+    assert tracker.barrier(IndexSet.of([0, 3]), 2) == 2
+
+
 def test_later_barriers_need_no_ended_channel() -> None:
     """A checkpoint that begins after a channel has ended does not wait for it."""
     assert play(BarrierTracker(2), "EOP0 b1:1 b2:1") == [1, 2]
-
-
-def test_pending_checkpoints_are_bounded() -> None:
-    """Checkpoints of which no more barriers come do not pile up."""
-    tracker = BarrierTracker(2)
-    play(tracker, " ".join(f"b{number}:0" for number in range(1, 200)))
-    assert len(tracker.pending) == BarrierTracker.MAX_PENDING
-    assert play(tracker, "b199:1") == [199]
 
 
 def test_needs_channels() -> None:
@@ -88,10 +90,10 @@ def test_newest_aligned_checkpoint_completes(case: tuple[int, list[tuple[int, st
             continue
         if what == "end":
             ended.add(channel)
-            found = tracker.end_of_partition(channel)
+            found = tracker.end_of_partition(IndexSet.of([channel]))
         else:
             reached[channel] += 1
-            found = tracker.barrier(channel, reached[channel])
+            found = tracker.barrier(IndexSet.of([channel]), reached[channel])
         running = [reached[one] for one in range(channels) if one not in ended]
         aligned = min(running) if running else max(reached)
         expected = aligned if aligned > completed and aligned <= max(reached) else None

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError
-from mixedmode.runtime.protocols.lifecycle.checkpoint_plan import CheckpointPlan, Execution, plan_checkpoint
-from mixedmode.runtime.protocols.lifecycle.finished_state import Finished, check_finished, finished_state, of_subtasks
+from mixedmode.runtime.protocols.lifecycle.checkpoint_plan import (
+    CheckpointPlan,
+    Execution,
+    TaskSet,
+    plan_checkpoint,
+)
+from mixedmode.runtime.protocols.lifecycle.finished_state import Finished, check_finished, of_subtasks
 from mixedmode.runtime.protocols.lifecycle.graph import Edge, JobGraph, Pattern, TaskId, Vertex
+from mixedmode.runtime.protocols.lifecycle.index_set import IndexSet
 
 
 def two(width: int, pattern: Pattern, union: bool = False) -> JobGraph:
@@ -14,14 +20,31 @@ def two(width: int, pattern: Pattern, union: bool = False) -> JobGraph:
     return JobGraph((Vertex("source", width, union), Vertex("target", width)), (Edge("source", "target", pattern),))
 
 
-def plan(graph: JobGraph, *finished: TaskId, **others: Execution) -> CheckpointPlan:
-    executions = {task: Execution.FINISHED if task in finished else Execution.RUNNING for task in graph.tasks}
-    executions.update({task: others[task.vertex] for task in graph.tasks if task.vertex in others})
+def some(*tasks: TaskId) -> TaskSet:
+    """Tasks as sets of subtasks."""
+    return {
+        vertex: IndexSet.of(task.index for task in tasks if task.vertex == vertex)
+        for vertex in {task.vertex for task in tasks}
+    }
+
+
+def plan(graph: JobGraph, *finished: TaskId, **others: tuple[Execution, int]) -> CheckpointPlan:
+    """A plan if these have finished; of a vertex that is named, the first so many are something else."""
+    executions = {}
+    for vertex in graph.vertices:
+        other, count = others.get(vertex.name, (Execution.RUNNING, 0))
+        done = some(*finished).get(vertex.name, IndexSet())
+        executions[vertex.name] = {
+            Execution.FINISHED: done,
+            Execution.RUNNING: vertex.subtasks - done - IndexSet.below(count),
+        }
+        if count:
+            executions[vertex.name][other] = IndexSet.below(count)
     return plan_checkpoint(graph, executions)
 
 
-def names(tasks: tuple[TaskId, ...]) -> list[str]:
-    return [str(task) for task in tasks]
+def names(tasks: TaskSet) -> list[str]:
+    return [str(TaskId(vertex, index)) for vertex, subtasks in tasks.items() for index in subtasks]
 
 
 def test_all_to_all() -> None:
@@ -38,12 +61,13 @@ def test_one_to_one() -> None:
     assert names(found.to_trigger) == ["source[2]", "source[3]", "target[0]", "target[1]"]
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("vertex", ["source", "target"])
 @pytest.mark.parametrize("execution", [Execution.CREATED, Execution.FAILED])
-def test_task_that_does_not_run(vertex: str, execution: Execution) -> None:
+def test_task_that_does_not_run(vertex: str, execution: Execution, count: int) -> None:
     """P3: a task that neither runs nor has finished declines the checkpoint, and the reason names it."""
     with pytest.raises(CheckpointError, match=rf"task {vertex}\[0\] is {execution.value}; .*RUNNING or FINISHED"):
-        plan(two(2, "all-to-all"), **{vertex: execution})
+        plan(two(2, "all-to-all"), **{vertex: (execution, count)})
 
 
 def test_union_state() -> None:
@@ -53,10 +77,10 @@ def test_union_state() -> None:
     with pytest.raises(CheckpointError, match="'source' has finished on 1 of 2 subtasks"):
         plan(graph, sources[0]).check_union_state(graph)
     with pytest.raises(CheckpointError, match="'source' has finished on 1 of 2 subtasks"):
-        plan(graph).check_union_state(graph, finishing=sources[:1])
+        plan(graph).check_union_state(graph, finishing=some(*sources[:1]))
     plan(graph).check_union_state(graph)
     plan(graph, *sources).check_union_state(graph)
-    plan(graph, sources[0]).check_union_state(graph, finishing=sources[1:])
+    plan(graph, sources[0]).check_union_state(graph, finishing=some(*sources[1:]))
 
 
 def test_state_without_union_may_finish_in_parts() -> None:
@@ -65,14 +89,11 @@ def test_state_without_union_may_finish_in_parts() -> None:
     plan(graph, TaskId("source", 0)).check_union_state(graph)
 
 
-def test_finished_state_of_a_job() -> None:
+def test_finished_state_of_an_operator() -> None:
     """An operator has finished if all of its subtasks have, and partly if some have."""
-    graph = two(2, "all-to-all")
-    assert finished_state(graph, [*graph.vertex("source").tasks, TaskId("target", 1)]) == {
-        "source": Finished.FULLY,
-        "target": Finished.PARTLY,
-    }
-    assert of_subtasks([]) is Finished.NOT
+    assert of_subtasks([True, True]) is Finished.FULLY
+    assert of_subtasks([False, True]) is Finished.PARTLY
+    assert of_subtasks([False, False]) is of_subtasks([]) is Finished.NOT
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from mixedmode.errors import CheckpointError
 from mixedmode.runtime.protocols.lifecycle.actions import Commit, Fail, TaskStatus
 from mixedmode.runtime.protocols.lifecycle.events import Stop
 from mixedmode.runtime.protocols.lifecycle.graph import Edge, JobGraph, TaskId, Vertex
+from mixedmode.runtime.protocols.lifecycle.index_set import IndexSet
 from mixedmode.runtime.protocols.lifecycle.job import JobLifecycle, TaskWork, TriggerCheckpoint
-from mixedmode.runtime.protocols.lifecycle.journal import as_table
 
 HISTORY, LIVE = TaskId("source history", 0), TaskId("source live", 0)
 SINK = TaskId("sink", 0)
@@ -80,7 +80,7 @@ def test_source_that_ends_early() -> None:
 
     assert lifecycle.status(HISTORY)[0] is TaskStatus.CLOSED
     assert lifecycle.finished == {HISTORY}
-    assert lifecycle.plan().to_trigger == (LIVE,)
+    assert lifecycle.plan().to_trigger == {LIVE.vertex: IndexSet.of([0])}
     checkpoint(lifecycle, 2)
     assert drive(lifecycle) == ["sink[0]: commit up to 2"]
 
@@ -199,7 +199,7 @@ def test_abort_repairs_lost_completions() -> None:
     lifecycle = at_its_end()
     lifecycle.trigger(43)
     lifecycle.trigger(44)
-    lifecycle._plans.pop(43)  # nobody is told
+    lifecycle._under_way.pop(43)  # nobody is told
     lifecycle.completed(43)
     assert lifecycle.next() is None
     lifecycle.aborted(44)
@@ -226,7 +226,7 @@ def test_task_that_finishes_between_planning_and_triggering() -> None:
     plan = lifecycle.plan()
     checkpoint(lifecycle, 1)
     drive(lifecycle)  # the history closes
-    assert HISTORY in plan.to_trigger
+    assert HISTORY.vertex in plan.to_trigger
     with pytest.raises(CheckpointError, match=r"declined by task source history\[0\]: it has finished"):
         lifecycle.trigger(2, plan=plan)
     checkpoint(lifecycle, 3)
@@ -244,9 +244,8 @@ def test_nothing_is_left_to_checkpoint() -> None:
 def test_union_state_that_finishes_in_parts() -> None:
     """U1: a snapshot after finish() of one source and one before it of another do not make a checkpoint."""
     graph = JobGraph((Vertex("source", 2, union_state=True), Vertex("sink", 1)), (Edge("source", "sink"),))
-    lifecycle = JobLifecycle(graph)
-    machine = lifecycle._tasks[TaskId("source", 0)]
-    lifecycle._queues[TaskId("source", 0)].extend(machine.no_more_records())  # type: ignore[union-attr]
+    lifecycle = JobLifecycle(graph, clock_ms=lambda: 0)
+    lifecycle.source_ended("source", IndexSet.of([0]))
     drive(lifecycle)
     lifecycle.trigger(1)
     with pytest.raises(CheckpointError, match="finished on 1 of 2"):
@@ -324,20 +323,6 @@ def test_journal_does_not_grow_with_checkpoints() -> None:
     assert history_of(lifecycle, HISTORY)[0] == "no more records"
     assert "checkpoint 199 completed" in history_of(lifecycle, SINK)
     assert len(history_of(lifecycle, SINK)) < 200
-
-
-def test_table() -> None:
-    """The history prints as a table in which equal steps of the shards are one line."""
-    lifecycle = job("history", shards=3)
-    lifecycle.source_ended("source history")
-    drive(lifecycle, itertools.count(7))
-    table = as_table(lifecycle.events)
-    lines = table.splitlines()
-
-    assert lines[0].split() == ["time", "(UTC)", "task", "event", "task", "status", "operator"]
-    (finish,) = [line for line in lines if "stage stage[0-2]" in line and "endInput, finish" in line]
-    assert finish.split()[-2:] == ["WAITING_FOR_FINAL_CP", "FINISHED"]
-    assert lines[-1].split()[-2:] == ["CLOSED", "CLOSED"]
 
 
 def test_commit_comes_before_close() -> None:

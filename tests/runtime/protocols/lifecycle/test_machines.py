@@ -28,6 +28,7 @@ from mixedmode.runtime.protocols.lifecycle.events import (
     Stop,
 )
 from mixedmode.runtime.protocols.lifecycle.graph import JobGraph
+from mixedmode.runtime.protocols.lifecycle.index_set import IndexSet
 from mixedmode.runtime.protocols.lifecycle.job import JobLifecycle, TaskWork, TriggerCheckpoint
 from mixedmode.runtime.protocols.lifecycle.source_task import SourceTask
 
@@ -68,25 +69,37 @@ class TaskMachine(RuleBasedStateMachine):
     def trigger(self) -> None:
         self.triggered += 1
 
-    @rule(channel=st.integers(0, 2), cancelled=st.booleans())
-    def barrier(self, channel: int, cancelled: bool) -> None:
+    def which(self, channel: int, together: bool) -> IndexSet:
+        """A channel, or with it all those that have sent the same: what senders do together comes at once."""
+        alike = [
+            other
+            for other in range(self.channels)
+            if (self.stage[other], self.sent[other]) == (self.stage[channel], self.sent[channel])
+        ]
+        return IndexSet.of(alike if together else [channel])
+
+    @rule(channel=st.integers(0, 2), together=st.booleans(), cancelled=st.booleans())
+    def barrier(self, channel: int, together: bool, cancelled: bool) -> None:
         channel %= self.channels
         if self.stage[channel] < 3 and self.sent[channel] < self.triggered:
-            self.sent[channel] += 1
+            channels = self.which(channel, together)
+            for one in channels:
+                self.sent[one] += 1
             number = self.sent[channel]
             event = CancelBarrier(number) if cancelled and number % 3 == 0 else Barrier(number)
-            self.take(self.task.receive(channel, event))
+            self.take(self.task.receive(channels, event))
 
-    @rule(channel=st.integers(0, 2))
-    def next_stage(self, channel: int) -> None:
+    @rule(channel=st.integers(0, 2), together=st.booleans())
+    def next_stage(self, channel: int, together: bool) -> None:
         channel %= self.channels
         ends = [MaxWatermark(), EndOfData(self.drained), EndOfPartition()]
-        if self.stage[channel] == 0 and not self.drained:
-            self.stage[channel] = 1  # no MAX_WATERMARK without drain
         if self.stage[channel] < 3:
-            event = ends[self.stage[channel]]
-            self.stage[channel] += 1
-            self.take(self.task.receive(channel, event))
+            channels = self.which(channel, together)
+            # There is no MAX_WATERMARK without drain.
+            stage = max(self.stage[channel], 0 if self.drained else 1)
+            for one in channels:
+                self.stage[one] = stage + 1
+            self.take(self.task.receive(channels, ends[stage]))
 
     @precondition(lambda self: self.actions(Snapshot))
     @rule(data=st.data())
@@ -157,7 +170,7 @@ class JobMachine(RuleBasedStateMachine):
         self.sources = [f"source {number}" for number in range(sources)]
         graph = JobGraph.of_job(self.sources, "stage", shards)
         done = [task for task in graph.tasks if task.vertex.startswith("source")][: min(restored, sources)]
-        self.job = JobLifecycle(graph, finished=done)
+        self.job = JobLifecycle(graph, clock_ms=lambda: 0, finished=done)
         self.last_id = 0
         self.under: dict[int, Stop | None] = {}
         self.completed: set[int] = set()

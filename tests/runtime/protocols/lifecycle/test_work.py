@@ -13,7 +13,7 @@ from mixedmode.runtime.protocols.lifecycle.work import TaskWorker
 
 def worker() -> tuple[TaskWorker, list[str]]:
     """A worker of a small job, and what it did."""
-    tasks = TaskWorker(JobLifecycle(JobGraph.of_job(["source"], "stage", 2)))
+    tasks = TaskWorker(JobLifecycle(JobGraph.of_job(["source"], "stage", 2), clock_ms=lambda: 0))
     done: list[str] = []
 
     def handle(work: TaskWork) -> None:
