@@ -57,6 +57,7 @@ class VertexTasks:
             for subtasks, restored in ((finished, True), (vertex.subtasks - finished, False))
             if subtasks
         ]
+        self._sort()
 
     def of(self, subtasks: IndexSet) -> list[Cohort]:
         """The cohorts that are these subtasks; one of which only a part is meant is split."""
@@ -97,4 +98,9 @@ class VertexTasks:
             deque(cohort.queue),
         )
         cohort.subtasks -= leaving
-        self.cohorts.insert(self.cohorts.index(cohort) + 1, other)
+        self.cohorts.append(other)
+        self._sort()
+
+    def _sort(self) -> None:
+        """What several cohorts have to do is done in the order of their first subtasks."""
+        self.cohorts.sort(key=lambda cohort: cohort.subtasks.first)

@@ -87,6 +87,24 @@ def test_every_subtask_has_its_history() -> None:
     assert len({event.task for event in lifecycle.events}) == 302
 
 
+def test_order_of_the_journal() -> None:
+    """What shards do in a row is told shard by shard, behind what they have got and before what comes of it."""
+    lifecycle = job(chain(1, 2, 1))
+    checkpoint(lifecycle, 1)
+    assert [f"{one.task} {one.event}" for one in lifecycle.events][:10] == [
+        "source[0] emit barrier 1",
+        "source[0] snapshot 1",
+        "stage 1[0] barrier 1",
+        "stage 1[0] emit barrier 1",
+        "stage 1[0] snapshot 1",
+        "stage 1[1] barrier 1",
+        "stage 1[1] emit barrier 1",
+        "stage 1[1] snapshot 1",
+        "sink[0] barrier 1",
+        "sink[0] snapshot 1",
+    ]
+
+
 # -- stages of which a part has finished -----------------------------------------------------------------------------
 
 
@@ -162,6 +180,22 @@ def test_shards_that_had_finished_only_pass_on() -> None:
     assert checkpoint(lifecycle, 7) == ["sink[0]: commit up to 7", "stage 1[1]: close", "sink[0]: close"]
     passed_on = [event for event in history_of(lifecycle, TaskId("stage 1", 0)) if event.startswith("emit")]
     assert passed_on == ["emit MAX_WATERMARK", "emit EndOfData(finished=true)", "emit barrier 7", "emit EndOfPartition"]
+
+
+def test_work_that_is_done_for_a_part() -> None:
+    """Subtasks whose work is not reported as done still have it at hand, and what comes behind it waits for them."""
+    lifecycle = job(chain(1, 2, 1))
+    lifecycle.source_ended("source")
+    while isinstance(work := lifecycle.next(), TaskWork) and work.vertex == "source":
+        lifecycle.done(work)
+    assert isinstance(work, TaskWork) and str(work.subtasks) == "0-1"
+    lifecycle.done(TaskWork(work.vertex, IndexSet.of([1]), work.work))
+    assert drive(lifecycle) == [
+        "stage 1[0]: advance to MAX_WATERMARK",
+        "stage 1[0-1]: endInput, finish",
+        "sink[0]: advance to MAX_WATERMARK",
+        "sink[0]: endInput, finish",
+    ]
 
 
 def test_history_from_before_a_part_has_left() -> None:
