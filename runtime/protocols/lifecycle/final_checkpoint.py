@@ -2,7 +2,8 @@
 
 Notifications may be lost, late or out of order, and several checkpoints may be under way, so any checkpoint that began
 after EndOfData ends the wait.  Only a savepoint that is to end the job is waited for by its own id: the job must not
-end without it.
+end without it.  (That notifications are lost, repeated or out of order is protocol only: our driver takes one
+checkpoint at a time, and tells of each once.)
 """
 
 from __future__ import annotations

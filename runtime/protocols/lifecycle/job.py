@@ -164,7 +164,7 @@ class JobLifecycle:
         Args:
             checkpoint_id: greater than that of every checkpoint before.
             stop: how the savepoint ends the job; None: the job goes on.
-            plan: what :meth:`plan` gave; None: it is made now.
+            plan: what :meth:`plan` gave; None: it is made now.  Protocol only: the driver plans when it triggers.
 
         Raises:
             CheckpointError: a task declines; the checkpoint is aborted, nothing of it is under way.

@@ -96,7 +96,8 @@ class Task:
 
         Args:
             checkpoint_id: the checkpoint.
-            latest_completed: newest complete checkpoint, whose own notification may have been lost; 0: none.
+            latest_completed: newest complete checkpoint, whose own notification may have been lost (protocol only); 0:
+                none.
         """
         self._completed(latest_completed)
         if self.status is not TaskStatus.CLOSED:
