@@ -134,7 +134,8 @@ def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
         run.events.hand_over()
         if not run.job.has_phase("live"):
             run.scheduler.request()  # nothing comes after the switch: this is the last chance
-            run.epochs.send_events(phase)
+            # What the last rows have made due, and events that wait: Spark's AvailableNow ends with such an epoch, too.
+            run.epochs.tick(phase, idle=True)
         run.epochs.deliver()
         run.checkpoints.checkpoint_if_due("switch")
 

@@ -100,6 +100,12 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
         return  # recovery names it, with the newest older checkpoint that is whole
     if metadata is None:
         return
+    if not job.keeps_state and metadata.kind != "completion":
+        raise OptionError(
+            f"execution.runtime-mode is batch, but checkpointLocation {store.location!r} holds the state of a job that"
+            f" goes on (checkpoint {metadata.checkpoint_id}): a batch run would fire all that is open and end that job"
+            " for good. Use mixed or streaming, or a new checkpointLocation"
+        )
     if job.operator.aggregates_by_key:
         evolved(job.operator, store, known, metadata)
     check_showable(job, store, metadata)

@@ -63,6 +63,15 @@ def run_bounded(world: World, options: dict[str, str], live: bool = False) -> Ru
     return Run(world, query, support.expected_sessions(world.spark, EVENTS))
 
 
+def run_available_now(world: World, options: dict[str, str]) -> Run:
+    """All there is waits already, with a row that closes every session; runs to its end."""
+    world.land(EVENTS[HISTORY:], support.flush_after(EVENTS))
+    keyed = support.sessions(world.history(EVENTS[:HISTORY]), world.live())
+    query = world.start(keyed, options, availableNow=True)
+    query.awaitTermination(300)
+    return Run(world, query, support.expected_sessions(world.spark, EVENTS))
+
+
 MIXED = {**EAGER, "execution.backlog.final-watermark": "observed"}
 SLICED = {"execution.history.rows-per-epoch": "100"}
 RUNS: dict[str, Callable[[World], Run]] = {
@@ -72,6 +81,9 @@ RUNS: dict[str, Callable[[World], Run]] = {
     "mixed max": lambda world: run_live(world, EAGER),
     "mixed interval": lambda world: run_live(world, {**EAGER, **SLICED, "execution.interval-during-backlog": "1 hour"}),
     "bounded mixed": lambda world: run_bounded(world, MIXED),
+    "available streaming": lambda world: run_available_now(
+        world, {"execution.runtime-mode": "streaming", **EAGER, **SLICED}
+    ),
     "bounded streaming": lambda world: run_bounded(world, {"execution.runtime-mode": "streaming", **EAGER, **SLICED}),
 }
 LIVE_RUNS = ["streaming", "mixed observed", "mixed max", "mixed interval"]
