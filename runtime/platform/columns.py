@@ -38,5 +38,7 @@ def event_time_us(frame: DataFrame, column: str) -> Column:
     """An event-time column as microseconds since the epoch (timestamp_ntz counts as UTC wall clock)."""
     value = F.col(quoted(column))
     if isinstance(frame.schema[column].dataType, TimestampNTZType):
-        return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01 00:00:00").cast("timestamp_ntz"), value)
+        # Part by part: Spark's functions of timestamps would take it for one of the session's zone, whose clock jumps.
+        minutes = F.unix_date(value.cast("date")).cast("bigint") * 1440 + F.hour(value) * 60 + F.minute(value)
+        return minutes * 60_000_000 + (F.extract(F.lit("SECOND"), value) * 1_000_000).cast("bigint")
     return F.unix_micros(value)

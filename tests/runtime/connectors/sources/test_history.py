@@ -95,3 +95,17 @@ def test_event_time_of_both_timestamp_types(spark: SparkSession) -> None:
     frame = spark.sql("select timestamp'2024-01-01 00:00:01.5' a, timestamp_ntz'2024-01-01 00:00:01.5' b")
     row = frame.select(event_time_us(frame, "a"), event_time_us(frame, "b")).first()
     assert row is not None and row[0] == row[1] == 1_704_067_201_500_000
+
+
+def test_event_time_without_zone_knows_no_summer_time(spark: SparkSession) -> None:
+    """A timestamp_ntz is the same moment whatever the session's zone, also where that zone's clock jumps."""
+    walls = [datetime(2024, 3, 31, 2, 30), datetime(1969, 12, 31, 23, 59, 59, 999_999), datetime(1, 1, 1)]
+    walls += [datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1911, 3, 10, 23, 55)]
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    try:
+        frame = spark.createDataFrame([(wall,) for wall in [*walls, None]], "a timestamp_ntz")
+        found = [row[0] for row in frame.select(event_time_us(frame, "a")).collect()]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    assert found == [*((wall - datetime(1970, 1, 1)) // timedelta(microseconds=1) for wall in walls), None]
