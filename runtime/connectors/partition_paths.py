@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ...errors import OptionError
+from ...errors import OptionError, OutputSchemaError
 
 #: Stands for null, and for the empty string.
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -103,8 +103,16 @@ class PartitionPaths:
         write = self._writer(data_type)
         prefix = f"{escaped(name)}="
         known = []
-        for value in coded.dictionary.to_pylist():
-            text = "" if value is None else write(value)
+        for place in range(len(coded.dictionary)):
+            try:
+                value = coded.dictionary[place].as_py()
+                text = "" if value is None else write(value)
+            except (OverflowError, ValueError) as error:  # Python has no such date
+                raise OutputSchemaError(
+                    f"partition column {name!r} has the value {coded.dictionary[place].value}"
+                    f" ({data_type.simpleString()}, as stored: days or microseconds since 1970), which is outside of the"
+                    f" years 1 to 9999 in time zone {self.time_zone}; partition by another column, or limit it before"
+                ) from error
             known.append(prefix + (escaped(text) if text else DEFAULT_PARTITION))
         return known, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mixedmode.errors import OptionError
+from mixedmode.errors import OptionError, OutputSchemaError
 from mixedmode.runtime.connectors import partitioned_output
 from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths, escaped, zone_of
@@ -100,6 +100,20 @@ def test_files_of_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         f"d={default}/s={default}": [2, 2],
         f"d=0001-02-03/s={default}": [3],
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "zone"),
+    [("date", 2_932_897, "UTC"), ("timestamp", 253_402_299_000_000_000, "Europe/Paris")],
+    ids=["a date", "a moment near the end of 9999"],
+)
+def test_a_date_that_python_does_not_have(kind: str, value: int, zone: str) -> None:
+    """The error names the partition column, the value and the years that are allowed."""
+    schema = StructType().add("p", kind)
+    column = pa.array([value], pa.int32() if kind == "date" else pa.int64()).cast(arrow_schema(schema)[0].type)
+    named = PartitionPaths((0,), ("p",), (schema[0].dataType,), zone)
+    with pytest.raises(OutputSchemaError, match=f"column 'p' has the value {value} .*years 1 to 9999"):
+        named.folders(pa.RecordBatch.from_arrays([column], names=["p"]))
 
 
 def test_an_attempt_that_fails_leaves_no_open_files(tmp_path: Path) -> None:
