@@ -110,8 +110,9 @@ class PartitionPaths:
             except (OverflowError, ValueError) as error:  # Python has no such date
                 raise OutputSchemaError(
                     f"partition column {name!r} has the value {coded.dictionary[place].value}"
-                    f" ({data_type.simpleString()}, as stored: days or microseconds since 1970), which is outside of the"
-                    f" years 1 to 9999 in time zone {self.time_zone}; partition by another column, or limit it before"
+                    f" ({data_type.simpleString()}, as stored: days or microseconds since 1970), which is outside of"
+                    f" the years 1 to 9999 in time zone {self.time_zone}; partition by another column, or limit it"
+                    " before"
                 ) from error
             known.append(prefix + (escaped(text) if text else DEFAULT_PARTITION))
         return known, coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
