@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import refusing
 import support
+from driver_jvm import DriverJvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,14 @@ def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     yield make
     for one in made:
         one.stop_all()
+
+
+@pytest.fixture(scope="session")
+def driver_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverJvm]:
+    """A JVM for drivers in processes of their own, one after the other."""
+    made = DriverJvm(tmp_path_factory.mktemp("driver-jvm"))
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

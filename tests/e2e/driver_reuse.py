@@ -1,4 +1,4 @@
-"""A history-only job in a process of its own: ``python driver_reuse.py <folder> <number of this run>``.
+"""A history-only job in a process of its own: ``TEST_RUN=<number of this run> python driver_reuse.py <folder>``.
 
 Each output row says in which run it was computed, so a test can see which shards a restart took over.
 """
@@ -25,7 +25,7 @@ class Count(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         total = sum(1 for _ in rows)
         self._count.update((total,))
-        yield (key[0], total, int(os.environ["RUN"]))
+        yield (key[0], total, int(os.environ["TEST_RUN"]))
 
     def close(self) -> None:
         pass
@@ -48,5 +48,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    os.environ["RUN"] = sys.argv[2]
     main(Path(sys.argv[1]))

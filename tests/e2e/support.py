@@ -31,6 +31,8 @@ ROW_SCHEMA = "key string, ts timestamp, value long"
 SESSION_SCHEMA = "key string, start timestamp, count long, total long"
 #: A row of this key pushes the watermark past everything; no result is expected of it.
 FLUSH_KEY = "flush"
+#: Variables of a driver's environment that its workers have too begin so.
+WORKERS = ("MIXEDMODE_", "TEST_")
 ARROW_SCHEMA = pa.schema(
     [pa.field("key", pa.string()), pa.field("ts", pa.timestamp("us", "UTC")), pa.field("value", pa.int64())]
 )
@@ -85,7 +87,9 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
         "spark.driver.memory": "1g",
         "spark.driver.bindAddress": "127.0.0.1",
     }
-    for name, value in {**common, **(settings or {})}.items():
+    # The JVM may be older than this process: its own environment is not what the workers are to have.
+    workers = {f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith(WORKERS)}
+    for name, value in {**common, **workers, **(settings or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import support
+from driver_jvm import DriverJvm
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.state.owner import PLACE_VARIABLE
 from pyarrow import fs
@@ -41,11 +41,12 @@ POINTS = {
 class Process:
     """A driver process on a host of its own."""
 
-    def __init__(self, folder: Path, host: str, kind: str) -> None:
+    def __init__(self, folder: Path, jvm: DriverJvm, host: str, kind: str) -> None:
+        self._jvm = jvm
         self._log = open(folder / f"{host}.log", "w")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [sys.executable, str(DRIVER), str(folder), kind],
-            env={**os.environ, PLACE_VARIABLE: f"{host}.1"},
+            env=jvm.environment(**{PLACE_VARIABLE: f"{host}.1"}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -93,18 +94,21 @@ class Process:
         self._process.kill()
         self._process.wait()
         self._log.close()
+        self._jvm.settle()
 
 
 class Pair:
     """Two drivers, and what lands for them."""
 
-    def __init__(self, folder: Path, kind: str, rounds: int) -> None:
+    def __init__(self, folder: Path, jvms: list[DriverJvm], kind: str, rounds: int) -> None:
         self.folder = folder
         support.write(folder / "history.parquet", EVENTS[:HISTORY])
         self._world = support.World(None, folder)  # type: ignore[arg-type]
         self._rest = EVENTS[HISTORY:]
         self._share = len(self._rest) // (2 * rounds)
-        self.first, self.second = (Process(folder, host, kind) for host in ("one", "two"))
+        self.first, self.second = (
+            Process(folder, jvm, host, kind) for jvm, host in zip(jvms, ("one", "two"), strict=True)
+        )
         for process in (self.first, self.second):
             assert process.answer() == "ready"
 
@@ -125,9 +129,17 @@ class Pair:
         assert support.without_flush(self._world.output()) == support.sessions_of(EVENTS)
 
 
+@pytest.fixture(scope="module")
+def jvms(driver_jvm: DriverJvm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DriverJvm]]:
+    """One for each of two drivers that run at the same time."""
+    other = DriverJvm(tmp_path_factory.mktemp("other-jvm"))
+    yield [driver_jvm, other]
+    other.close()
+
+
 @pytest.fixture
-def pair(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pair]:
-    made = Pair(tmp_path, request.param, len(POINTS[request.param]) + 2)
+def pair(tmp_path: Path, jvms: list[DriverJvm], request: pytest.FixtureRequest) -> Iterator[Pair]:
+    made = Pair(tmp_path, jvms, request.param, len(POINTS[request.param]) + 2)
     yield made
     for process in (made.first, made.second):
         process.end()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 import support
+from driver_jvm import KILLED, DriverJvm
 from mixedmode.runtime.platform.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
@@ -19,7 +16,8 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, on
 DRIVER = Path(__file__).with_name("driver_sessions.py")
 OBSERVED = ("execution.backlog.final-watermark=observed",)
 EVENTS = support.stream_of(420, seed=3)
-KILLED = -signal.SIGKILL
+#: What an undisturbed run gives (tests/e2e/test_modes.py).
+EXPECTED = support.sessions_of(EVENTS)
 
 
 class Job:
@@ -27,13 +25,15 @@ class Job:
 
     Args:
         folder: where they are.
+        jvm: what they use.
         options: options of the writer, as ``name=value``.
         name: the job, a function of that name in :mod:`support`.
         files: how many files land one after the other while it runs.
     """
 
-    def __init__(self, folder: Path, *options: str, name: str = "sessions", files: int = 2) -> None:
+    def __init__(self, folder: Path, jvm: DriverJvm, *options: str, name: str = "sessions", files: int = 2) -> None:
         self.folder = folder
+        self.jvm = jvm
         self.name = name
         self.options = options
         for made in ("landing", "pending"):
@@ -48,16 +48,8 @@ class Job:
 
     def run(self, failpoints: str = "", master: str = "local[2,3]") -> int:
         """Run the driver to its end, whatever that is; returns its exit code."""
-        environment = {**os.environ, VARIABLE: failpoints, "SESSIONS_MASTER": master}
-        done = subprocess.run(
-            [sys.executable, str(DRIVER), str(self.folder), self.name, *self.options],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=500,
-        )
-        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
-        return done.returncode
+        environment = {VARIABLE: failpoints, "SESSIONS_MASTER": master}
+        return self.jvm.run(DRIVER, self.folder, self.name, *self.options, **environment).returncode
 
     @property
     def output(self) -> list[tuple]:
@@ -70,19 +62,10 @@ class Job:
         return sorted(path.parent.name for path in found)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple]:
-    """What the job commits when nobody disturbs it."""
-    job = Job(tmp_path_factory.mktemp("undisturbed"), *OBSERVED)
-    assert job.run() == 0
-    assert job.output == support.sessions_of(EVENTS)
-    return job.output
-
-
-def test_killed_before_the_switch(tmp_path: Path, undisturbed: list[tuple]) -> None:
+def test_killed_before_the_switch(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed anywhere in the backlog or before the checkpoint of the switch: nothing is visible, the rerun is as new
     (X12); killed in the first commit, and again when that is recovered: the restart completes it."""
-    job = Job(tmp_path, *OBSERVED)
+    job = Job(tmp_path, driver_jvm, *OBSERVED)
     for point in (
         "phase-backlog",
         "epoch-before-apply",
@@ -97,13 +80,13 @@ def test_killed_before_the_switch(tmp_path: Path, undisturbed: list[tuple]) -> N
         assert job.run(f"{point}=kill") == KILLED, point
         assert job.checkpoints == ["chk-00000001"], point
     assert job.run() == 0
-    assert job.output == undisturbed
+    assert job.output == EXPECTED
 
 
-def test_killed_in_the_stream(tmp_path: Path, undisturbed: list[tuple]) -> None:
+def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed right after the switch, and in each further life at another point between epochs, between Spark's log
     and ours, or inside a checkpoint: back to the last one, every row once."""
-    job = Job(tmp_path, *OBSERVED, files=8)
+    job = Job(tmp_path, driver_jvm, *OBSERVED, files=8)
     for point in (
         "phase-live=kill",
         "epoch-applied=kill",
@@ -119,12 +102,14 @@ def test_killed_in_the_stream(tmp_path: Path, undisturbed: list[tuple]) -> None:
         assert job.run(point) == KILLED, point
         assert job.checkpoints, point
     assert job.run() == 0
-    assert job.output == undisturbed
+    assert job.output == EXPECTED
 
 
-def test_killed_around_a_compaction(tmp_path: Path, undisturbed: list[tuple]) -> None:
+def test_killed_around_a_compaction(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed before and after compacted state takes the place of what it was made of, in memory and in a checkpoint."""
-    job = Job(tmp_path, *OBSERVED, "execution.checkpointing.interval=1 hour")  # however slow, none comes in between
+    job = Job(
+        tmp_path, driver_jvm, *OBSERVED, "execution.checkpointing.interval=1 hour"
+    )  # however slow, none comes in between
     assert job.run("checkpoint-compacted=kill") == KILLED
     assert job.run("checkpoint-after-compaction=kill") == KILLED
     assert job.checkpoints == ["chk-00000001"]
@@ -134,28 +119,29 @@ def test_killed_around_a_compaction(tmp_path: Path, undisturbed: list[tuple]) ->
     metadata = job.folder / "checkpoints" / "mixedmode" / "checkpoints" / taken / "_metadata"
     assert "-compacted-" in metadata.read_text()
     assert job.run() == 0
-    assert job.output == undisturbed
+    assert job.output == EXPECTED
 
 
 @pytest.mark.parametrize(
     ("name", "points"),
     [("sessions", [*support.TASK_POINTS, *support.COMPACTION_POINTS]), ("means", support.PUBLISH_POINTS)],
 )
-def test_killed_workers_are_replaced(tmp_path: Path, name: str, points: list[str]) -> None:
+def test_killed_workers_are_replaced(tmp_path: Path, driver_jvm: DriverJvm, name: str, points: list[str]) -> None:
     """A Python worker that dies at any step of a task, in backlog, stream and compaction, costs a retry, no more."""
     flags = {point: tmp_path / point for point in points}
     (tmp_path / "job").mkdir()
-    job = Job(tmp_path / "job", *OBSERVED, name=name)
+    job = Job(tmp_path / "job", driver_jvm, *OBSERVED, name=name)
     killers = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
     assert job.run(killers, master="local[2,12]") == 0
     assert [point for point, flag in flags.items() if not flag.exists()] == [], "no worker was killed there"
     assert job.output == support.expected_of(name, EVENTS)
 
 
-def test_killed_in_streamed_history(tmp_path: Path, undisturbed: list[tuple]) -> None:
+def test_killed_in_streamed_history(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """With interval-during-backlog > 0 a kill in the history goes back to the last checkpoint (X16)."""
     job = Job(
         tmp_path,
+        driver_jvm,
         "execution.checkpointing.interval=1 ms",
         "execution.interval-during-backlog=1 ms",
         "execution.history.rows-per-epoch=100",
@@ -163,21 +149,17 @@ def test_killed_in_streamed_history(tmp_path: Path, undisturbed: list[tuple]) ->
     assert job.run("epoch-before-apply=kill:3") == KILLED
     assert job.checkpoints, "no checkpoint was taken in the history"
     assert job.run() == 0
-    assert job.output == undisturbed
+    assert job.output == EXPECTED
 
 
 @pytest.mark.parametrize("sink", ["foreachBatch", "ledger"])
-def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, sink: str) -> None:
+def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, driver_jvm: DriverJvm, sink: str) -> None:
     """Killed after the rows were handed over: they come again under the same id; killed after that was noted: not."""
     support.write(tmp_path / "history.parquet", EVENTS)
     driver = Path(__file__).with_name("driver_sinks.py")
 
     def run(failpoints: str) -> int:
-        environment = {**os.environ, VARIABLE: failpoints}
-        command = [sys.executable, str(driver), str(tmp_path), sink]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
-        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
-        return done.returncode
+        return driver_jvm.run(driver, tmp_path, sink, **{VARIABLE: failpoints}).returncode
 
     assert run("checkpoint-after-metadata=kill") == KILLED
     assert not list((tmp_path / "out").iterdir())

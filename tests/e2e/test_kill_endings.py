@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +10,9 @@ from pathlib import Path
 import mixedmode
 import pytest
 import support
+from driver_jvm import KILLED, DriverJvm
 from mixedmode import CheckpointError
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
-from mixedmode.runtime.platform.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
@@ -22,14 +20,14 @@ DRIVER = Path(__file__).with_name("driver_endings.py")
 EVENTS = support.stream_of(200, seed=8)
 #: What has come when a job is drained.
 UNTIL = 150
-KILLED = -signal.SIGKILL
 
 
 class Job:
     """The folders of one job, and the processes that run it, one after the other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, jvm: DriverJvm) -> None:
         self.folder = folder
+        self.jvm = jvm
         for name in ("landing", "pending"):
             (folder / name).mkdir()
         support.write(folder / "history.parquet", EVENTS[:100])
@@ -39,16 +37,7 @@ class Job:
 
     def run(self, how: str, failpoints: str = "") -> int:
         """Run the driver to its end; the savepoint goes to a folder that is named after the failpoint."""
-        savepoint = str(self.savepoint(failpoints))
-        done = subprocess.run(
-            [sys.executable, str(DRIVER), str(self.folder), how, savepoint, failpoints],
-            env={name: value for name, value in os.environ.items() if name != VARIABLE},
-            capture_output=True,
-            text=True,
-            timeout=500,
-        )
-        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-4000:]}"
-        return done.returncode
+        return self.jvm.run(DRIVER, self.folder, how, self.savepoint(failpoints), failpoints).returncode
 
     def savepoint(self, failpoints: str) -> Path:
         return self.folder / failpoints.partition("=")[0]
@@ -58,11 +47,11 @@ class Job:
         return support.without_flush(support.committed(self.folder / "out"))
 
 
-def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
+def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed before the drain fires, after it has fired, while a savepoint is copied, and before the drain's
     checkpoint: nothing that a drain fires is visible, no folder is a savepoint, and in the end the output is that of
     the undisturbed run."""
-    job = Job(tmp_path)
+    job = Job(tmp_path, driver_jvm)
     seen = []
     for how, point in (
         ("drain", "stop-before-work=kill"),
@@ -80,10 +69,10 @@ def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
     assert job.output == support.sessions_of(EVENTS)
 
 
-def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
+def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed anywhere between the drain's checkpoint and the savepoint's own metadata, and again while the next run
     makes up for it: the drain has happened, so its savepoint is made before anything else is done."""
-    job = Job(tmp_path)
+    job = Job(tmp_path, driver_jvm)
     asked: list[str] = []
 
     def made() -> list[str]:
@@ -115,10 +104,10 @@ def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path) -> None:
     assert job.output == two_jobs
 
 
-def test_killed_after_the_checkpoint_of_a_stop_without_drain(tmp_path: Path) -> None:
+def test_killed_after_the_checkpoint_of_a_stop_without_drain(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """The savepoint of a suspended job is finished by command, without the job; one that begins from it elsewhere gives
     what an undisturbed run would."""
-    job = Job(tmp_path)
+    job = Job(tmp_path, driver_jvm)
     point = "savepoint-before-metadata=kill"
     assert job.run("suspend", point) == KILLED
     command = [sys.executable, "-m", "mixedmode", "savepoint", "checkpoints", "--complete", "--json"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 import support
+from driver_jvm import KILLED, DriverJvm
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
 from mixedmode.runtime.platform.failpoints import VARIABLE
 from support import World
@@ -26,8 +25,9 @@ EVENTS = support.stream_of(120, seed=4)
 class Job:
     """A folder, and the process that runs its job."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, jvm: DriverJvm) -> None:
         self.folder = folder
+        self.jvm = jvm
         self.checkpoints = folder / "checkpoints"
         (folder / "landing").mkdir()
         support.write(folder / "history.parquet", EVENTS[:60])
@@ -38,7 +38,7 @@ class Job:
         """Start the driver and wait until it is live."""
         self.process = subprocess.Popen(
             [sys.executable, str(DRIVER), str(self.folder)],
-            env={**os.environ, VARIABLE: failpoints},
+            env=self.jvm.environment(**{VARIABLE: failpoints}),
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -55,17 +55,20 @@ class Job:
     def ended(self) -> int:
         """Wait for the driver's end; its exit code."""
         assert self.process is not None
-        return self.process.wait(300)
+        code = self.process.wait(300)
+        self.jvm.settle()
+        return code
 
     def kill(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+            self.jvm.settle()
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    made = Job(tmp_path)
+def job(tmp_path: Path, driver_jvm: DriverJvm) -> Iterator[Job]:
+    made = Job(tmp_path, driver_jvm)
     yield made
     made.kill()
 
@@ -105,7 +108,7 @@ def test_driver_killed_while_it_writes_a_savepoint(job: Job) -> None:
     job.start("savepoint-before-metadata=kill")
     failed = job.command("savepoint", job.checkpoints, "sp")
     assert failed.returncode == 1 and "ended without an answer" in failed.stdout
-    assert job.ended() == -signal.SIGKILL
+    assert job.ended() == KILLED
     looked_at = job.command("inspect", "sp")
     assert looked_at.returncode == 2
     job.start()

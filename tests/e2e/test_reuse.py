@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from driver_jvm import KILLED, DriverJvm
 from mixedmode.runtime.platform.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
@@ -26,10 +23,8 @@ def write_history(folder: Path, name: str, rows: int) -> None:
     pq.write_table(pa.table({"k": [i % KEYS for i in range(rows)], "v": list(range(rows))}), folder / name)
 
 
-def run(folder: Path, number: int, failpoints: str = "") -> int:
-    environment = {**os.environ, VARIABLE: failpoints}
-    command = [sys.executable, str(DRIVER), str(folder), str(number)]
-    return subprocess.run(command, env=environment, capture_output=True, timeout=500).returncode
+def run(jvm: DriverJvm, folder: Path, number: int, failpoints: str = "") -> int:
+    return jvm.run(DRIVER, folder, TEST_RUN=str(number), **{VARIABLE: failpoints}).returncode
 
 
 def rows_by_run(folder: Path) -> Counter[int]:
@@ -43,22 +38,22 @@ def rows_by_run(folder: Path) -> Counter[int]:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed(tmp_path_factory: pytest.TempPathFactory, driver_jvm: DriverJvm) -> Path:
     """A job that was killed with three of its four shards finished."""
     folder = tmp_path_factory.mktemp("reuse") / "job"
     folder.mkdir()
     write_history(folder / "history", "a.parquet", ROWS)
-    assert run(folder, 1, "epoch-before-apply=kill") == -signal.SIGKILL
+    assert run(driver_jvm, folder, 1, "epoch-before-apply=kill") == KILLED
     reports = sorted((folder / "checkpoints" / "mixedmode" / "backlog").glob("*/*.report"))
     assert len(reports) == 4
     reports[2].unlink()
     return folder
 
 
-def test_finished_shards_are_taken_over(killed: Path, tmp_path: Path) -> None:
+def test_finished_shards_are_taken_over(killed: Path, driver_jvm: DriverJvm, tmp_path: Path) -> None:
     """The same job over the same files computes only the shard that was missing."""
     shutil.copytree(killed, tmp_path / "as-killed")
-    assert run(killed, 2) == 0
+    assert run(driver_jvm, killed, 2) == 0
     found = rows_by_run(killed)
     shutil.rmtree(killed)
     shutil.copytree(tmp_path / "as-killed", killed)  # in the same place: paths are part of "the same backlog"
@@ -68,8 +63,8 @@ def test_finished_shards_are_taken_over(killed: Path, tmp_path: Path) -> None:
     assert found[2] > 0
 
 
-def test_another_backlog_takes_over_nothing(killed: Path) -> None:
+def test_another_backlog_takes_over_nothing(killed: Path, driver_jvm: DriverJvm) -> None:
     """After the history has changed, every shard is computed again: two backlogs never mix."""
     write_history(killed / "history", "b.parquet", ROWS)
-    assert run(killed, 3) == 0
+    assert run(driver_jvm, killed, 3) == 0
     assert rows_by_run(killed) == {3: 2 * ROWS}
