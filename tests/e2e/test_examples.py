@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from driver_jvm import DriverJvm
 
 pytestmark = pytest.mark.spark
 
@@ -17,11 +16,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
     ("script", "said"),
     [("quickstart.py", "live"), ("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts")],
 )
-def test_example_runs(script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_runs(script: str, said: str, tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """The script ends well and says what the README promises of it."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / script)], cwd=tmp_path, capture_output=True, text=True, timeout=400
-    )
+    done = driver_jvm.run(EXAMPLES / script, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     assert said in done.stdout

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -14,6 +11,7 @@ import feeds
 import mixedmode
 import pytest
 import support
+from driver_jvm import KILLED, DriverJvm
 from driver_positions import BETWEEN, DURING, HISTORY, JOBS, LATER, OLD
 from mixedmode.runtime.platform.failpoints import VARIABLE, _hits
 from pyspark import cloudpickle
@@ -25,8 +23,9 @@ DRIVER = Path(driver_positions.__file__)
 class Lives:
     """All jobs of the driver, killed in their backlog, then run to their end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, jvm: DriverJvm) -> None:
         self.folder = folder
+        self.jvm = jvm
         for name in JOBS:
             (folder / name).mkdir()
             feeds.append(folder / name / "feed", *OLD)
@@ -39,18 +38,15 @@ class Lives:
         self._run("second")
 
     def _run(self, life: str) -> None:
-        done = subprocess.run(
-            [sys.executable, str(DRIVER), str(self.folder), life], capture_output=True, text=True, timeout=500
-        )
-        assert done.returncode == -signal.SIGKILL, f"{done.stdout}\n{done.stderr[-6000:]}"
+        assert self.jvm.run(DRIVER, self.folder, life).returncode == KILLED
 
     def rows(self, name: str) -> list[tuple]:
         return support.committed(self.folder / name / "out")
 
 
 @pytest.fixture(scope="module")
-def lives(tmp_path_factory: pytest.TempPathFactory) -> Lives:
-    return Lives(tmp_path_factory.mktemp("positions"))
+def lives(tmp_path_factory: pytest.TempPathFactory, driver_jvm: DriverJvm) -> Lives:
+    return Lives(tmp_path_factory.mktemp("positions"), driver_jvm)
 
 
 @pytest.mark.kill
