@@ -117,8 +117,8 @@ def _check_processor(processor: Any) -> None:
         cloudpickle.dumps(processor)
     except Exception as error:  # whatever the processor's own __reduce__ raises
         raise PlanError(
-            f"{name} cannot be sent to the tasks ({error}); create what cannot be pickled (connections, sessions) in"
-            " its init()"
+            f"{name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) in the first"
+            " handler that needs it: init() also runs in the driver, at each start()"
         ) from error
 
 

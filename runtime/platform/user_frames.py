@@ -11,6 +11,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyspark
 
@@ -45,6 +46,14 @@ class UserFrames:
     def since(cls, start: TracebackType | None) -> UserFrames:
         """Those of a traceback, without what is not the user's."""
         return cls(tuple(frame for frame in traceback.extract_tb(start) if not is_ours(frame.filename)))
+
+    @classmethod
+    def defining(cls, function: Any) -> UserFrames:
+        """Where a function begins, as if it had been called there; nothing for what is not written in Python."""
+        code = getattr(function, "__code__", None)
+        return cls(
+            () if code is None else (traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_name),)
+        )
 
     def told(self, error: BaseException, context: str) -> str:
         """An exception of user code for its author: the place in that code, what was raised, where the job was, and

@@ -9,8 +9,10 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
+from ....errors import MixedModeError, UserCodeError
 from ...platform.arrow_types import arrow_schema
 from ...platform.code_fingerprint import code_fingerprint
+from ...platform.user_frames import UserFrames
 from ..contract import KeyedOperator
 from .handle import DeclaringHandle
 
@@ -105,10 +107,25 @@ class ProcessorStage(KeyedOperator):
         self.processor_name = type(processor).__name__
         self._code = code_fingerprint(processor)
         declaring = DeclaringHandle(time_mode, lambda ddl: cast("StructType", StructType.fromDDL(ddl)))
-        copy = cloudpickle.loads(self._pickled)
-        copy.init(declaring)
-        copy.close()
+        self._declare(declaring)
         self.registry = declaring.registry
+
+    def _declare(self, handle: DeclaringHandle) -> None:
+        """Run ``init`` and ``close`` of a copy of the processor, here in the driver."""
+        copy, method = cloudpickle.loads(self._pickled), "init"
+        try:
+            copy.init(handle)
+            handle.seal()
+            method = "close"
+            copy.close()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit() there is not meant for the driver
+            context = f"processor {self.processor_name} of stage {self.uid!r}, {method}, which start() calls once"
+            frames = UserFrames.since(error.__traceback__)
+            if isinstance(error, MixedModeError):
+                raise type(error)(frames.located(error, context)) from error
+            raise UserCodeError(frames.told(error, context)) from error
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but the initial state's data frame."""

@@ -8,10 +8,13 @@ Rules (time modes, TTL) are those of stock ``transformWithState``
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import FrameType
+from typing import Any, Literal
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
@@ -19,6 +22,7 @@ from ....errors import OperatorEventError, PlanError, StateSchemaError
 from ....state.keyed import KeyedState
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
+from ...platform.user_frames import is_ours
 from ...protocols.operator_events.event_codec import encode
 from ...protocols.operator_events.task_events import TaskEvents
 from .row_reader import row_class
@@ -35,11 +39,27 @@ class DeclaringHandle(StatefulProcessorHandle):
         self.registry = StateRegistry()
         self._time_mode = time_mode
         self._parse_ddl = parse_ddl
+        self._sealed = False
 
-    def _arrow(self, schema: Schema) -> pa.Schema:
-        return arrow_schema(self._parse_ddl(schema) if isinstance(schema, str) else schema)
+    def seal(self) -> None:
+        """``init`` has returned: what follows it can declare nothing, as in the tasks."""
+        self._sealed = True
+
+    def _arrow(self, name: str, parameter: str, schema: Any) -> pa.Schema:
+        if not isinstance(schema, (str, StructType)):
+            raise PlanError(
+                f"{parameter} of state {name!r} is {schema!r}; give a StructType or a DDL string such as 'n long'"
+            )
+        try:
+            return arrow_schema(self._parse_ddl(schema) if isinstance(schema, str) else schema)
+        except (PySparkException, ValueError) as error:
+            said = schema if isinstance(schema, str) else schema.simpleString()
+            first = str(error).strip().split("\n", 1)[0]
+            raise PlanError(f"{parameter} {said!r} of state {name!r} cannot be used: {first}") from error
 
     def _declare(self, name: str, kind: str, schema: Schema, user_key: Schema | None, ttl_ms: int | None) -> _Undefined:
+        if self._sealed:
+            raise _declared_late(name)
         if ttl_ms is not None and self._time_mode != "processingTime":
             raise PlanError(
                 f"state {name!r} declares ttlDurationMs={ttl_ms}, but the time mode is {self._time_mode!r}; "
@@ -47,8 +67,9 @@ class DeclaringHandle(StatefulProcessorHandle):
             )
         if ttl_ms is not None and ttl_ms <= 0:
             raise PlanError(f"state {name!r} declares ttlDurationMs={ttl_ms}; it must be greater than 0")
-        key_schema = None if user_key is None else self._arrow(user_key)
-        self.registry.declare(name, kind, self._arrow(schema), user_key_schema=key_schema, ttl_ms=ttl_ms)
+        key_schema = None if kind != "map" else self._arrow(name, "userKeySchema", user_key)
+        values = self._arrow(name, "valueSchema" if kind == "map" else "schema", schema)
+        self.registry.declare(name, kind, values, user_key_schema=key_schema, ttl_ms=ttl_ms)
         return _Undefined(name)
 
     def getValueState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
@@ -63,15 +84,16 @@ class DeclaringHandle(StatefulProcessorHandle):
         return self._declare(stateName, "map", valueSchema, userKeySchema, ttlDurationMs)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        raise PlanError(
-            f"registerTimer({expiryTimestampMs}) in init(): there is no current key; register timers in handlers"
-        )
+        raise self._too_early(f"registerTimer({expiryTimestampMs})")
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        raise PlanError(f"deleteTimer({expiryTimestampMs}) in init(): there is no current key; use timers in handlers")
+        raise self._too_early(f"deleteTimer({expiryTimestampMs})")
 
     def listTimers(self) -> Iterator[int]:
-        raise PlanError("listTimers() in init(): there is no current key; use timers in handlers")
+        raise self._too_early("listTimers()")
+
+    def _too_early(self, call: str) -> PlanError:
+        return _timers_without_key(call, "close" if self._sealed else "init")
 
     @property
     def coordinator(self) -> _Undefined:
@@ -80,6 +102,8 @@ class DeclaringHandle(StatefulProcessorHandle):
 
     def deleteIfExists(self, stateName: str) -> None:
         """Take back what ``init`` has declared under the name; a stored variable that is not declared is dropped."""
+        if self._sealed:
+            raise _deleted_late(stateName)
         self.registry.withdraw(stateName)
 
 
@@ -112,29 +136,63 @@ class _Deleted:
         )
 
 
+def _declared_late(name: str) -> PlanError:
+    return PlanError(f"state {name!r} is declared in {_handler()}; declare it in init()")
+
+
+def _deleted_late(name: str) -> PlanError:
+    return PlanError(f"deleteIfExists({name!r}) in {_handler()}: state variables come and go in init() only")
+
+
+def _timers_without_key(call: str, method: str) -> PlanError:
+    return PlanError(f"{call} in {method}(): there is no current key; use timers in handlers")
+
+
+def _handler() -> str:
+    """The method of the processor that is running: the first of the user's frames below ours."""
+    frame: FrameType | None = sys._getframe(1)
+    name = "a handler"
+    while frame is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    while frame is not None and not is_ours(frame.f_code.co_filename):
+        name, frame = frame.f_code.co_name, frame.f_back
+    return name
+
+
 class TaskHandle(StatefulProcessorHandle):
-    """Live state and timers of the current key of a shard task."""
+    """Live state and timers of the current key of a shard task.
+
+    What it can do follows the calls of the processor, as Spark's handle does: variables are declared and deleted in
+    ``init``, timers are used after it, and in ``close`` there is nothing left to do.
+    """
 
     def __init__(self, state: KeyedState, time_mode: str, coordinator: TaskCoordinator) -> None:
         self._state = state
         self._state.struct_class = row_class
         self._time_mode = time_mode
+        self._phase: Literal["init", "handlers", "close"] = "init"
         #: Where events to the job's coordinator are sent.
         self.coordinator = coordinator
 
+    def enter(self, phase: Literal["handlers", "close"]) -> None:
+        """``init`` has returned, or all handlers have."""
+        self._phase = phase
+
     def getValueState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
-        return self._state.value_state(stateName) if self._has(stateName) else _Deleted("value", stateName)
+        return self._state.value_state(stateName) if self._keeps(stateName) else _Deleted("value", stateName)
 
     def getListState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> Any:
-        return self._state.list_state(stateName) if self._has(stateName) else _Deleted("list", stateName)
+        return self._state.list_state(stateName) if self._keeps(stateName) else _Deleted("list", stateName)
 
     def getMapState(
         self, stateName: str, userKeySchema: Schema, valueSchema: Schema, ttlDurationMs: int | None = None
     ) -> Any:
-        return self._state.map_state(stateName) if self._has(stateName) else _Deleted("map", stateName)
+        return self._state.map_state(stateName) if self._keeps(stateName) else _Deleted("map", stateName)
 
-    def _has(self, name: str) -> bool:
+    def _keeps(self, name: str) -> bool:
         """False for a variable that the same ``init`` goes on to delete."""
+        if self._phase != "init":
+            raise _declared_late(name)
         return name in self._state.registry
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
@@ -148,12 +206,16 @@ class TaskHandle(StatefulProcessorHandle):
 
     def deleteIfExists(self, stateName: str) -> None:
         """Nothing to do in a task: the registry has the variables that ``init`` declares, and no others."""
+        if self._phase != "init":
+            raise _deleted_late(stateName)
 
     def _kind(self, method: str) -> Any:
         if self._time_mode not in _KIND_OF_MODE:
             raise PlanError(
                 f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is {self._time_mode!r}"
             )
+        if self._phase != "handlers":
+            raise _timers_without_key(f"{method}()", self._phase)
         return _KIND_OF_MODE[self._time_mode]
 
 

@@ -77,8 +77,9 @@ class ProcessorOperator(ProcessorStage):
         try:
             run.execute(rows)
         except BaseException as error:
-            take_all(processor.close)  # what it raises now is not why
-            if isinstance(error, Exception) and (told := explain_failure(error, self, run)) is not error:
+            take_all(run.close)  # what it raises now is not why
+            told = explain_failure(error, self, run)
+            if told is not error:
                 raise told from error
             raise
-        processor.close()
+        run.close()

@@ -55,11 +55,17 @@ class ProcessorRun:
         self._codec = KeyCodec(operator.key_schema)
         self._reader = RowReader(operator.input_schema)
         self._output = RowBuffer(operator.output_schema, context.output.write)
+        self._handle: TaskHandle | None = None
         self._key: tuple[Any, ...] = ()
         #: The current key of a sorted pass has due timers from before.
         self._had_due = False
         self._row_times = self._times(self._epoch.watermark_ms)
         self._clock = None if self._epoch.in_order is None else KeyClock(self._epoch, self._epoch.in_order)
+
+    @property
+    def processor(self) -> StatefulProcessor:
+        """The user's, in this task."""
+        return self._processor
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -126,7 +132,9 @@ class ProcessorRun:
             operator.event_max_bytes if operator.has_coordinator else None,
             is_backlog=self._epoch.is_backlog,
         )
-        self._processor.init(TaskHandle(state, operator.time_mode, coordinator))
+        self._handle = TaskHandle(state, operator.time_mode, coordinator)
+        self._processor.init(self._handle)
+        self._handle.enter("handlers")
         if not (operator.restores_own_state or events.inbox.events):
             return
         types = types_by_name(getattr(self._processor, "eventTypes", ()), operator.processor_name)
@@ -138,6 +146,12 @@ class ProcessorRun:
             if rows is not None:
                 self._output.extend(rows, ())
             failpoint("task-events-handled")
+
+    def close(self) -> None:
+        """Close the processor of a run that has come to its end; its handle is of no more use."""
+        if self._handle is not None:
+            self._handle.enter("close")
+        self._processor.close()
 
     def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count rows, drop late ones, note the greatest event time."""
@@ -311,9 +325,7 @@ class ProcessorRun:
     def _handle_rows(self, rows: Iterator[Any], times: TimerValues) -> None:
         input_rows = rows if self._operator.initial_schema is None else self._initial_first(rows, times)
         if input_rows is not None:
-            yielded = self._processor.handleInputRows(self._key, input_rows, times)
-            if yielded is not None:
-                self._output.extend(yielded, self._key)
+            self._output.extend(self._processor.handleInputRows(self._key, input_rows, times), self._key)
 
     def _rows_of(self, batch: pa.RecordBatch) -> Iterator[Any]:
         """The batch's rows; for a stage with initial state pairs of (initial-state row or None, row)."""
@@ -338,11 +350,10 @@ class ProcessorRun:
 
     def _fire(self, ts_ms: int, times: TimerValues) -> None:
         self._counters.timers_fired += 1
-        yielded: Iterable[Any] | None = self._processor.handleExpiredTimer(
+        yielded: Iterable[Any] = self._processor.handleExpiredTimer(
             key=self._key, timerValues=times, expiredTimerInfo=ExpiredTimerInfo(ts_ms)
         )
-        if yielded is not None:
-            self._output.extend(yielded, self._key)
+        self._output.extend(yielded, self._key)
 
     def _times(self, watermark_ms: int) -> TimerValues:
         """The times as PySpark reports them: both -1 when the time mode is none."""

@@ -33,21 +33,48 @@ _OF_THE_CALL = (StateSchemaError, PlanError, OperatorEventError)
 _OF_THE_MACHINE = (OSError, MemoryError)
 
 
-def explain_failure(error: Exception, operator: ProcessorStage, run: ProcessorRun) -> Exception:
+def explain_failure(error: BaseException, operator: ProcessorStage, run: ProcessorRun) -> BaseException:
     """The exception for the processor's author; the same one if it does not come of the processor's code."""
+    result = _of_no_rows(error)
+    if result is not None:
+        asked, handler, rows = result
+        frames = UserFrames.defining(getattr(type(run.processor), handler, None))
+        why = TypeError(f"{error}: {handler} returned {rows!r}; yield rows, or return an iterable of them")
+        return UserCodeError(frames.told(why, _context(asked, handler, operator, run)))
     caller, start = _entered(error.__traceback__)
-    if caller is None or start is None or _is_engines(error, start):
+    if caller is None or start is None or isinstance(error, GeneratorExit) or _is_engines(error, start):
         return error
     handler = _CALLERS[caller.tb_frame.f_code] or start.tb_frame.f_code.co_name
-    context = f"processor {operator.processor_name} of stage {operator.uid!r}, {handler}"
-    if handler in ("handleInputRows", "handleInitialState", "handleExpiredTimer"):
-        context += f", key {run.key!r}"
-    context += _moment(handler, caller, operator, run)
-    context += f" (epoch {run.epoch_number}, shard {run.shard})"
+    context = _context(caller, handler, operator, run)
     frames = UserFrames.since(start)
     if isinstance(error, MixedModeError):
         return type(error)(frames.located(error, context))
     return UserCodeError(frames.told(error, context))
+
+
+def _context(caller: TracebackType, handler: str, operator: ProcessorStage, run: ProcessorRun) -> str:
+    """Which processor, stage and handler; key and time; epoch and shard."""
+    context = f"processor {operator.processor_name} of stage {operator.uid!r}, {handler}"
+    if handler in ("handleInputRows", "handleInitialState", "handleExpiredTimer"):
+        context += f", key {run.key!r}"
+    context += _moment(handler, caller, operator, run)
+    return f"{context} (epoch {run.epoch_number}, shard {run.shard})"
+
+
+def _of_no_rows(error: BaseException) -> tuple[TracebackType, str, Any] | None:
+    """The call of a handler that has returned nothing to iterate over (a forgotten ``yield``), its name, and what."""
+    caller: TracebackType | None = None
+    found = error.__traceback__
+    while found is not None:
+        frame = found.tb_frame
+        if frame.f_code in _CALLERS:
+            caller = found
+        elif frame.f_code is _ITERATES and found.tb_next is None and isinstance(error, TypeError) and caller:
+            rows = frame.f_locals["rows"]
+            handler = _CALLERS[caller.tb_frame.f_code] or caller.tb_frame.f_locals.get("hook", "handleEvent")
+            return None if hasattr(rows, "__iter__") else (caller, handler, rows)
+        found = found.tb_next
+    return None
 
 
 def _entered(found: TracebackType | None) -> tuple[TracebackType | None, TracebackType | None]:
@@ -65,7 +92,7 @@ def _entered(found: TracebackType | None) -> tuple[TracebackType | None, Traceba
     return None, None
 
 
-def _is_engines(error: Exception, start: TracebackType) -> bool:
+def _is_engines(error: BaseException, start: TracebackType) -> bool:
     """True for what the engine raises while user code calls it, unless it is about the call."""
     last: TracebackType = start
     while last.tb_next is not None:
