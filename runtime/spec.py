@@ -127,6 +127,10 @@ class Settings(BaseModel):
     sorter_memory_bytes: int = 256 * 1024 * 1024
     sorter_spill_dir: str | None = None
 
+    def shards(self, spark: SparkSession) -> int:
+        """How many shards a job begins with; one that goes on has those of its checkpoint, unless told otherwise."""
+        return self.parallelism or min(spark.sparkContext.defaultParallelism, self.max_parallelism)
+
 
 @dataclass(frozen=True)
 class StageSpec:

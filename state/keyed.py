@@ -88,11 +88,6 @@ class KeyedState(ABC):
             raise StateSchemaError(f"state {name!r} is declared as {descriptor.kind} state, not as {kind} state")
         return found
 
-    def delete_state(self, name: str) -> None:
-        """Remove everything the current key holds in a variable; an unknown name is not an error."""
-        if name in self.registry:
-            self._variable(name, self.registry.get(name).kind).clear()
-
     # -- timers ----------------------------------------------------------------------------------------------------
 
     def register_timer(self, kind: TimerKind, ts_ms: int) -> None:

@@ -26,7 +26,6 @@ TIMER_KINDS: tuple[TimerKind, ...] = ("event", "processing")
 CELL_SECTION = 0x01
 TIMER_SECTIONS: dict[TimerKind, int] = {"event": 0x02, "processing": 0x03}
 TIMER_SLOTS: dict[TimerKind, int] = {"event": 0xF0, "processing": 0xF1}
-_KIND_OF_SECTION: dict[int, TimerKind] = {section: kind for kind, section in TIMER_SECTIONS.items()}
 
 #: State variables have slots 0 to this; the slots above are the house's own.
 MAX_VARIABLE_SLOT = 0xEF
@@ -74,21 +73,6 @@ def timer_index_key(kind: TimerKind, kg: int, ts_ms: int, key: bytes) -> bytes:
 def parse_timer_index(stored: bytes) -> tuple[int, int, bytes]:
     """``(key group, ts_ms, key)`` of an index entry."""
     return int.from_bytes(stored[:2], "big"), decode_ts(stored[3:11]), stored[11:]
-
-
-def timer_slot_key(kind: TimerKind, kg: int, key: bytes, ts_ms: int) -> bytes:
-    """The stored key of a timer's cell."""
-    return state_key(kg, key, TIMER_SLOTS[kind], encode_ts(ts_ms))
-
-
-def section_of(stored: bytes) -> int:
-    """The section byte of a stored key."""
-    return stored[2]
-
-
-def timer_kind_of(stored: bytes) -> TimerKind | None:
-    """The kind of a timer index entry; None for a cell."""
-    return _KIND_OF_SECTION.get(stored[2])
 
 
 def parse_state_key(stored: bytes, codec: KeyCodec) -> tuple[int, bytes, int, bytes]:

@@ -23,6 +23,7 @@ from ..inputs.inputs import Inputs, check_inputs, checked
 from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted
 from ..stages.keys import resolve_keys
 from ..stages.stage import StageInput
+from .described import Described
 from .grouped import MixedGroupedData
 
 ColumnOrName = Column | str
@@ -49,7 +50,7 @@ def read(
     return MixedFrame(inputs)
 
 
-class MixedFrame:
+class MixedFrame(Described):
     """History and live as one frame; made by :func:`read`, immutable."""
 
     def __init__(self, inputs: Inputs, watermark: Watermark | None = None) -> None:
@@ -63,22 +64,8 @@ class MixedFrame:
         schema = self._inputs.schema
         return without_carrier(schema) if self._has_carrier else schema
 
-    @property
-    def columns(self) -> list[str]:
-        return self.schema.fieldNames()
-
-    @property
-    def dtypes(self) -> list[tuple[str, str]]:
-        return [(field.name, field.dataType.simpleString()) for field in self.schema.fields]
-
-    @property
-    def isStreaming(self) -> bool:
-        """True if there is a live source, that is, if the job has no end of its own."""
-        return bool(self._inputs.lives)
-
-    def printSchema(self, level: int | None = None) -> None:
-        """Print the schema as a tree."""
-        print(self.schema.treeString(level) if level is not None else self.schema.treeString())
+    def _read(self) -> Inputs:
+        return self._inputs
 
     def __getitem__(self, item: str) -> Column:
         """The column by name, good for both inputs."""
@@ -95,10 +82,6 @@ class MixedFrame:
                     " operation of DataFrame to both inputs"
                 )
         raise AttributeError(f"MixedFrame has no attribute {name!r}")
-
-    def __repr__(self) -> str:
-        columns = ", ".join(f"{name}: {kind}" for name, kind in self.dtypes)
-        return f"MixedFrame[{columns}]"
 
     # -- stateless operations, on both inputs --------------------------------------------------------------------------
 

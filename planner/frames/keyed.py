@@ -14,13 +14,15 @@ from typing import Any, NoReturn
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
+from ..inputs.inputs import Inputs
 from ..stages.stage import KeyedStage
+from .described import Described
 from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-class KeyedFrame:
+class KeyedFrame(Described):
     """What comes out of the keyed stage; made by ``transformWithState`` or ``agg``."""
 
     def __init__(self, stage: KeyedStage) -> None:
@@ -30,17 +32,8 @@ class KeyedFrame:
     def schema(self) -> StructType:
         return self._stage.output_schema
 
-    @property
-    def columns(self) -> list[str]:
-        return self.schema.fieldNames()
-
-    @property
-    def dtypes(self) -> list[tuple[str, str]]:
-        return [(field.name, field.dataType.simpleString()) for field in self.schema.fields]
-
-    @property
-    def isStreaming(self) -> bool:
-        return self._stage.inputs.live is not None
+    def _read(self) -> Inputs:
+        return self._stage.inputs
 
     def uid(self, uid: str) -> KeyedFrame:
         """Name the keyed stage: the id under which its state is stored, the same for the life of the state.
@@ -54,10 +47,6 @@ class KeyedFrame:
             )
         return KeyedFrame(replace(self._stage, uid=uid))
 
-    def printSchema(self, level: int | None = None) -> None:
-        """Print the schema as a tree."""
-        print(self.schema.treeString(level) if level is not None else self.schema.treeString())
-
     @property
     def writeStream(self) -> MixedStreamWriter:
         """Where to and how, as PySpark's ``DataStreamWriter``."""
@@ -66,9 +55,6 @@ class KeyedFrame:
     @property
     def write(self) -> NoReturn:
         raise PlanError(f"write after the keyed stage is not supported; {_ACTION}")
-
-    def __repr__(self) -> str:
-        return f"KeyedFrame[{', '.join(f'{name}: {kind}' for name, kind in self.dtypes)}]"
 
 
 def _refuse(name: str, hint: str) -> Callable[..., NoReturn]:

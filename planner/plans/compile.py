@@ -89,7 +89,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
     )
     sink.check(spark)
     operator = stage.build(stage.uid, output_mode, settings)
-    parallelism = _parallelism(spark, settings)
+    parallelism = settings.shards(spark)
     facts = JobFacts(
         has_history=stage.inputs.history is not None,
         has_live=stage.inputs.live is not None,
@@ -288,11 +288,6 @@ def _described(operator: KeyedOperator) -> dict[str, Any]:
     """The operator's description in plain JSON values, so that a stored plan equals the one it was made from."""
     described: dict[str, Any] = json.loads(json.dumps(operator.describe(), default=str))
     return described
-
-
-def _parallelism(spark: SparkSession, settings: Settings) -> int:
-    """Shards of a fresh run: what the runtime will take."""
-    return settings.parallelism or min(spark.sparkContext.defaultParallelism, settings.max_parallelism)
 
 
 def _bytes_per_shard(stage: KeyedStage, operator: KeyedOperator, settings: Settings, parallelism: int) -> int | None:

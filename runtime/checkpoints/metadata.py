@@ -7,8 +7,6 @@ names every file by a path relative to the checkpoint location and carries a for
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -16,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from ...errors import CorruptStateError
 from ...state.lineage import ShardLineage
 from ..connectors.transaction import SinkTransaction
+from ..platform.checksummed import Envelope
 from .format import Format
 
 FORMAT = Format(version=1)
@@ -140,23 +139,20 @@ class CheckpointMetadata(_Frozen):
 
     def to_bytes(self) -> bytes:
         """The file's content: version, checksum of the body, body."""
-        body = self.model_dump_json()
-        digest = hashlib.sha256(body.encode()).hexdigest()
-        return json.dumps({"format_version": FORMAT.version, "sha256": digest, "body": body}).encode()
+        return Envelope(FORMAT.version, self.model_dump_json()).to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> CheckpointMetadata:
         """Parse and verify; ``where`` names the file in errors."""
         try:
-            envelope = json.loads(data)
-            version, digest, body = envelope["format_version"], envelope["sha256"], envelope["body"]
-        except (ValueError, KeyError, TypeError) as error:
+            envelope = Envelope.from_bytes(data)
+        except ValueError as error:
             raise CorruptStateError(f"{where} is not a checkpoint metadata file: {error}") from error
-        version = FORMAT.check(version, where)
-        if hashlib.sha256(body.encode()).hexdigest() != digest:
+        version = FORMAT.check(envelope.version, where)
+        if not envelope.is_whole:
             raise CorruptStateError(f"{where} does not match its checksum: the file was altered or cut off")
         try:
-            return cls.model_validate_json(FORMAT.upgrade(body, version))
+            return cls.model_validate_json(FORMAT.upgrade(envelope.body, version))
         except (ValueError, KeyError, TypeError, AttributeError) as error:  # a ValidationError is a ValueError
             raise CorruptStateError(f"{where} cannot be understood: {error}") from error
 

@@ -18,7 +18,6 @@ can name it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
@@ -33,7 +32,7 @@ from ...state.lineage import ShardLineage
 from ...state.pool import StatePool
 from ..connectors.staging import epoch_of
 from ..connectors.transaction import SinkTransaction
-from ..platform.checksummed import seal, unseal
+from ..platform.checksummed import is_as_stamped, seal, stamp, unseal
 from ..platform.exclusive import put_if_absent
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
@@ -137,7 +136,7 @@ class CheckpointStore:
                 raise CheckpointMismatchError(
                     f"{path} has format version {version}; this version of mixedmode reads up to {IDENTITY_VERSION}"
                 )
-            if body.get("sha256", _digest(body)) != _digest(body):
+            if not is_as_stamped(body):
                 raise ValueError("it was altered: it does not match its checksum")
             return JobIdentity.from_json(body)
         except (ValueError, KeyError, TypeError) as error:
@@ -172,8 +171,7 @@ class CheckpointStore:
     def claim(self, identity: JobIdentity) -> None:
         """Write the identity of a new job."""
         self.filesystem.create_dir(self.root, recursive=True)
-        body = identity.to_json()
-        body["sha256"] = _digest(body)
+        body = stamp(identity.to_json())
         path = f"{self.root}/job.json"
         if not put_if_absent(self.filesystem, path, json.dumps(body, indent=1).encode()):
             raise CheckpointError(f"{path} exists already: another driver claims the same checkpointLocation")
@@ -402,9 +400,3 @@ class CheckpointStore:
                 failpoint("gc-between-files")
                 removed += 1
         return removed
-
-
-def _digest(body: dict[str, object]) -> str:
-    """Checksum of a JSON object, whatever its layout."""
-    content = {name: value for name, value in body.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

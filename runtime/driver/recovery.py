@@ -101,9 +101,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     restore_if_asked(job, store, identity)
     metadata = store.latest()
     if metadata is None:
-        parallelism = job.settings.parallelism or min(
-            job.spark.sparkContext.defaultParallelism, identity.max_parallelism
-        )
+        parallelism = job.settings.shards(job.spark)
         fresh = [
             StageState.fresh(stage.operator, identity.max_parallelism, parallelism, _watermark(job, stage))
             for stage in job.stages

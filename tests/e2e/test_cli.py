@@ -14,9 +14,9 @@ import mixedmode
 import pytest
 import support
 from mixedmode.planner.cli.app import app
-from mixedmode.runtime.checkpoints.savepoints.writer import write_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from pyarrow import fs
+from savepoint_support import write_savepoint
 from support import World
 from typer.testing import CliRunner
 

@@ -12,10 +12,10 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, CheckpointMismatchError, CorruptStateError, MixedQuery, OptionError
-from mixedmode.runtime.checkpoints.savepoints.writer import write_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.platform import failpoints
 from pyarrow import fs
+from savepoint_support import write_savepoint
 from support import World
 
 pytestmark = pytest.mark.spark

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from mixedmode.state.batch import BatchKeyedState
-from mixedmode.state.layout import state_key, timer_index_key, timer_slot_key
+from mixedmode.state.layout import TIMER_SLOTS, encode_ts, state_key, timer_index_key
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.registry import StateRegistry
 from mixedmode.state.replica import ShardReplica
@@ -74,7 +74,7 @@ def test_a_group_is_written_as_cells_then_indexes(registry: StateRegistry) -> No
         timer_index_key("processing", 0, 8, b"a"),
         timer_index_key("processing", 0, 8, b"b"),
     ]
-    assert timer_slot_key("event", 0, b"a", 9) in first_group
+    assert state_key(0, b"a", TIMER_SLOTS["event"], encode_ts(9)) in first_group
 
 
 @pytest.mark.parametrize("second", [(1, b"b"), (1, b"a"), (0, b"z")])

@@ -219,19 +219,6 @@ def test_timers_at_the_end_of_input_are_ignored_and_counted(make: Make) -> None:
     assert list(state.list_timers("event")) == []
 
 
-def test_delete_state_forgets_a_variable_of_the_key(make: Make) -> None:
-    """deleteIfExists clears any kind of variable and does not mind unknown names."""
-    state = make()
-    state.value_state("value").update((1, "x"))
-    state.list_state("list").put([(1,)])
-    state.map_state("map").updateValue(("a",), (1,))
-    for name in ("value", "list", "map", "unknown"):
-        state.delete_state(name)
-    assert not state.value_state("value").exists()
-    assert not state.list_state("list").exists()
-    assert not state.map_state("map").exists()
-
-
 def test_the_wrong_kind_or_name_is_an_error(make: Make) -> None:
     """A variable is only handed out as what it was declared."""
     state = make()

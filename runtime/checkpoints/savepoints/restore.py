@@ -280,8 +280,7 @@ def _copy_from(savepoint: SavepointStore, source: str, store: CheckpointStore, t
 def _empty(job: JobSpec) -> OperatorState:
     """The state of an operator that the savepoint knows nothing of."""
     settings = job.settings
-    parallelism = settings.parallelism or min(job.spark.sparkContext.defaultParallelism, settings.max_parallelism)
-    ranges = shard_ranges(parallelism, settings.max_parallelism)
+    ranges = shard_ranges(settings.shards(job.spark), settings.max_parallelism)
     registry: Any = job.operator.registry.to_json()
     return OperatorState(
         uid=job.operator.uid,

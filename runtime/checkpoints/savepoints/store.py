@@ -15,7 +15,6 @@ pending output: the job that took the savepoint has shown it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any, NoReturn
 
@@ -23,6 +22,7 @@ from pyarrow import fs
 from pydantic import BaseModel, ConfigDict
 
 from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from ...platform.checksummed import Envelope
 from ...platform.filesystem import exists, list_files, read_bytes, resolve
 from .. import metadata
 from ..branch import Branch
@@ -67,27 +67,24 @@ class Savepoint(BaseModel):
 
     def to_bytes(self) -> bytes:
         """The file's content: kind, version, checksum of the body, body."""
-        body = self.model_dump_json()
-        digest = hashlib.sha256(body.encode()).hexdigest()
-        return json.dumps({"kind": _KIND, "format_version": SAVEPOINT_VERSION, "sha256": digest, "body": body}).encode()
+        return Envelope(SAVEPOINT_VERSION, self.model_dump_json(), _KIND).to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Savepoint:
         """Parse and verify; ``where`` names the file in errors."""
         try:
-            envelope = json.loads(data)
-            kind, version = envelope["kind"], envelope["format_version"]
-            digest, body = envelope["sha256"], envelope["body"]
-            altered = hashlib.sha256(body.encode()).hexdigest() != digest
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptStateError(f"{where} is damaged, or not that of a savepoint: {error!r}") from error
-        if kind != _KIND:
-            raise CheckpointMismatchError(f"{where} is of kind {kind!r}, not that of a savepoint")
-        version = FORMAT.check(version, where)
-        if altered:
+            envelope = Envelope.from_bytes(data)
+            if envelope.kind is None:
+                raise ValueError("it does not say what it is")
+        except ValueError as error:
+            raise CorruptStateError(f"{where} is damaged, or not that of a savepoint: {error}") from error
+        if envelope.kind != _KIND:
+            raise CheckpointMismatchError(f"{where} is of kind {envelope.kind!r}, not that of a savepoint")
+        version = FORMAT.check(envelope.version, where)
+        if not envelope.is_whole:
             raise CorruptStateError(f"{where} does not match its checksum: the file was altered or cut off")
         try:
-            content = json.loads(FORMAT.upgrade(body, version))
+            content = json.loads(FORMAT.upgrade(envelope.body, version))
             inner = metadata.FORMAT.check(content.get("checkpoint_format", 1), f"the checkpoint in {where}")
             checkpoint = json.loads(metadata.FORMAT.upgrade(json.dumps(content["checkpoint"]), inner))
             content.update(checkpoint=checkpoint, checkpoint_format=metadata.FORMAT.version)

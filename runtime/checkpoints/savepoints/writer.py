@@ -33,27 +33,6 @@ _LOG_ENTRY = re.compile(r"\d+(\.compact)?$")
 _SOURCE_LOG_TRIES = 5
 
 
-def write_savepoint(store: CheckpointStore, metadata: CheckpointMetadata, destination: str, plan_json: str) -> str:
-    """Write a checkpoint as a savepoint; the caller keeps the checkpoint's files from being removed meanwhile.
-
-    Args:
-        store: the job's checkpoint store.
-        metadata: a complete checkpoint of it whose output is visible.
-        destination: a folder that is empty or does not exist, local or a URI.
-        plan_json: the job's execution plan.
-
-    Returns:
-        The savepoint's path: ``destination``, absolute if it is local.
-
-    Raises:
-        CheckpointError: the destination is not empty, or the checkpoint is nothing to go on from.
-        CorruptStateError: a state file is not as it was written; nothing is left at the destination.
-    """
-    check_source(store, metadata)
-    with SavepointDraft(store, destination, plan_json) as draft:
-        return draft.finish(metadata)
-
-
 class SavepointDraft:
     """A savepoint in the making: its files first, its ``_metadata`` when the checkpoint that it is made of is complete.
 

@@ -13,12 +13,12 @@ from mixedmode.errors import CheckpointError
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints.restore import check_origin, restore_if_asked
-from mixedmode.runtime.checkpoints.savepoints.writer import write_savepoint
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.platform import failpoints
 from mixedmode.state.files import StateFile
 from mixedmode.state.registry import StateRegistry
 from pyarrow import fs
+from savepoint_support import write_savepoint
 
 UID = "stage"
 IDENTITY = JobIdentity("job", ({"uid": UID},), 128)

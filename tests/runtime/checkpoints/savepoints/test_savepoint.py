@@ -25,12 +25,12 @@ from mixedmode.runtime.checkpoints.savepoints.store import (
     open_savepoint,
     open_store,
 )
-from mixedmode.runtime.checkpoints.savepoints.writer import write_savepoint
 from mixedmode.runtime.checkpoints.spark_log import crc_file
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.platform import failpoints
 from mixedmode.state.files import StateFile
 from pyarrow import fs
+from savepoint_support import write_savepoint
 
 UID = "stage"
 DATA = Path(__file__).parents[3] / "data"
