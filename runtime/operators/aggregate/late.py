@@ -1,7 +1,7 @@
 """Which input rows an aggregate drops as late: those whose window, or whose session in this epoch, is already over.
 
-Spark's partial aggregation has made one row of many when lateness is decided, so the same rule is put to the single
-rows here.  Invariant: it finds exactly the rows that :meth:`AggregateRun._admitted` counts.
+Spark's partial aggregation has made one row of many when lateness is decided, so the same rule (:mod:`..admission`) is
+put to the single rows here.  Invariant: it finds exactly the rows that :meth:`AggregateRun._admitted` counts.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ...platform.columns import event_time_us, quoted
+from ..admission import is_over
 from .definition import interval
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def late_rows(operator: Aggregation, frame: DataFrame, groups: GroupColumns, lat
         rows = frame.select("*", groups.keys[place].alias(_KEY))
     end = F.col(_KEY)["end"] if operator.time_key.kind == "window" else F.col(_KEY)
     rows = rows.withColumn(_END, end)
-    return rows.where((event_time_us(rows, _END) <= late_ms * 1000) | F.col(_END).isNull())
+    return rows.where(is_over(rows, _END, late_ms))
 
 
 def _in_late_sessions(operator: Aggregation, frame: DataFrame, groups: GroupColumns, late_ms: int) -> DataFrame | None:

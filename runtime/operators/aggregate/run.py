@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from ....state.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ..admission import can_be_late, note_event_time, windows_over
 from ..contract import ShardContext
 from .buffers import merge_buffers, reduce_segments
 from .columns import MAX_TIME_COLUMN
@@ -76,22 +77,16 @@ class AggregateRun(ABC):
                 batch = batch.filter(pc.greater(counts, 0))
                 if batch.num_rows == 0:
                     continue
-            ends_ms = self._ends_ms(batch) if late_ms > MIN_WATERMARK else None
-            if ends_ms is not None and (ends_ms <= late_ms).any():
-                late = pa.array(ends_ms <= late_ms)
+            ends_ms = self._ends_ms(batch) if can_be_late(late_ms) else None
+            if ends_ms is not None and (over := windows_over(ends_ms, late_ms)).any():
+                late = pa.array(over)
                 self.counters.rows_late += pc.sum(counts.filter(late)).as_py()
                 batch = batch.filter(pc.invert(late))
                 if batch.num_rows == 0:
                     continue
             if self.operator.event_time is not None:
-                self._note_time(batch.column(MAX_TIME_COLUMN))
+                note_event_time(self.counters, batch.column(MAX_TIME_COLUMN))
             yield batch
-
-    def _note_time(self, times: pa.Array) -> None:
-        latest = pc.max(times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())).as_py()
-        if latest is not None:
-            known = self.counters.max_event_time_ms
-            self.counters.max_event_time_ms = latest // 1000 if known is None else max(known, latest // 1000)
 
     def buffer_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The partial columns in the types and forms of the buffers."""

@@ -11,7 +11,8 @@ from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 from ...platform.clean_up import take_all
-from ...platform.columns import event_time_us, quoted
+from ...platform.columns import quoted
+from ..admission import is_late
 from ..contract import EpochSpec, ShardContext
 from .definition import INITIAL_STATE_COLUMN, KIND_COLUMN, ProcessorStage
 from .run import ProcessorRun
@@ -68,7 +69,7 @@ class ProcessorOperator(ProcessorStage):
         """The input rows whose event time is before what has fired."""
         if self.event_time is None or not self.uses_event_time:
             return None
-        return frame.where(event_time_us(frame, self.event_time) < epoch.late_watermark_ms * 1000)
+        return frame.where(is_late(frame, self.event_time, epoch.late_watermark_ms))
 
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch; see :mod:`.run` for the two styles."""

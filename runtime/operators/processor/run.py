@@ -27,6 +27,7 @@ from ....state.timer_walk import TimerWalk
 from ...platform.failpoints import failpoint
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.operator_events.event_codec import decode, encode, types_by_name
+from ..admission import can_be_late, note_event_time, rows_in_time
 from ..contract import ShardContext
 from .definition import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .handle import TaskCoordinator, TaskHandle
@@ -156,7 +157,7 @@ class ProcessorRun:
     def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Count rows, drop late ones, note the greatest event time."""
         column, late_ms = self._operator.event_time, self._epoch.late_watermark_ms
-        drop_late = self._operator.uses_event_time and late_ms != MIN_WATERMARK
+        drop_late = self._operator.uses_event_time and can_be_late(late_ms)
         for arrived in rows:
             batch = arrived
             is_input = None
@@ -167,26 +168,15 @@ class ProcessorRun:
                 self._counters.rows_in += batch.num_rows
             if column is not None:
                 if drop_late:
-                    micros = (
-                        batch.column(column).cast(pa.timestamp("us", batch.column(column).type.tz)).view(pa.int64())
-                    )
-                    in_time = pc.fill_null(pc.greater_equal(micros, late_ms * 1000), True)
+                    in_time = rows_in_time(batch.column(column), late_ms)
                     if is_input is not None:
                         in_time = pc.or_(in_time, pc.equal(is_input, 0))
                     kept = batch.filter(in_time)
                     self._counters.rows_late += batch.num_rows - kept.num_rows
                     batch = kept
-                self._note_event_time(batch.column(column))
+                note_event_time(self._counters, batch.column(column))
             if batch.num_rows:
                 yield batch
-
-    def _note_event_time(self, column: pa.Array) -> None:
-        greatest = pc.max(column.cast(pa.timestamp("us", column.type.tz)).view(pa.int64())).as_py()
-        if greatest is None:
-            return
-        greatest_ms = greatest // 1000
-        so_far = self._counters.max_event_time_ms
-        self._counters.max_event_time_ms = greatest_ms if so_far is None else max(so_far, greatest_ms)
 
     def _sorted(self, state: BatchKeyedState, keyed: KeyedRows) -> None:
         epoch = self._epoch
