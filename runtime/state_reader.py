@@ -202,6 +202,11 @@ class StateReader:
         is as in Spark's ``statestore`` source with ``stateVarName``; unlike there, expired values are not shown,
         and the elements of a list have their ``position`` in a last column.
 
+        Args:
+            name: the variable; None: the only one.
+            operator: uid of the keyed stage; None: the only one.
+            checkpoint: id of a complete checkpoint; None: the newest.
+
         Raises:
             UnknownStateError: there is no such checkpoint, operator or variable.
             CorruptStateError: the checkpoint is damaged.

@@ -6,7 +6,7 @@ Each rule is a function from sources to complaints; no complaint, no breach.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from import_graph import Sources
 
@@ -43,6 +43,38 @@ WITHOUT = {
 JVM_ATTRIBUTES = frozenset({"_jvm", "_jdf", "_jsc", "_jsparkSession"})
 #: The only room that may use them.
 JVM_ROOM = "runtime/platform/"
+#: Where users and other rooms come in: whatever takes three arguments or more says what they are, and what it raises.
+DOCUMENTED = (
+    "planner/frames/",
+    "planner/options/",
+    "planner/plans/compile.py",
+    "runtime/query.py",
+    "runtime/state_reader.py",
+    "runtime/spec.py",
+    "runtime/driver/preflight.py",
+    "runtime/driver/remote_client.py",
+    "runtime/driver/runner.py",
+    "runtime/tasks/executor.py",
+    "runtime/tasks/compaction_task.py",
+    "runtime/tasks/lookup_task.py",
+    "runtime/tasks/scan_task.py",
+    "runtime/checkpoints/store.py",
+    "runtime/checkpoints/metadata.py",
+    "runtime/checkpoints/savepoints/completion.py",
+    "runtime/checkpoints/savepoints/queue.py",
+    "runtime/checkpoints/savepoints/restore.py",
+    "runtime/checkpoints/savepoints/writer.py",
+    "runtime/operators/contract.py",
+    "runtime/operators/admission.py",
+    "runtime/connectors/late_rows.py",
+    "runtime/connectors/staging.py",
+    "runtime/connectors/sinks/__init__.py",
+    "runtime/connectors/sinks/base.py",
+    "runtime/connectors/sources/live_query.py",
+    "runtime/platform/",
+)
+#: Words by which a docstring leaves its arguments to that of another one.
+_ELSEWHERE = ("arguments are those", "arguments as")
 #: How many files may lie in ``runtime/`` outside of its rooms.
 FILES_IN_RUNTIME = 4
 
@@ -114,6 +146,34 @@ def crowd_in_runtime(sources: Sources) -> list[str]:
     return flat if len(flat) > FILES_IN_RUNTIME else []
 
 
+def arguments_untold(sources: Sources) -> list[str]:
+    """Functions and classes that users or other rooms call, and that do not say what they take and raise."""
+    found = []
+    for path, tree in sources.trees.items():
+        if path.startswith(DOCUMENTED):
+            for name, doc, function in _public(tree):
+                raises = any(isinstance(node, ast.Raise) and node.exc is not None for node in ast.walk(function))
+                if "Args:" not in doc and not any(words in doc for words in _ELSEWHERE):
+                    found.append(f"{path}:{function.lineno} {name} lacks Args:")
+                if raises and "Raises:" not in doc and "Raise " not in doc:
+                    found.append(f"{path}:{function.lineno} {name} lacks Raises:")
+    return found
+
+
+def _public(node: ast.AST, owner: ast.ClassDef | None = None) -> Iterator[tuple[str, str, ast.FunctionDef]]:
+    """Name, docstring and definition of public functions with three or more arguments; a class stands for its init."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef) and not child.name.startswith("_"):
+            yield from _public(child, child)
+        elif isinstance(child, ast.FunctionDef) and (child.name == "__init__" or not child.name.startswith("_")):
+            given = child.args
+            arguments = len([*given.posonlyargs, *given.args, *given.kwonlyargs]) - (owner is not None)
+            if arguments >= 3:
+                told = owner if owner is not None and child.name == "__init__" else child
+                name = child.name if owner is None else f"{owner.name}.{child.name}"
+                yield name, ast.get_docstring(told) or "", child
+
+
 RULES: tuple[Callable[[Sources], list[str]], ...] = (
     files_without_a_room,
     arrows_upwards,
@@ -121,4 +181,5 @@ RULES: tuple[Callable[[Sources], list[str]], ...] = (
     libraries_out_of_place,
     jvm_outside_platform,
     crowd_in_runtime,
+    arguments_untold,
 )

@@ -131,6 +131,16 @@ class MixedFrame(Described):
     def dropna(
         self, how: str = "any", thresh: int | None = None, subset: str | tuple[str, ...] | list[str] | None = None
     ) -> MixedFrame:
+        """Leave out rows with nulls.
+
+        Args:
+            how: ``any`` null is enough, or ``all`` values must be null.
+            thresh: fewer values than this are too few; ``how`` then says nothing.
+            subset: the columns that are looked at; None: all.
+
+        Raises:
+            PlanError: Spark does not take it, or the inputs would have other columns afterwards.
+        """
         return self._map("dropna", lambda frame: frame.dropna(how, thresh, subset))
 
     def fillna(self, value: Any, subset: str | tuple[str, ...] | list[str] | None = None) -> MixedFrame:

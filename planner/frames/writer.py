@@ -99,7 +99,18 @@ class MixedStreamWriter:
         availableNow: bool | None = None,
         realTime: str | None = None,
     ) -> MixedStreamWriter:
-        """When the live source is read: every ``processingTime``, or what is there and then end (``availableNow``)."""
+        """When the live source is read; exactly one of them.
+
+        Args:
+            processingTime: as often as this, a duration such as ``"5 seconds"``; ``"0 seconds"`` is at once.
+            once: True: as ``availableNow``.
+            continuous: refused, as such a query has no micro-batches.
+            availableNow: True: what is there is read, and the job ends.
+            realTime: refused, as ``continuous``.
+
+        Raises:
+            PlanError: none or several were given, or a value is not allowed.
+        """
         given = {
             "processingTime": processingTime,
             "once": once,
@@ -158,7 +169,17 @@ class MixedStreamWriter:
     ) -> MixedQuery:
         """Start the job with a table as its output: one append per checkpoint; it is created if it does not exist.
 
-        Without a format it is the table's own, or for a new one the session's default.
+        Args:
+            tableName: the table, with catalog and schema or without.
+            format: of its files; None: the table's own, or for a new one the session's default.
+            outputMode: as :meth:`outputMode`; None: as it was set.
+            partitionBy: as :meth:`partitionBy`; None: as it was set.
+            queryName: as :meth:`queryName`; None: as it was set.
+            options: as :meth:`options`.
+
+        Raises:
+            PlanError: that is no name, or as :meth:`start`.
+            OptionError, CheckpointError: as :meth:`start`.
         """
         if not isinstance(tableName, str) or not tableName.strip():
             raise PlanError(f"toTable needs the name of a table, got {tableName!r}")
@@ -175,6 +196,14 @@ class MixedStreamWriter:
         **options: str | int | float | bool | None,
     ) -> MixedQuery:
         """Start the job; returns at once with its handle.
+
+        Args:
+            path: folder of the output, as option ``path``; None: as it was set.
+            format: as :meth:`format`; None: as it was set.
+            outputMode: as :meth:`outputMode`; None: as it was set.
+            partitionBy: as :meth:`partitionBy`; None: as it was set.
+            queryName: as :meth:`queryName`; None: as it was set.
+            options: as :meth:`options`.
 
         Raises:
             OptionError: an option is unknown, or its value is not allowed, or a folder cannot be used.

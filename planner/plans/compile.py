@@ -54,7 +54,18 @@ class SinkRequest:
 
 
 def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
-    """Check everything, decide, and describe the result twice: for people and for the runtime."""
+    """Check everything, decide, and describe the result twice: for people and for the runtime.
+
+    Args:
+        stage: the keyed stage.
+        request: where its output goes.
+        file: options from a file.
+        explicit: options that were given to the writer; they are nearer than those of the file.
+
+    Raises:
+        OptionError: an option is unknown, or its value is not allowed.
+        PlanError: the job cannot be done as described.
+    """
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
     sink_options = dict(resolved.sink_options)

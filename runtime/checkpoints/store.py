@@ -48,7 +48,13 @@ _FOLDER = re.compile(r"chk-(\d{8})$")
 
 
 class CheckpointStore:
-    """Reads and writes the checkpoints below one checkpoint location."""
+    """Reads and writes the checkpoints below one checkpoint location.
+
+    Args:
+        filesystem: of the location.
+        location: its path there.
+        branch: the branch that is meant, whatever drivers do; None: the one that counts.
+    """
 
     def __init__(self, filesystem: fs.FileSystem, location: str, branch: Branch | None = None) -> None:
         self.filesystem = filesystem

@@ -39,12 +39,27 @@ class StagedFile:
 
 
 def staging_folder(path: str, job_id: str, branch: int) -> str:
-    """Where a job's tasks stage files that are renamed into ``path``, in a branch of its location."""
+    """Where a job's tasks stage files that are renamed into an output folder.
+
+    Args:
+        path: the output folder.
+        job_id: the job's, the same over restarts.
+        branch: the branch of its checkpoint location; 0: the first.
+    """
     return f"{path}/_mixedmode/{job_id}-b{branch:08d}" if branch else f"{path}/_mixedmode/{job_id}"
 
 
 def check_staged(filesystem: fs.FileSystem, folder: str, files: Iterable[StagedFile]) -> None:
-    """Read the files that are (still) staged; CorruptStateError if one is not as its task wrote it."""
+    """Read the files that are (still) staged.
+
+    Args:
+        filesystem: of the folder.
+        folder: where they are staged.
+        files: what their checkpoint recorded of each; those that are gone have been shown.
+
+    Raises:
+        CorruptStateError: one is not as its task wrote it.
+    """
     for file in files:
         path = f"{folder}/{file.name}"
         if not file.sha256 or filesystem.get_file_info(path).type != fs.FileType.File:

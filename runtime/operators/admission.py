@@ -41,7 +41,13 @@ def rows_in_time(times: pa.Array, late_ms: int) -> pa.BooleanArray:
 
 
 def is_late(frame: DataFrame, column: str, late_ms: int) -> Column:
-    """Spark's form of the inverse of :func:`rows_in_time`; null for rows without event time."""
+    """Spark's form of the inverse of :func:`rows_in_time`; null for rows without event time.
+
+    Args:
+        frame: the rows.
+        column: their event time.
+        late_ms: what has fired, in ms since the epoch.
+    """
     return event_time_us(frame, column) < late_ms * 1000
 
 
@@ -52,7 +58,13 @@ def windows_over(ends_ms: np.ndarray, late_ms: int) -> np.ndarray:
 
 
 def is_over(frame: DataFrame, end: str, late_ms: int) -> Column:
-    """Spark's form of :func:`windows_over`, of a column of ends."""
+    """Spark's form of :func:`windows_over`.
+
+    Args:
+        frame: the rows.
+        end: the column of their windows' ends.
+        late_ms: what has fired, in ms since the epoch.
+    """
     return (event_time_us(frame, end) <= late_ms * 1000) | F.col(quoted(end)).isNull()
 
 

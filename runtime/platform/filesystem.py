@@ -140,7 +140,13 @@ def exists(filesystem: fs.FileSystem, path: str) -> bool:
 
 
 def list_files(filesystem: fs.FileSystem, folder: str, *, recursive: bool = False) -> list[fs.FileInfo]:
-    """The files and folders below ``folder``; empty if it does not exist."""
+    """The files and folders below a folder; empty if it does not exist.
+
+    Args:
+        filesystem: of the folder.
+        folder: its path there.
+        recursive: also those in folders below; False: one level.
+    """
     return filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=recursive))
 
 
@@ -157,6 +163,14 @@ def write_atomically(filesystem: fs.FileSystem, path: str, data: bytes) -> None:
     Object stores make an object visible only when its upload is complete.  Elsewhere files go through a temporary name
     and a rename, local ones durably.  Where a rename does not replace (HDFS), a file that is written again is gone in
     between; ``_metadata`` is never written again.
+
+    Args:
+        filesystem: of the file.
+        path: its path there; its folder exists.
+        data: the whole content.
+
+    Raises:
+        OSError: it could not be written.
     """
     if appears_whole(filesystem):
         with naming(path), filesystem.open_output_stream(path) as stream:

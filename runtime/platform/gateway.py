@@ -71,7 +71,13 @@ def scala_map(spark: SparkSession, entries: Mapping[str, str]) -> Any:
 
 
 def is_instance(spark: SparkSession, value: Any, name: str) -> bool:
-    """True if a Java object is of a class, which is given by its whole name."""
+    """True if a Java object is of a class.
+
+    Args:
+        spark: the session.
+        value: the object.
+        name: whole name of the class or interface.
+    """
     return bool(is_instance_of(spark.sparkContext._gateway, value, name))
 
 

@@ -49,19 +49,37 @@ def without_alias(expression: Any) -> Any:
 
 
 def with_children(spark: SparkSession, node: Any, children: Sequence[Any]) -> Any:
-    """A copy of the node over other children."""
+    """A copy of a node over other children.
+
+    Args:
+        spark: the session that it is of.
+        node: an expression or a plan.
+        children: as many as it has now.
+    """
     return node.withNewChildren(scala_sequence(spark, children))
 
 
 def with_attributes(spark: SparkSession, node: Any, known: Mapping[int, Any]) -> Any:
-    """The expression with attributes replaced, by the id of each."""
+    """An expression with columns replaced.
+
+    Args:
+        spark: the session that it is of.
+        node: the expression.
+        known: by the id of a column what takes its place; all others stay.
+    """
     return replaced(
         spark, node, lambda one: known.get(one.exprId().id()) if class_name(one) == "AttributeReference" else None
     )
 
 
 def replaced(spark: SparkSession, node: Any, other: Callable[[Any], Any]) -> Any:
-    """The expression with nodes replaced by what the function gives for them; None: the node stays."""
+    """An expression with nodes replaced, from the top downwards.
+
+    Args:
+        spark: the session that it is of.
+        node: the expression.
+        other: gives what takes a node's place; None: the node stays, and its children are asked for.
+    """
     found = other(node)
     if found is not None:
         return found
@@ -90,7 +108,13 @@ def as_column(spark: SparkSession, expression: Any) -> Column:
 
 
 def is_same(spark: SparkSession, one: Any, other: Any) -> bool:
-    """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text."""
+    """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text.
+
+    Args:
+        spark: the session that they are of.
+        one: a resolved expression.
+        other: another one, over the same columns.
+    """
     if one.semanticEquals(other):
         return True
     if one.foldable() and other.foldable() and one.dataType().json() == other.dataType().json():

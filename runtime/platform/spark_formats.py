@@ -69,7 +69,16 @@ class FileFormat:
         source.validateSchema(self.name, whole, session_state(spark).conf())
 
     def check_options(self, schema: StructType, options: Mapping[str, str], partition_by: Sequence[str]) -> None:
-        """Have it prepare a write, as it reads its options then; raises what it raises of PySparkException."""
+        """Have it prepare a write, as it reads its options then.
+
+        Args:
+            schema: columns of the output.
+            options: those of the write.
+            partition_by: columns that are in the names of folders.
+
+        Raises:
+            PySparkException: it does not take them.
+        """
         spark = self._spark
         job = java_class(spark, "org.apache.hadoop.mapreduce.Job").getInstance(hadoop_conf(spark, options))
         data = self._data(schema, partition_by)

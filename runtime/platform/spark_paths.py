@@ -19,7 +19,13 @@ UNREACHABLE = (PySparkException, Py4JError)
 
 
 def spark_uri(spark: SparkSession, location: str, path: str) -> str:
-    """As :func:`uri`, under a scheme that this session knows: ``s3a`` for S3, unless it has something for ``s3``."""
+    """As :func:`uri`, under a scheme that this session knows: ``s3a`` for S3, unless it has something for ``s3``.
+
+    Args:
+        spark: the session.
+        location: a path or URI of the same filesystem, as the user gave it.
+        path: the path, as pyarrow has it.
+    """
     found = uri(location, path)
     scheme, _, rest = found.partition("://")
     if scheme in ("s3", "s3n") and hadoop_conf(spark).get(f"fs.{scheme}.impl") is None:

@@ -37,6 +37,12 @@ def check_name(spark: SparkSession, table: str) -> None:
 
 
 def can_store(spark: SparkSession, given: DataType, column: DataType) -> bool:
-    """True if values of one type go into a column of the other by the ANSI rules of store assignment."""
+    """True if values of one type go into a column of another by the ANSI rules of store assignment.
+
+    Args:
+        spark: the session.
+        given: type of the values.
+        column: type of the table's column.
+    """
     cast = java_class(spark, "org.apache.spark.sql.catalyst.expressions.Cast")
     return bool(cast.canANSIStoreAssign(java_type(spark, given), java_type(spark, column)))

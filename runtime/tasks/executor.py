@@ -89,6 +89,10 @@ class EpochExecutor:
 
         Returns:
             One report per visited shard: those of the attempts whose result Spark took.
+
+        Raises:
+            MixedModeError: Spark has brought rows to other partitions than those of their shards.
+            Exception: whatever a task has failed with.
         """
         self._ask_for_pins(lineages)
         visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)

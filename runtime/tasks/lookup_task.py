@@ -48,7 +48,14 @@ class LookupTask:
 
 
 def identify_key(spark: SparkSession, key_schema: pa.Schema, key: tuple[Any, ...], max_parallelism: int) -> Ident:
-    """Key group and encoded form of a key, by Spark's own hash of it."""
+    """Key group and encoded form of a key, by Spark's own hash of it.
+
+    Args:
+        spark: the session.
+        key_schema: the key columns.
+        key: a value for each of them.
+        max_parallelism: number of key groups.
+    """
     # Float keys are stored with one zero.
     values = tuple([value + 0.0 if isinstance(value, float) else value for value in key])
     encoded = KeyCodec(key_schema).encode(values)
@@ -62,7 +69,16 @@ def identify_key(spark: SparkSession, key_schema: pa.Schema, key: tuple[Any, ...
 
 
 def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | RecordScan]) -> dict[str, Any]:
-    """State and timers of the key that ``shards.only`` names, and whether it has any."""
+    """State and timers of one key, and whether it has any.
+
+    Args:
+        spark: the session.
+        shards: what the checkpoint holds; its ``only`` names the key.
+        scans: the readers of the state variables, by name.
+
+    Returns:
+        ``found``, ``state`` by variable, and ``timers``: times in ms by kind.
+    """
     timers = TimerScan(shards)
     task = LookupTask(shards, (*scans.items(), (_TIMERS, timers)))
     found: dict[str, list[Any]] = {name: [] for name in (*scans, _TIMERS)}
@@ -79,7 +95,13 @@ def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | Re
 
 
 def only_shard(group: int, parallelism: int, max_parallelism: int) -> tuple[int, ...]:
-    """The shard to visit for a key group."""
+    """The shard to visit for a key group.
+
+    Args:
+        group: the key group.
+        parallelism: number of shards.
+        max_parallelism: number of key groups.
+    """
     return (shard_of(group, parallelism, max_parallelism),)
 
 

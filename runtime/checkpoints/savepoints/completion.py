@@ -64,7 +64,13 @@ def complete_pending(store: CheckpointStore, metadata: CheckpointMetadata) -> st
 def complete_savepoint(
     store: CheckpointStore, metadata: CheckpointMetadata, wanted: WantedSavepoint, path: str | None = None
 ) -> str:
-    """Make the savepoint that a checkpoint was taken for, here or where it should have been; returns its path.
+    """Make the savepoint that a checkpoint was taken for; returns its path.
+
+    Args:
+        store: the job's checkpoint store.
+        metadata: the checkpoint.
+        wanted: what it says of the savepoint.
+        path: where to, a folder or a URI; None: where it should have been.
 
     Raises:
         CheckpointError: there is something else at the path, or the checkpoint's output is not visible yet.

@@ -89,6 +89,11 @@ def restore_if_asked(job: JobSpec, store: CheckpointStore, identity: JobIdentity
 
     A location that has been begun from that very savepoint goes on from its own checkpoints.
 
+    Args:
+        job: the job, whose settings name the savepoint.
+        store: the location's checkpoint store.
+        identity: which job the location belongs to.
+
     Raises:
         CheckpointError: as :func:`check_origin`.
         CorruptStateError: a file of the savepoint is not as it was written.

@@ -45,6 +45,18 @@ def make_sink(
 ) -> Sink:
     """The sink for what the user asked of the writer.
 
+    Args:
+        format: name of the format; of no meaning with ``foreach_batch``.
+        path: folder of the output; None: the format has none, or its options say where.
+        options: what is left for the format itself.
+        query_name: what a memory table is called.
+        schema: columns of the output.
+        foreach_batch: takes each delivery's rows and its number.
+        table: the table to append to; None: there is none.
+        partition_by: columns that the output is laid out by.
+        transactional: whether the format remembers ``txnVersion``; None: if it is known to.
+        deliveries: how rows are handed over; None: as they come.
+
     Raises:
         OptionError: an option that the format needs is missing, or it does not know one that was given.
     """

@@ -58,7 +58,15 @@ class Sink(ABC):
     def open(
         self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
     ) -> None:
-        """Prepare for a run: where tasks stage rows (sinks may choose another place), and for which job."""
+        """Prepare for a run.
+
+        Args:
+            spark: the session.
+            filesystem: of the staging folder.
+            staging: where tasks stage rows; sinks may choose another place.
+            job_id: which job it is, the same over restarts.
+            staging_uri: the staging folder as Spark must be given it; None: it is a local one.
+        """
         self._spark = spark
         self._filesystem = filesystem
         self._staging = staging

@@ -46,6 +46,13 @@ def check_writable(
 ) -> None:
     """Raise if a file format would refuse rows of this schema; says nothing about other formats.
 
+    Args:
+        spark: the session.
+        name: the format's.
+        schema: columns of the output.
+        options: those of the write.
+        partition_by: columns that the output is laid out by.
+
     Raises:
         PlanError: it has no place for a column's name or type.
         OptionError: it does not take an option's value, or lacks one.
