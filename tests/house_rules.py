@@ -41,8 +41,9 @@ WITHOUT = {
 }
 #: Attributes of PySpark's classes that lead into the JVM.
 JVM_ATTRIBUTES = frozenset({"_jvm", "_jdf", "_jsc", "_jsparkSession"})
-#: The only room that may use them.
+#: The only room that may use them, and the file in it that hands Java objects out.
 JVM_ROOM = "runtime/platform/"
+GATEWAY = f"{JVM_ROOM}gateway.py"
 #: Where users and other rooms come in: whatever takes three arguments or more says what they are, and what it raises.
 DOCUMENTED = (
     "planner/frames/",
@@ -126,6 +127,7 @@ def jvm_outside_platform(sources: Sources) -> list[str]:
     for path, tree in sources.trees.items():
         if not path.startswith(JVM_ROOM):
             found += [f"{path}:{line} uses {name}" for line, name in sorted(_jvm_uses(tree))]
+            found += [f"{path} imports {GATEWAY}" for imported in set(sources.imports(path)) if imported == GATEWAY]
     return found
 
 

@@ -60,6 +60,7 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
         {"planner/frames/x.py": "class A:\n    def f(self, a, b, *, c):\n        'Args:'\n        raise E"},
         "A.f lacks Raises:",
     ),
+    (rules.jvm_outside_platform, {"runtime/tasks/x.py": "from ..platform.gateway import java_class"}, "gateway.py"),
     (rules.crowd_in_runtime, {f"runtime/{name}.py": "" for name in "abcd"}, "runtime/a.py"),
 )
 

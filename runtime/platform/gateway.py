@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass, is_instance_of  # type: ignore[import-untyped]
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-#: What Py4J raises for a class or method that this version of Spark does not have (a package is not callable).
-NOT_THERE = (Py4JError, TypeError)
 #: Classes that have been asked for, by Py4J's view of the JVM.
 _CLASSES: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 

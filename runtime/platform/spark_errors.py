@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+#: What is raised for a class or method that this version of Spark does not have (a package is not callable).
+NOT_THERE = (Py4JError, TypeError)
 #: What stands before a message: the Java class of the error, its name in Spark.
 _ERROR_CLASS = re.compile(r"^([\w.$]+(Exception|Error): )?(\[[A-Z0-9_.]+\] )?")
 

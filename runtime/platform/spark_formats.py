@@ -1,6 +1,6 @@
 """Spark's data sources and file formats, asked what its own writer asks them before the first row.
 
-These are internals of Spark: where a version lacks one, the question raises one of :data:`.gateway.NOT_THERE` and
+These are internals of Spark: where a version lacks one, the question raises one of :data:`.spark_errors.NOT_THERE` and
 stays open.
 """
 

@@ -18,8 +18,7 @@ from pyspark.sql.types import StructType
 from ....errors import OptionError, PlanError
 from ...platform import spark_formats
 from ...platform.folder_checks import check_folder
-from ...platform.gateway import NOT_THERE
-from ...platform.spark_errors import spark_says
+from ...platform.spark_errors import NOT_THERE, spark_says
 from ...platform.spark_formats import FileFormat, UnwritableSchema, check_parquet_schema
 from ...platform.spark_paths import UNREACHABLE, HadoopPlace
 

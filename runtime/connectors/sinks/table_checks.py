@@ -14,8 +14,7 @@ from pyspark.sql.types import StructType
 
 from ....errors import OptionError, PlanError
 from ...platform.columns import column_fold
-from ...platform.gateway import NOT_THERE
-from ...platform.spark_errors import spark_says
+from ...platform.spark_errors import NOT_THERE, spark_says
 from ...platform.spark_tables import can_store, check_name, has_catalog, name_parts
 from .file_formats import file_format
 
