@@ -21,7 +21,8 @@ from .metrics.listeners import RunFailed, RunStopped
 from .metrics.progress import QueryProgress
 from .platform.clean_up import take_all
 from .platform.frozen import FrozenDict
-from .platform.jvm_loss import explain_jvm_loss
+from .platform.job_cancellation import is_of_a_cancelled_job
+from .platform.jvm_loss import explain_jvm_loss, links
 from .platform.spark_session import activate
 from .platform.worker_errors import translate
 from .protocols.lifecycle.events import Stop
@@ -87,7 +88,7 @@ class MixedQuery:
         except Stopped:
             self._history.on(RunStopped())
         except BaseException as error:
-            if self._runner.is_stopping and _is_cancellation(error):
+            if self._runner.is_stopping and self._is_cancellation(error):
                 self._history.on(RunStopped(inside_epoch=True))
             else:
                 self._error = self._explained(error)
@@ -96,6 +97,15 @@ class MixedQuery:
             # Again, for a run that has not even begun; whoever sees that it has ended may start the next one.
             take_all(self._runner.lease.release, *([] if self._temporary is None else [self._temporary.cleanup]))
             self._ended.set()
+
+    def _is_cancellation(self, error: BaseException) -> bool:
+        """True for what Spark raises when the jobs of a query that is being stopped are cancelled.
+
+        A checkpoint cancels its jobs when its time is up: that is a failure, also while the query is being stopped.
+        """
+        if any(isinstance(link, CheckpointError) for link in links(error)):
+            return False
+        return is_of_a_cancelled_job(error, self._job.spark)
 
     def _explained(self, error: BaseException) -> BaseException:
         """The error as its reader needs it."""
@@ -317,8 +327,3 @@ class MixedQuery:
             if self._ended.wait(0.02):
                 return phase in self._history.phases
         return False
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """True for what Spark raises when the jobs of a query that is being stopped are cancelled."""
-    return not isinstance(error, CheckpointError) and "cancelled" in str(error).lower()

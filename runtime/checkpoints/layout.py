@@ -13,7 +13,7 @@ from .metadata import (
 def layout_of(operator: KeyedOperator) -> StateLayout:
     """What a reader must know of an operator's state."""
     return StateLayout(
-        operator=operator.describe().get("operator", "unknown"),
+        operator=operator.kind,
         key_labels=operator.key_labels,
         key_schema=schema_to_json(operator.key_schema),
         values=operator.state_values,

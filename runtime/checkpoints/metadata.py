@@ -62,7 +62,7 @@ class ShardState(_Frozen):
 class StateLayout(_Frozen):
     """What a reader must know of an operator's state besides the registry; it does not have the operator."""
 
-    #: The kind of operator, as in its description ("transformWithState", "agg").
+    #: The kind of operator ("transformWithState", "agg").
     operator: str
     #: The key columns under the names that the user knows, and their Arrow schema.
     key_labels: tuple[str, ...]

@@ -38,7 +38,7 @@ class JobEvents:
             spec.coordinator,
             len(stage.shards),
             max_bytes=job.settings.operator_event_max_bytes,
-            processor=str(spec.operator.describe().get("processor")),
+            processor=str(spec.operator.processor_name),
             takes_events=spec.operator.takes_events,
             restored=stage.restored_events,
             latest=state.checkpoint_id,

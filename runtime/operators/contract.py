@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import pyarrow as pa
 
@@ -139,6 +139,8 @@ class KeyedOperator(ABC):
     call :meth:`run` once per shard with the shard's rows in that order.
     """
 
+    #: What kind of operator it is, as checkpoints record it: on-disk contract.
+    kind: ClassVar[str]
     #: Stable id under which state is stored.
     uid: str
     #: Key columns by name, in the frame that :meth:`prepare` returns; they are sorted and hashed in this order.
@@ -160,6 +162,8 @@ class KeyedOperator(ABC):
     has_timers: bool = False
     #: True if the operator has something to do when its input ends, after all timers: an epoch with ``ending`` set.
     has_end_hooks: bool = False
+    #: Class of the user's processor, for errors; None: it has none.
+    processor_name: str | None = None
     #: True if it can handle events from a coordinator.
     takes_events: bool = False
     #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def explain_jvm_loss(error: BaseException, spark: SparkSession) -> BaseException:
     """The error, or one that says that the JVM is gone, if that is what it came of."""
-    if not any(_is_of_the_connection(link) for link in _chain(error)) or _answers(spark):
+    if not any(_is_of_the_connection(link) for link in links(error)) or _answers(spark):
         return error
     process = getattr(spark.sparkContext._gateway, "proc", None)
     code = None if process is None else process.poll()
@@ -34,7 +34,8 @@ def explain_jvm_loss(error: BaseException, spark: SparkSession) -> BaseException
     return lost
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def links(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those that it came of."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

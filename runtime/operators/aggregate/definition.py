@@ -112,6 +112,7 @@ class Aggregation(KeyedOperator):
         projection: how output rows are made of keys and results; None: keys and results are the output.
     """
 
+    kind = "agg"
     aggregates_by_key = True
 
     def __init__(

@@ -101,7 +101,7 @@ class AggregateOperator(Aggregation):
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
         described: dict[str, Any] = {
-            "operator": "agg",
+            "operator": self.kind,
             "uid": self.uid,
             "key": [
                 f"{self.keys[place].name} {self.output_schema.fields[place].dataType.simpleString()}"

@@ -65,6 +65,9 @@ class ProcessorStage(KeyedOperator):
         event_max_bytes: the most that one event, or a shard's own state, may take.
     """
 
+    kind = "transformWithState"
+    processor_name: str
+
     def __init__(
         self,
         processor: StatefulProcessor,

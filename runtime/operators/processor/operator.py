@@ -35,7 +35,7 @@ class ProcessorOperator(ProcessorStage):
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
         return {
-            "operator": "transformWithState",
+            "operator": self.kind,
             "uid": self.uid,
             "processor": self.processor_name,
             "key": [f"{field.name} {field.type}" for field in self.key_schema],
