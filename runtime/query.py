@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..errors import CheckpointError, QueryError
 from .checkpoints.damage import explain_corruption
@@ -20,13 +21,14 @@ from .metrics.lifecycle import Lifecycle
 from .metrics.listeners import RunFailed, RunStopped
 from .metrics.progress import QueryProgress
 from .platform.clean_up import take_all
+from .platform.filesystem import path_text
 from .platform.frozen import FrozenDict
 from .platform.job_cancellation import is_of_a_cancelled_job
 from .platform.jvm_loss import explain_jvm_loss, links
 from .platform.spark_session import activate
 from .platform.worker_errors import translate
 from .protocols.lifecycle.events import Stop
-from .spec import JobSpec
+from .spec import JobSpec, PhaseKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -261,7 +263,7 @@ class MixedQuery:
             if not self._runner.is_inside:
                 self._thread.join()
 
-    def savepoint(self, path: str, wait: bool = False) -> str:
+    def savepoint(self, path: str | os.PathLike[str], wait: bool = False) -> str:
         """Take a savepoint, and go on; returns its path when it is complete.
 
         It holds what was processed before it was taken up; the query goes on while the files are copied, and does not
@@ -273,12 +275,13 @@ class MixedQuery:
                 False: that is an error.
 
         Raises:
+            OptionError: it is no path.
             CheckpointError: there is something at the path.
             QueryError: it cannot be taken now, or failed; the query goes on.
         """
-        return self._savepoint(SavepointRequest(path, wait=wait))
+        return self._savepoint(SavepointRequest(path_text("path of savepoint()", path), wait=wait))
 
-    def stopWithSavepoint(self, path: str, drain: bool = False, wait: bool = False) -> str:
+    def stopWithSavepoint(self, path: str | os.PathLike[str], drain: bool = False, wait: bool = False) -> str:
         """End the query with a savepoint; returns its path when it is complete and the query has ended.
 
         Args:
@@ -289,12 +292,14 @@ class MixedQuery:
             wait: as for :meth:`savepoint`.
 
         Raises:
+            OptionError: it is no path.
             CheckpointError: there is something at the path, or it cannot be written to; the query goes on.
             QueryError: it cannot be taken now (the query goes on), or it failed (and the query with it: nothing of it
                 is visible, and the next start goes on from the last checkpoint as if it had not been asked for; unless
                 its checkpoint is complete, which the message says: then the next start writes the savepoint first).
         """
-        found = self._savepoint(SavepointRequest(path, Stop.DRAIN if drain else Stop.SUSPEND, wait))
+        place = path_text("path of stopWithSavepoint()", path)
+        found = self._savepoint(SavepointRequest(place, Stop.DRAIN if drain else Stop.SUSPEND, wait))
         self._thread.join()
         self._raise()
         return found
@@ -319,7 +324,15 @@ class MixedQuery:
         Args:
             phase: its name, as :meth:`explain` prints it ("backlog", "switch", "live", …).
             timeout: seconds to wait.
+
+        Raises:
+            ValueError: no query has such a phase.
         """
+        if phase == "recovery":
+            return True  # each run begins in it
+        if phase not in get_args(PhaseKind):
+            names = ", ".join(("recovery", *get_args(PhaseKind)))
+            raise ValueError(f"phase of wait_for() is {phase!r}; the phases are {names}")
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if phase in self._history.phases:

@@ -13,6 +13,7 @@ DataFrame is executed; the driver reads ``_metadata`` files only.  Column names 
 from __future__ import annotations
 
 import difflib
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from ..state.registry import StateDescriptor, StateRegistry, schema_from_json
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
-from .platform.filesystem import exists, resolve
+from .platform.filesystem import exists, path_text, resolve
 from .tasks.lookup_task import identify_key, lookup, only_shard
 from .tasks.scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
 
@@ -84,7 +85,7 @@ class OperatorInfo:
     max_parallelism: int
 
 
-def state_reader(path: str, spark: SparkSession | None = None) -> StateReader:
+def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None) -> StateReader:
     """A reader of the checkpoints below a ``checkpointLocation``, or of a savepoint.
 
     Args:
@@ -92,8 +93,10 @@ def state_reader(path: str, spark: SparkSession | None = None) -> StateReader:
         spark: the session that reads; None: the active one.
 
     Raises:
+        OptionError: it is no path.
         CheckpointError: there are no checkpoints of mixedmode at ``path``.
     """
+    path = path_text("path of state_reader", path)
     filesystem, location = resolve(path)
     store = open_store(filesystem, location)
     if isinstance(store, SavepointStore):

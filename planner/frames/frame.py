@@ -25,6 +25,7 @@ from ..stages.keys import resolve_keys
 from ..stages.stage import StageInput
 from .described import Described
 from .grouped import MixedGroupedData
+from .missing import hint_for
 
 ColumnOrName = Column | str
 
@@ -77,10 +78,7 @@ class MixedFrame(Described):
             if name in self.columns:
                 return self[name]
             if hasattr(DataFrame, name):
-                raise AttributeError(
-                    f"MixedFrame has no {name}; transform(lambda frame: frame.{name}(…)) applies a stateless"
-                    " operation of DataFrame to both inputs"
-                )
+                raise AttributeError(f"MixedFrame has no {name}; {hint_for(name)}")
         raise AttributeError(f"MixedFrame has no attribute {name!r}")
 
     # -- stateless operations, on both inputs --------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from pyspark.sql import DataFrame
 
 from ...errors import OptionError, PlanError
+from ...runtime.platform.filesystem import path_text
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
 from ..options.file import file_layer, option_text
@@ -26,6 +27,7 @@ from ..stages.stage import KeyedStage, check_output_mode
 
 logger = logging.getLogger(__name__)
 
+OptionValue = str | int | float | bool | os.PathLike[str] | None
 #: Spark's own: as fast as possible.
 _DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
 
@@ -61,7 +63,7 @@ class MixedStreamWriter:
         self._format = source
         return self
 
-    def option(self, key: str, value: str | int | float | bool | None) -> MixedStreamWriter:
+    def option(self, key: str, value: OptionValue) -> MixedStreamWriter:
         """Set one option of the job (``execution.…``, ``pipeline.…``, ``state.…``, ``sorter.…``) or of the sink.
 
         Keys are compared without case; None takes the option back.
@@ -74,7 +76,7 @@ class MixedStreamWriter:
             self._options[key] = option_text(value)
         return self
 
-    def options(self, **options: str | int | float | bool | None) -> MixedStreamWriter:
+    def options(self, **options: OptionValue) -> MixedStreamWriter:
         """Set several options; names with dots go in as ``**{"execution.runtime-mode": "batch"}``."""
         for key, value in options.items():
             self.option(key, value)
@@ -82,12 +84,12 @@ class MixedStreamWriter:
 
     def optionsFile(self, path: str | os.PathLike[str]) -> MixedStreamWriter:
         """Take options from a TOML file; ``.option()`` wins over it, it wins over ``spark.conf``."""
-        self._file = file_layer(path)
+        self._file = file_layer(path_text("path of optionsFile()", path))
         return self
 
     def outputMode(self, outputMode: str) -> MixedStreamWriter:
-        """What is written: ``append`` (final rows only), ``update`` (changed rows) or ``complete``."""
-        self._output_mode = check_output_mode(outputMode, "outputMode")
+        """What is written: ``append`` (final rows only) or ``update`` (changed rows)."""
+        self._output_mode = check_output_mode(outputMode, "outputMode", "append or update")
         return self
 
     def trigger(
@@ -150,6 +152,10 @@ class MixedStreamWriter:
         self._partition_by = tuple(str(name) for name in names)
         return self
 
+    def uid(self, uid: Any) -> NoReturn:
+        """Not here: the keyed stage is named before ``writeStream``."""
+        raise PlanError(f"uid({uid!r}) names the keyed stage, not its output; call it before writeStream")
+
     def clusterBy(self, *cols: Any) -> NoReturn:
         """Not supported."""
         raise PlanError("clusterBy is not supported; write the layout yourself in foreachBatch")
@@ -165,7 +171,7 @@ class MixedStreamWriter:
         outputMode: str | None = None,
         partitionBy: str | list[str] | None = None,
         queryName: str | None = None,
-        **options: str | int | float | bool | None,
+        **options: OptionValue,
     ) -> MixedQuery:
         """Start the job with a table as its output: one append per checkpoint; it is created if it does not exist.
 
@@ -188,12 +194,12 @@ class MixedStreamWriter:
 
     def start(
         self,
-        path: str | None = None,
+        path: str | os.PathLike[str] | None = None,
         format: str | None = None,
         outputMode: str | None = None,
         partitionBy: str | list[str] | None = None,
         queryName: str | None = None,
-        **options: str | int | float | bool | None,
+        **options: OptionValue,
     ) -> MixedQuery:
         """Start the job; returns at once with its handle.
 
@@ -220,7 +226,7 @@ class MixedStreamWriter:
         if queryName is not None:
             self.queryName(queryName)
         if path is not None:
-            self.option("path", path)
+            self.option("path", path_text("path of start()", path))
         plan, job = self._compile()
         stop_if_dry(plan)
         for warning in plan.warnings:

@@ -32,6 +32,8 @@ def file_layer(path: str | os.PathLike[str]) -> Layer:
 
 def option_text(value: Any) -> str:
     """An option's value as text, as PySpark's writers turn it into text."""
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -48,7 +48,7 @@ def plan_processor(
     _check_coordinator(coordinator, processor)
     output_schema = _output_schema(output)
     check_distinct_columns("outputStructType", output_schema, case_sensitive=rows.inputs.case_sensitive)
-    mode = check_output_mode(output_mode, "outputMode of transformWithState")
+    mode = check_output_mode(output_mode, "outputMode of transformWithState", "append, update or complete")
     times = _time_mode(time_mode)
     watermark = rows.watermark
     if times == "eventTime" and watermark is None:

@@ -54,9 +54,9 @@ class KeyedStage:
     uid: str = STAGE_UID
 
 
-def check_output_mode(value: Any, what: str) -> str:
-    """The output mode in lower case."""
+def check_output_mode(value: Any, what: str, usable: str) -> str:
+    """The output mode in lower case; ``usable`` says which a job can have: not all that are known can be used."""
     mode = value.strip().lower() if isinstance(value, str) else value
     if mode not in OUTPUT_MODES:
-        raise PlanError(f"{what} is {value!r}; use append, update or complete")
+        raise PlanError(f"{what} is {value!r}; use {usable}")
     return str(mode)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from pyarrow import ArrowInvalid, fs
 
+from ...errors import OptionError
 from ...state.pool import naming, sync_path
 
 #: Filesystems of pyarrow whose files appear when they are complete.
@@ -54,6 +55,18 @@ def _parts(location: str) -> _Parts | None:
     if found is None or (found["authority"] is None and found["path"] is None):
         return None
     return _Parts(found["scheme"].lower(), found["authority"] or "", found["path"] or "", found["query"] or "")
+
+
+def path_text(what: str, path: object) -> str:
+    """A path that a caller gave, as text.
+
+    Raises:
+        OptionError: it is neither a string with something in it nor an ``os.PathLike``; ``what`` names the argument.
+    """
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text.strip():
+        raise OptionError(f"{what} must be a path, as str or os.PathLike, got {path!r}")
+    return text
 
 
 def is_local(location: str) -> bool:
