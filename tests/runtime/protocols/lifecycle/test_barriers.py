@@ -38,8 +38,9 @@ def test_end_after_a_barrier_of_the_same_channel_counts_once() -> None:
 
 
 def test_checkpoint_completes_once() -> None:
-    """B3: barrier, end of the same channel, barrier of the other: one completion."""
+    """B3: barrier, end of the same channel, barrier of the other: one completion; one that comes again is none."""
     assert play(BarrierTracker(2), "b1:0 EOP0 b1:1") == [1]
+    assert play(BarrierTracker(2), "b1:0 b1:1 EOP1 b1:0") == [1]
 
 
 def test_cancelled_once() -> None:
