@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import support
+from driver_jvm import DriverJvm
 from mixedmode.runtime.platform.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
@@ -17,31 +15,11 @@ CLUSTER = "local-cluster[2,1,1024]"
 HERE = Path(__file__).parent
 
 
-def run(script: str, folder: Path, spark_home: Path, *options: str, failpoints: str = "") -> str:
-    """Run a driver of this folder on the cluster to its end; returns what it printed."""
-    environment = {
-        **os.environ,
-        VARIABLE: failpoints,
-        "SESSIONS_MASTER": CLUSTER,
-        "SPARK_HOME": str(spark_home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    done = subprocess.run(
-        [sys.executable, str(HERE / script), str(folder), *options],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[:8000]}"
-    return done.stdout
-
-
 @pytest.mark.parametrize(
     ("job", "points"),
     [("sessions", support.TASK_POINTS), ("means", [*support.PUBLISH_POINTS, *support.COMPACTION_POINTS])],
 )
-def test_lost_executors_are_survived(tmp_path: Path, spark_home: Path, job: str, points: list[str]) -> None:
+def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm, job: str, points: list[str]) -> None:
     """Executors that die at any step of a task, in backlog, stream and compaction, change nothing in the output."""
     events = support.stream_of(420, seed=3)
     flags = {point: tmp_path / point for point in points}
@@ -55,14 +33,16 @@ def test_lost_executors_are_survived(tmp_path: Path, spark_home: Path, job: str,
     support.write(folder / "pending" / "03.parquet", support.flush_after(events))
     failpoints = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flags.items())
     options = ("execution.backlog.final-watermark=observed", "pipeline.parallelism=4")
-    run("driver_sessions.py", folder, spark_home, job, *options, failpoints=failpoints)
+    environment = {VARIABLE: failpoints, "SESSIONS_MASTER": CLUSTER}
+    assert driver_jvm.run(HERE / "driver_sessions.py", folder, job, *options, **environment).returncode == 0
     assert [point for point, flag in flags.items() if not flag.exists()] == [], "no executor was killed there"
     assert support.without_flush(support.committed(folder / "out")) == support.expected_of(job, events)
 
 
-def test_shards_stay_where_their_state_is(tmp_path: Path, spark_home: Path) -> None:
+def test_shards_stay_where_their_state_is(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """In the stream every task of a shard, of an epoch or a compaction, runs on the executor that has its replica."""
-    printed = run("driver_places.py", tmp_path, spark_home).splitlines()
+    done = driver_jvm.run(HERE / "driver_places.py", tmp_path, SESSIONS_MASTER=CLUSTER)
+    printed = done.stdout.splitlines()
     places = [line.split()[1:] for line in printed if line.startswith("places")]
     assert len(places) == 8
     assert all(place == places[0] for place in places[1:])
