@@ -26,18 +26,19 @@ from contextlib import contextmanager
 
 from pyarrow import fs
 
-from ...errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from ...errors import CheckpointError, CorruptStateError
 from ...state.files import StateFile
 from ...state.lineage import ShardLineage
 from ...state.pool import StatePool
 from ..connectors.staging import epoch_of
 from ..connectors.transaction import SinkTransaction
-from ..platform.checksummed import is_as_stamped, seal, stamp, unseal
+from ..platform.checksummed import seal, unseal
 from ..platform.exclusive import put_if_absent
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
-from .branch import Branch, branch_that_counts, branches_in, checkpoints_in
-from .identity import IDENTITY_VERSION, JobIdentity
+from .branch import Branch, branch_that_counts, checkpoints_in
+from .identity import JobIdentity
+from .job_file import JobFile
 from .lease.claims import ClaimFolder, authority
 from .metadata import CheckpointMetadata
 from .spark_log import SparkLog
@@ -129,58 +130,12 @@ class CheckpointStore:
         return f"{self.home}/output"
 
     def identity(self) -> JobIdentity | None:
-        """The job that this location belongs to; None: it is empty."""
-        path = f"{self.root}/job.json"
-        if not exists(self.filesystem, path):
-            self._refuse_foreign()
-            self._refuse_orphaned(path)
-            return None
-        try:
-            body = json.loads(read_bytes(self.filesystem, path))
-            version = body["format_version"]
-            if version > IDENTITY_VERSION:
-                raise CheckpointMismatchError(
-                    f"{path} has format version {version}; this version of mixedmode reads up to {IDENTITY_VERSION}"
-                )
-            if not is_as_stamped(body):
-                raise ValueError("it was altered: it does not match its checksum")
-            return JobIdentity.from_json(body)
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptStateError(
-                f"{path} is damaged ({error}); restore it, or use another checkpointLocation"
-            ) from error
-
-    def _refuse_foreign(self) -> None:
-        names = {info.base_name for info in list_files(self.filesystem, self.location)}
-        if "_metadata" in names:
-            raise CheckpointMismatchError(
-                f"checkpointLocation {self.location!r} is a savepoint, or a single checkpoint; give a new folder, and "
-                "the savepoint as option execution.savepoint.path"
-            )
-        if names & {"offsets", "commits", "metadata"}:
-            raise CheckpointMismatchError(
-                f"checkpointLocation {self.location!r} holds the checkpoint of a stock Structured Streaming query; "
-                "use a folder of its own for this job"
-            )
-
-    def _refuse_orphaned(self, path: str) -> None:
-        """A location with checkpoints or a query log belongs to a job: job.json is written before either."""
-        branches = [Branch(number).home(self.root) for number in (0, *branches_in(self.filesystem, self.root))]
-        held_by_jobs = [f"{home}/{name}" for home in branches for name in ("checkpoints", "state")]
-        for held in (*held_by_jobs, f"{self.location}/spark/offsets"):
-            if list_files(self.filesystem, held):
-                raise CorruptStateError(
-                    f"{path} is missing, but {held} is there: a job has run here. Restore {path}, or use another "
-                    "checkpointLocation and another output path"
-                )
+        """The job that this location belongs to; None: it is empty.  Errors as of :meth:`JobFile.read`."""
+        return JobFile(self.filesystem, self.location).read()
 
     def claim(self, identity: JobIdentity) -> None:
         """Write the identity of a new job."""
-        self.filesystem.create_dir(self.root, recursive=True)
-        body = stamp(identity.to_json())
-        path = f"{self.root}/job.json"
-        if not put_if_absent(self.filesystem, path, json.dumps(body, indent=1).encode()):
-            raise CheckpointError(f"{path} exists already: another driver claims the same checkpointLocation")
+        JobFile(self.filesystem, self.location).claim(identity)
 
     def ids(self) -> list[int]:
         """Ids of the complete checkpoints, oldest first."""
