@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import support
 from mixedmode import MixedQuery
@@ -62,13 +65,24 @@ def test_finished_job_does_nothing_again(world: World) -> None:
 
 
 def test_stop_in_the_backlog_leaves_nothing(world: World) -> None:
-    """A query that is stopped before the switch has written nothing; started again it gives the whole result (X12)."""
-    history = world.history(EVENTS)
-    query = world.start(support.sessions(history, None))
+    """A query that is stopped in the middle of an epoch says so and has written nothing; started again it gives the
+    whole result (X12)."""
+    history, started = world.history(EVENTS), world.folder / "started"
+
+    def never_ends(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        started.touch()
+        while started.exists():
+            time.sleep(0.05)
+        yield from batches
+
+    query = world.start(support.sessions(history.mapInArrow(never_ends, history.schema), None))
+    while not started.exists():
+        assert not query.awaitTermination(0.05)
     query.stop()
+    started.unlink()
     assert query.exception() is None
-    if "finished" not in support.events_of(query):
-        assert world.output() == []
+    assert support.details(query, "stopped") == ["in the middle of an epoch: nothing of it is visible"]
+    assert world.output() == []
     again = world.start(support.sessions(history, None))
     again.awaitTermination(300)
     assert world.output() == support.expected_sessions(world.spark, EVENTS)

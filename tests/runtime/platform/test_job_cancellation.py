@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from mixedmode.errors import QueryError
 from mixedmode.runtime.platform.job_cancellation import CANCELLED, is_of_a_cancelled_job
 from py4j.protocol import Py4JError
+from pyspark import inheritable_thread_target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Java:
@@ -110,3 +119,28 @@ def test_a_jvm_that_is_gone_cancels_nothing() -> None:
             raise ConnectionRefusedError("the JVM is gone")
 
     assert not is_of_a_cancelled_job(Raised(Gone()), session())
+
+
+def test_spark_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    """Jobs that are cancelled by tag have the condition: one that fails itself, and one that Spark wraps."""
+    started, tag = str(tmp_path / "started"), "to-be-cancelled"
+
+    def never_ends(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        Path(started).touch()
+        while Path(started).exists():
+            time.sleep(0.05)
+        yield from batches
+
+    frame = spark.range(2).coalesce(1).mapInArrow(never_ends, "id long")
+    runs: list[Callable[[], Any]] = [frame.collect, frame.toArrow]
+    for run in runs:
+        with ThreadPoolExecutor(1) as pool:
+            spark.sparkContext.addJobTag(tag)
+            failing = pool.submit(inheritable_thread_target(run))
+            spark.sparkContext.removeJobTag(tag)
+            while not Path(started).exists() and not failing.done():
+                time.sleep(0.05)
+            spark.sparkContext.cancelJobsWithTag(tag)
+            error = failing.exception()
+        Path(started).unlink()
+        assert error is not None and is_of_a_cancelled_job(error, spark)
