@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.spec import Settings
+from ...sorter.external import MIN_MEMORY_BYTES
 from ...state.keygroups import MAX_PARALLELISM_LIMIT
 from .values import (
     format_duration_ms,
@@ -22,6 +23,7 @@ from .values import (
     parse_path,
     parse_positive_duration_ms,
     parse_size_bytes,
+    size_of_at_least,
 )
 
 
@@ -247,8 +249,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sorter.memory",
         "sorter_memory_bytes",
-        parse_size_bytes,
-        _SIZE,
+        size_of_at_least(MIN_MEMORY_BYTES),
+        f"a size of at least {format_size_bytes(MIN_MEMORY_BYTES)}, such as '256 MiB'",
         "memory budget of one task's external sorter",
     ),
     Option(

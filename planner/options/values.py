@@ -61,6 +61,18 @@ def parse_size_bytes(text: str) -> int:
     return size_bytes
 
 
+def size_of_at_least(least_bytes: int) -> Callable[[str], int]:
+    """A parser of sizes that are not less than a bound."""
+
+    def parse(text: str) -> int:
+        size_bytes = parse_size_bytes(text)
+        if size_bytes < least_bytes:
+            raise ValueError(f"it is less than {format_size_bytes(least_bytes)}")
+        return size_bytes
+
+    return parse
+
+
 def int_between(least: int, most: int | None = None) -> Callable[[str], int]:
     """A parser of whole numbers within bounds (both included)."""
 

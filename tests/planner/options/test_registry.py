@@ -86,6 +86,7 @@ def test_each_option_sets_its_field(name: str, text: str, field: str, value: obj
         ("state.cache-size", "big", "it is not a size"),
         ("sorter.engine", "java", "allowed: auto, spark, arrow"),
         ("sorter.memory", "0", "it is not greater than 0"),
+        ("sorter.memory", "262143", "it is less than 256 KiB"),
         ("sorter.spill-dir", "", "it is empty"),
     ],
 )
