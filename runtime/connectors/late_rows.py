@@ -23,6 +23,7 @@ from ...errors import PlanError
 from ...state.pool import sync_path
 from ..platform.columns import quoted
 from ..platform.filesystem import delete_quietly, list_files, resolve
+from ..platform.folder_checks import check_folder
 from ..platform.parquet import read_parquet
 from ..platform.spark_formats import parquet_holds
 from ..platform.spark_paths import spark_uri
@@ -79,6 +80,11 @@ class LateRows:
                     f"column {field.name} is of type {field.dataType.simpleString()}, which Parquet cannot hold; drop"
                     " or cast it, or unset pipeline.late-data.path"
                 )
+
+    def check_place(self, spark: SparkSession) -> None:
+        """Raise OptionError if there is no writing to the folder, or no reader would see what is written."""
+        check_folder("pipeline.late-data.path", self.path)
+        self._sink.check_shown(spark, "pipeline.late-data.path")
 
     def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
         """Prepare for a run; the arguments are those of a sink."""

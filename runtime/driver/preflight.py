@@ -48,9 +48,11 @@ def check_places(job: JobSpec) -> None:
         _check_savepoint(job, job.settings.savepoint_path)
     job.sink.check_place(job.spark)
     settings = job.settings
-    folders = {"pipeline.late-data.path": settings.late_data_path}
+    if job.late_rows is not None:
+        job.late_rows.check_place(job.spark)
+    folders: dict[str, str | None] = {}
     if str(job.spark.sparkContext.master).startswith("local"):  # elsewhere they are the executors'
-        folders |= {"state.local-dir": settings.state_local_dir, "sorter.spill-dir": settings.sorter_spill_dir}
+        folders = {"state.local-dir": settings.state_local_dir, "sorter.spill-dir": settings.sorter_spill_dir}
     for option, location in folders.items():
         if location is not None:
             check_folder(option, location)

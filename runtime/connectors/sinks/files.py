@@ -25,12 +25,14 @@ from ...platform.columns import column_fold
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, list_files, resolve
 from ...platform.folder_checks import check_folder
+from ...platform.spark_paths import spark_uri
 from ..output_place import OutputPlace
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
 from ..staging import staging_folder
 from ..transaction import SinkTransaction
 from .base import Sink
 from .file_formats import check_partition_columns
+from .output_folder import OutputFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,6 +83,12 @@ class ParquetSink(Sink):
 
     def check_place(self, spark: SparkSession) -> None:
         check_folder("path", self.path)
+        self.check_shown(spark, "path")
+
+    def check_shown(self, spark: SparkSession, option: str) -> None:
+        """Raise OptionError if readers of the folder that the option names would not see what is added to it."""
+        uri = spark_uri(spark, self.path, resolve(self.path)[1])
+        OutputFolder(spark, option, self.path, uri).check_shown(self.partition_by, column_fold(spark))
 
     def describe(self) -> str:
         by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""

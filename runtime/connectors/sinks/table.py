@@ -29,6 +29,7 @@ from .file_formats import (
     check_writable,
     file_format,
 )
+from .output_folder import OutputFolder
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
 
@@ -120,6 +121,7 @@ class TableSink(DeliverySink):
     def check_place(self, spark: SparkSession) -> None:
         if self.path and self.table is None and file_format(spark, self.name) is not None:
             check_hadoop_folder(spark, self.path, self._options)
+            OutputFolder(spark, "path", self.path, self.path).check_shown(self._partition_by, column_fold(spark))
 
     def open(
         self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None

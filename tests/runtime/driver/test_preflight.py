@@ -344,6 +344,7 @@ def test_on_a_cluster_local_folders_are_the_executors(
     with pytest.raises(OptionError, match=r"state\.local-dir"):
         preflight.check_places(job)
 
+    monkeypatch.setattr(type(job.sink), "check_place", lambda *_: None)
     cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://elsewhere:7077"))
     monkeypatch.setattr(preflight, "probe_places", lambda *_: None)  # a job on that cluster
     preflight.check_places(replace(job, spark=cluster))  # type: ignore[arg-type]

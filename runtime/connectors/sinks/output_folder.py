@@ -1,0 +1,123 @@
+"""What readers of an output folder would see of rows that are added to it: asked before there is a row.
+
+A reader goes by what it finds in the folder, not by who wrote last.  A log of a stock streaming query tells it which
+files there are, and it looks at no other; of files beside ``column=value`` folders it sees one kind only.  So rows may
+be written, committed and never read by anybody.
+
+Which entries count is Spark's rule: names that begin with ``_`` (without ``=``) or ``.`` are nobody's data.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from ....errors import OptionError
+from ...platform.spark_paths import hadoop_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+#: Where a stock streaming query that writes files keeps its log of them.
+_LOG = "_spark_metadata"
+#: The session's setting by which its own readers do not look at such a log.
+_IGNORED = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
+#: A great folder is not read to its end: its layout shows early.
+_LOOKED_AT = 2000
+
+
+@dataclass(frozen=True)
+class OutputFolder:
+    """A folder of files, through Hadoop as Spark reaches it.
+
+    Args:
+        spark: the session.
+        option: the name of its option.
+        written: its value as the user gave it.
+        uri: the same for Spark.
+    """
+
+    spark: SparkSession
+    option: str
+    written: str
+    uri: str
+
+    def check_shown(self, partition_by: Sequence[str], fold: Callable[[str], str]) -> None:
+        """Raise OptionError if readers of the folder would not see what is added to it.
+
+        Args:
+            partition_by: columns by which it will be laid out.
+            fold: makes names equal that the session takes for one.
+        """
+        try:
+            path, filesystem = self._reached()
+            if filesystem.exists(path):
+                self._check_log(path, filesystem)
+                self._check_layout(path, filesystem, tuple(partition_by), fold)
+        except (PySparkException, Py4JError) as error:
+            logger.warning("what %r holds cannot be told yet: %s", self.written, error)
+
+    def _reached(self) -> tuple[Any, Any]:
+        jvm: Any = self.spark._jvm
+        path = jvm.org.apache.hadoop.fs.Path(self.uri)
+        return path, path.getFileSystem(hadoop_conf(self.spark))
+
+    def _check_log(self, path: Any, filesystem: Any) -> None:
+        jvm: Any = self.spark._jvm
+        if str(self.spark.conf.get(_IGNORED, "false")).lower() == "true":
+            return
+        if filesystem.exists(jvm.org.apache.hadoop.fs.Path(path, _LOG)):
+            raise OptionError(
+                f"{self.option} = {self.written!r} is the output of a stock streaming query: its {_LOG} lists the files"
+                " that Spark's readers see, and those of this job would not be among them; give this job a folder of"
+                " its own"
+            )
+
+    def _check_layout(
+        self, path: Any, filesystem: Any, partition_by: tuple[str, ...], fold: Callable[[str], str]
+    ) -> None:
+        held = self._layout(path, filesystem)
+        if held is None or list(map(fold, held)) == list(map(fold, partition_by)):
+            return
+        asked = f"partitionBy is {', '.join(partition_by)}" if partition_by else "partitionBy is not set"
+        there = f"laid out by {', '.join(held)}" if held else "not laid out in folders"
+        use = f"use .partitionBy({', '.join(map(repr, held))})" if held else "leave partitionBy out"
+        raise OptionError(
+            f"{asked}, but what {self.option} = {self.written!r} holds is {there}, and readers would see one of the two"
+            f" only, or fail; {use}, or give another folder"
+        )
+
+    def _layout(self, path: Any, filesystem: Any) -> tuple[str, ...] | None:
+        """The columns of its folders, none for files in the folder itself; None: there are no files."""
+        below: list[Any] = []
+        for entry in islice(_entries(filesystem, path), _LOOKED_AT):
+            name = str(entry.getPath().getName())
+            if entry.isFile():
+                if not _is_hidden(name):
+                    return ()
+            elif "=" in name and not name.startswith("."):
+                below.append(entry.getPath())
+        for folder in below:
+            rest = self._layout(folder, filesystem)
+            if rest is not None:
+                return (unquote(str(folder.getName()).partition("=")[0]), *rest)
+        return None
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _entries(filesystem: Any, path: Any) -> Iterator[Any]:
+    found = filesystem.listStatusIterator(path)
+    while found.hasNext():
+        yield found.next()
