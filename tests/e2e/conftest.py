@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyspark
 import pytest
 from pyspark import cloudpickle
 
@@ -54,12 +53,3 @@ def driver_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverJvm]:
     made = DriverJvm(tmp_path_factory.mktemp("driver-jvm"))
     yield made
     made.close()
-
-
-@pytest.fixture(scope="session")
-def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Links to the installed Spark, so that the cluster's work folder does not land in it."""
-    home = tmp_path_factory.mktemp("spark-home")
-    for part in Path(pyspark.__file__).parent.iterdir():
-        (home / part.name).symlink_to(part)
-    return home

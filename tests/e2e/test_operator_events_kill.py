@@ -6,22 +6,18 @@ are rows of the committed output, and the newest checkpoint tells how many eithe
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numbering
 import pytest
 import support
+from driver_jvm import KILLED, DriverJvm
 from mixedmode.runtime.platform.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 DRIVER = Path(__file__).with_name("driver_events.py")
 EVENTS = support.stream_of(360, seed=8)
-KILLED = -signal.SIGKILL
 
 #: Where the driver can die: the six steps of a checkpoint, and the hand-over of what shards have sent.
 STEPS = [
@@ -50,12 +46,14 @@ class Job:
 
     Args:
         folder: where they are.
+        jvm: what they use.
         files: how many files land one after the other.
         total: how many events each shard is sent.
     """
 
-    def __init__(self, folder: Path, files: int, total: int) -> None:
+    def __init__(self, folder: Path, jvm: DriverJvm, files: int, total: int) -> None:
         self.folder = folder
+        self.jvm = jvm
         self.total = total
         self.rows = 160 + 25 * files
         for name in ("landing", "pending"):
@@ -67,15 +65,8 @@ class Job:
             support.write(folder / "pending" / f"{number + 1:02d}.parquet", rows)
 
     def run(self, failpoints: str = "", master: str = "local[2,3]", **environment: str) -> int:
-        done = subprocess.run(
-            [sys.executable, str(DRIVER), str(self.folder), str(self.total)],
-            env={**os.environ, VARIABLE: failpoints, "SESSIONS_MASTER": master, **environment},
-            capture_output=True,
-            text=True,
-            timeout=550,
-        )
-        assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{done.stdout}\n{done.stderr[-6000:]}"
-        return done.returncode
+        environment |= {VARIABLE: failpoints, "SESSIONS_MASTER": master}
+        return self.jvm.run(DRIVER, self.folder, self.total, **environment).returncode
 
     def check(self) -> None:
         """Both ends have everything, once."""
@@ -85,12 +76,12 @@ class Job:
             assert sorted(row[2] for row in rows if row[1] == shard) == list(range(self.total))
 
 
-def test_killed_drivers(tmp_path: Path) -> None:
+def test_killed_drivers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """A driver that dies at another step in each of its lives: in the end both ends have every event once.
 
     What the coordinator sends inside checkpoint() it sends before it makes its state, and after it, in turn.
     """
-    job = Job(tmp_path, files=8, total=80)
+    job = Job(tmp_path, driver_jvm, files=8, total=80)
     for life, point in enumerate(STEPS):
         # The first life dies at the switch; the others when they have got somewhere.
         serialises = "first" if life % 2 else "last"
@@ -105,19 +96,19 @@ def flags(folder: Path) -> dict[str, Path]:
     return {point: folder / point for point in TASK_STEPS}
 
 
-def test_killed_workers(tmp_path: Path) -> None:
+def test_killed_workers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Workers that die at any step of an event's way cost a retry: nothing is doubled by the losing attempts."""
-    job, flagged = Job(tmp_path / "job", files=2, total=20), flags(tmp_path / "flags")
+    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags")
     points = ";".join(f"{point}=kill-once:{flag}" for point, flag in flagged.items())
     assert job.run(points, master="local[2,12]") == 0
     assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no worker was killed there"
     job.check()
 
 
-def test_killed_executors(tmp_path: Path, spark_home: Path) -> None:
+def test_killed_executors(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Executors of a cluster that die at any step of an event's way change nothing either."""
-    job, flagged = Job(tmp_path / "job", files=2, total=20), flags(tmp_path / "flags")
+    job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags")
     points = ";".join(f"{point}=kill-executor-once:{flag}" for point, flag in flagged.items())
-    assert job.run(points, "local-cluster[2,1,1024]", SPARK_HOME=str(spark_home), SPARK_LOCAL_IP="127.0.0.1") == 0
+    assert job.run(points, "local-cluster[2,1,1024]") == 0
     assert [point for point, flag in flagged.items() if not flag.exists()] == [], "no executor was killed there"
     job.check()
