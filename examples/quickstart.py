@@ -39,6 +39,7 @@ query = (
     .withWatermark("ts", "1 hour")
     .groupBy("customer", F.window("ts", "7 days"))
     .agg(F.sum("amount").alias("spent"), F.count("*").alias("orders"))
+    .uid("spending")
     .writeStream.format("parquet")
     .option("path", f"{folder}/spending")
     .option("checkpointLocation", f"{folder}/checkpoints")

@@ -78,6 +78,7 @@ query = (
     .withWatermark("ts", "1 hour")
     .groupBy("customer")
     .transformWithState(QuietCustomers(), "customer string, since timestamp, orders long", "append", "eventTime")
+    .uid("quiet-customers")
     .writeStream.format("parquet")
     .option("path", f"{folder}/alerts")
     .option("checkpointLocation", f"{folder}/checkpoints")

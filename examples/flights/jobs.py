@@ -50,7 +50,8 @@ def rotations(spark: SparkSession, flights: Flights, job: Job) -> Any:
         .where("tailnum is not null and dep_time is not null")  # cancelled flights have no departure
         .withWatermark("ts", _DELAY_TEXT)
         .groupBy("tailnum")
-        .transformWithState(Rotations(), outputStructType=OUTPUT, outputMode="append", timeMode="eventTime"),
+        .transformWithState(Rotations(), outputStructType=OUTPUT, outputMode="append", timeMode="eventTime")
+        .uid("rotations"),
         job,
     )
 
@@ -67,7 +68,8 @@ def hours(spark: SparkSession, flights: Flights, job: Job) -> Any:
             F.sum("dep_delay").alias("delay_min"),
             F.max("dep_delay").alias("worst_delay_min"),
             F.avg("dep_delay").alias("mean_delay_min"),
-        ),
+        )
+        .uid("hours"),
         job,
     )
 
@@ -79,6 +81,7 @@ def straddling(history: DataFrame, live: DataFrame, job: Job, final_watermark: s
         .withWatermark("ts", "1 minute")
         .groupBy(F.window("ts", "1 hour").alias("hour"))
         .agg(F.count("*").alias("flights"))
+        .uid("departures")
         .writeStream.queryName(job.name)
         .format("parquet")
         .option("path", str(job.output))

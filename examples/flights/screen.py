@@ -123,10 +123,10 @@ class Screen:
         """Equal, or the differences."""
         if comparison.equal:
             self.say(
-                f"EQUAL     {comparison.rows:,} {what}, the same as in one plain Spark batch over the year"
-                f" (compared in {took_s:.1f} s)",
+                f"EQUAL     {comparison.rows:,} {what}, the same as in one plain Spark batch over the year",
                 style="bold green",
             )
+            self.say(f"          compared in {took_s:.1f} s")  # a line of its own: the one above has no room for it
             return
         self.say(
             f"DIFFERENT {what}: {comparison.rows:,} rows, expected {comparison.expected_rows:,};"

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from pyspark.sql import DataFrame
 
 from ...errors import OptionError, PlanError
+from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.platform.filesystem import path_text
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
@@ -229,7 +230,8 @@ class MixedStreamWriter:
             self.option("path", path_text("path of start()", path))
         plan, job = self._compile()
         stop_if_dry(plan)
-        for warning in plan.warnings:
+        # They are about the switch, which a job with a checkpoint has behind it.
+        for warning in () if has_checkpoint(job.checkpoint_location) else plan.warnings:
             logger.warning("query %s: %s", self._name or "without a name", warning)
         return start_query(job)
 

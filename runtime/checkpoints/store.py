@@ -35,7 +35,7 @@ from ..connectors.transaction import SinkTransaction
 from ..platform.checksummed import seal, unseal
 from ..platform.exclusive import put_if_absent
 from ..platform.failpoints import failpoint
-from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
+from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
 from .branch import Branch, branch_that_counts, checkpoints_in
 from .identity import JobIdentity
 from .job_file import JobFile
@@ -46,6 +46,14 @@ from .spark_log import SparkLog
 logger = logging.getLogger(__name__)
 
 _FOLDER = re.compile(r"chk-(\d{8})$")
+
+
+def has_checkpoint(location: str | None) -> bool:
+    """Whether a job has taken a checkpoint at its ``checkpointLocation``; False also for a place that is of no use."""
+    try:
+        return location is not None and bool(CheckpointStore(*resolve(location)).known_ids())
+    except (OSError, ValueError, CheckpointError):
+        return False  # the start says what is wrong with it
 
 
 class CheckpointStore:

@@ -11,7 +11,7 @@ import pytest
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
-from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.checkpoints.store import CheckpointStore, has_checkpoint
 from mixedmode.runtime.platform import failpoints
 from mixedmode.state.files import StateFile
 from pyarrow import fs
@@ -49,6 +49,18 @@ def test_new_location_has_no_identity(tmp_path: Path) -> None:
     assert made.identity() is None
     assert made.latest() is None
     assert not (tmp_path / "new").exists()
+
+
+def test_a_job_has_a_checkpoint_once_one_is_complete(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile, tmp_path: Path
+) -> None:
+    """Not before, and not where no location is, or none can be: what is wrong there is said by the start."""
+    assert not has_checkpoint(store.location)
+    store.write(make_metadata(1, make_state_file(store, "e00000001-s0")))
+    assert has_checkpoint(store.location)
+    (tmp_path / "file").touch()
+    for location in (None, str(tmp_path / "none"), str(tmp_path / "file"), "nothing://x/y"):
+        assert not has_checkpoint(location)
 
 
 def test_identity_is_remembered(store: CheckpointStore) -> None:
