@@ -104,9 +104,14 @@ def warnings_of(writer: MixedStreamWriter, caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.spark
 def test_start_warns_once_where_max_fires_what_straddles_the_switch(
-    both: MixedFrame, history: DataFrame, started: list[JobSpec], caplog: pytest.LogCaptureFixture
+    both: MixedFrame,
+    history: DataFrame,
+    started: list[JobSpec],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Windows in append mode and processors with event-time timers; nothing is said where nothing straddles."""
+    """Windows in append mode and processors with event-time timers; nothing is said where nothing straddles, nor when
+    the switch is past."""
     timed = both.withWatermark("ts", "1 hour")
     alone = read(history=history).withWatermark("ts", "1 hour")  # has no switch
 
@@ -125,6 +130,8 @@ def test_start_warns_once_where_max_fires_what_straddles_the_switch(
     assert len(started) == 9
     assert {job.settings.final_watermark for job in started[:3]} == {"max"}
     assert started[4].settings.final_watermark == "observed"
+    monkeypatch.setattr("mixedmode.planner.frames.writer.has_checkpoint", lambda location: True)
+    assert warnings_of(windows(timed), caplog) == []
 
 
 @pytest.mark.spark
