@@ -22,8 +22,9 @@ from ..connectors.sources.live_sources import check_replayable
 from ..platform.filesystem import resolve
 from ..platform.folder_checks import check_folder
 from ..platform.place_probe import probe_places
-from .recovery import check_identity, evolved
+from .recovery import check_identity, check_sources, evolved, refuse_more_after_the_end
 from .restaging import check_showable
+from .task_graph import check_finished_tasks
 
 if TYPE_CHECKING:
     from ..spec import JobSpec
@@ -94,7 +95,7 @@ def _check_owner(job: JobSpec, store: CheckpointStore) -> None:
 
 
 def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> None:
-    """Raise CheckpointMismatchError if the newest checkpoint has other aggregates, or output for other columns."""
+    """Raise what recovery would if the newest checkpoint has other state or inputs, or output for other columns."""
     ids = store.ids()
     try:
         metadata = store.read(ids[-1]) if ids else None
@@ -108,9 +109,13 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
             f" goes on (checkpoint {metadata.checkpoint_id}): a batch run would fire all that is open and end that job"
             " for good. Use mixed or streaming, or a new checkpointLocation"
         )
-    if job.operator.aggregates_by_key:
-        evolved(job.operator, store, known, metadata)
+    for stage in job.stages:
+        evolved(stage.operator, store, known, metadata)
+    check_finished_tasks(job, len(metadata.operators[0].shards), metadata, store.location)
+    check_sources(job, metadata, store)
     check_showable(job, store, metadata)
+    if metadata.kind == "completion" and job.keeps_state and store.is_committed(metadata.checkpoint_id):
+        refuse_more_after_the_end(job, store, metadata)  # otherwise a run shows its last output first
 
 
 def _check_savepoint(job: JobSpec, path: str) -> None:

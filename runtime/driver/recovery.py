@@ -115,8 +115,8 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         for stage in job.stages
     ]
     state = JobState.restored(metadata, restored)
-    check_finished_tasks(job, state, metadata, store.location)
-    _check_sources(job, state, metadata, store)
+    check_finished_tasks(job, len(state.stage.shards), metadata, store.location)
+    check_sources(job, metadata, store)
     if metadata.spark is not None:
         log.check(metadata.spark)
     _check_coordinators(job, state, metadata, store)
@@ -175,16 +175,16 @@ def evolved(
         ) from error
 
 
-def _check_sources(job: JobSpec, state: JobState, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+def check_sources(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
     """Raise CheckpointMismatchError if the job reads other sources than the one that wrote the checkpoint."""
     for name in job.sources:
-        if name not in state.sources:
+        if name not in metadata.sources:
             raise CheckpointMismatchError(
                 f"the job reads source {name!r}, but checkpoint {metadata.checkpoint_id} in {store.location!r} "
-                f"knows only {', '.join(map(repr, state.sources))}; a source cannot be added to a job that has run"
+                f"knows only {', '.join(map(repr, metadata.sources))}; a source cannot be added to a job that has run"
             )
     live = [one.name for one in job.live_inputs]
-    stored_live = [name for name in state.sources if name != "history"]
+    stored_live = [name for name in metadata.sources if name != "history"]
     if live and stored_live != live:
         raise CheckpointMismatchError(
             f"the job's live inputs are {', '.join(live)}, those of checkpoint {metadata.checkpoint_id} in "
@@ -230,7 +230,7 @@ def _first_positions(job: JobSpec, store: CheckpointStore) -> FirstPositions:
     return FirstPositions(store, () if job.live is None else live_sources(job.live))
 
 
-def refuse_more_after_the_end(job: JobSpec, store: CheckpointStore, state: JobState) -> None:
+def refuse_more_after_the_end(job: JobSpec, store: CheckpointStore, end: JobState | CheckpointMetadata) -> None:
     """A job that has ended must not look as if it had processed what has come since.
 
     Raises:
@@ -238,10 +238,10 @@ def refuse_more_after_the_end(job: JobSpec, store: CheckpointStore, state: JobSt
     """
     if job.live is None:
         return
-    end = f"the job in checkpointLocation {store.location!r} ended with checkpoint {state.checkpoint_id}"
+    ended = f"the job in checkpointLocation {store.location!r} ended with checkpoint {end.checkpoint_id}"
     if job.keeps_state:
         raise CheckpointMismatchError(
-            f"{end}, and what its live source has received since would be ignored; a job that is to go on must run "
+            f"{ended}, and what its live source has received since would be ignored; a job that is to go on must run "
             "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation"
         )
-    logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", end)
+    logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", ended)

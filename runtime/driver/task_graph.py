@@ -56,11 +56,11 @@ def finished_in(metadata: CheckpointMetadata) -> dict[str, Finished]:
     return found
 
 
-def check_finished_tasks(job: JobSpec, state: JobState, metadata: CheckpointMetadata, location: str) -> None:
+def check_finished_tasks(job: JobSpec, shards: int, metadata: CheckpointMetadata, location: str) -> None:
     """Check that nothing that still runs feeds a task that had finished.
 
     Raises:
         CheckpointMismatchError: the job has changed in such a way.
     """
     where = f"checkpoint {metadata.checkpoint_id} in {location!r}"
-    check_finished(job_graph(job, len(state.stage.shards)), finished_in(metadata), where)
+    check_finished(job_graph(job, shards), finished_in(metadata), where)

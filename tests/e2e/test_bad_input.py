@@ -288,7 +288,7 @@ def test_source_that_is_added_later(world: World) -> None:
     """A live source cannot be added to a job that has run without one, and least of all to one that has ended: its
     shards had finished (V1)."""
     finished_job(world)
-    cause = restarted(world)
+    cause = support.refusal(lambda: world.start(support.sessions(world.history(EVENTS), world.live()), OBSERVED))
     assert isinstance(cause, CheckpointMismatchError)
     assert "'stage keyed-0' is finished in checkpoint 1 in " in str(cause)
     assert "'source live', which feeds it, is running (it is not in the checkpoint)" in str(cause)
@@ -310,8 +310,6 @@ def test_a_job_that_has_ended_does_not_swallow_new_input(world: World) -> None:
     world.start(support.sessions(None, world.live()), batch).awaitTermination(300)
     before = world.output()
     world.land(EVENTS[20:])
-    error = failed(world.start(support.sessions(None, world.live())))
-
-    assert isinstance(error, CheckpointMismatchError)
-    assert "ended with checkpoint 1" in str(error)
+    with pytest.raises(CheckpointMismatchError, match="ended with checkpoint 1"):
+        world.start(support.sessions(None, world.live()))
     assert world.output() == before
