@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -69,6 +69,14 @@ class HadoopPlace:
     def exists(self) -> bool:
         """True if a file or folder is there."""
         return bool(self._filesystem.exists(self._path))
+
+    def entries(self, most: int) -> Iterator[tuple[str, bool]]:
+        """What is in the folder, by name, and whether it is a file; no more than ``most`` of them."""
+        found = self._filesystem.listStatusIterator(self._path)
+        while most > 0 and found.hasNext():
+            entry = found.next()
+            yield str(entry.getPath().getName()), bool(entry.isFile())
+            most -= 1
 
     def is_file(self) -> bool:
         """True if a file is there."""

@@ -10,17 +10,14 @@ Which entries count is Spark's rule: names that begin with ``_`` (without ``=``)
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-
 from ....errors import OptionError
-from ...platform.spark_paths import hadoop_conf
+from ...platform.spark_errors import spark_says
+from ...platform.spark_paths import UNREACHABLE, HadoopPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,33 +56,27 @@ class OutputFolder:
             fold: makes names equal that the session takes for one.
         """
         try:
-            path, filesystem = self._reached()
-            if filesystem.exists(path):
-                self._check_log(path, filesystem)
-                self._check_layout(path, filesystem, tuple(partition_by), fold)
-        except (PySparkException, Py4JError) as error:
-            logger.warning("what %r holds cannot be told yet: %s", self.written, error)
+            if self._place().exists():
+                self._check_log()
+                self._check_layout(tuple(partition_by), fold)
+        except UNREACHABLE as error:
+            logger.warning("what %r holds cannot be told yet: %s", self.written, spark_says(error))
 
-    def _reached(self) -> tuple[Any, Any]:
-        jvm: Any = self.spark._jvm
-        path = jvm.org.apache.hadoop.fs.Path(self.uri)
-        return path, path.getFileSystem(hadoop_conf(self.spark))
+    def _place(self, below: str = "") -> HadoopPlace:
+        return HadoopPlace(self.spark, f"{self.uri}/{below}" if below else self.uri)
 
-    def _check_log(self, path: Any, filesystem: Any) -> None:
-        jvm: Any = self.spark._jvm
+    def _check_log(self) -> None:
         if str(self.spark.conf.get(_IGNORED, "false")).lower() == "true":
             return
-        if filesystem.exists(jvm.org.apache.hadoop.fs.Path(path, _LOG)):
+        if self._place(_LOG).exists():
             raise OptionError(
                 f"{self.option} = {self.written!r} is the output of a stock streaming query: its {_LOG} lists the files"
                 " that Spark's readers see, and those of this job would not be among them; give this job a folder of"
                 " its own"
             )
 
-    def _check_layout(
-        self, path: Any, filesystem: Any, partition_by: tuple[str, ...], fold: Callable[[str], str]
-    ) -> None:
-        held = self._layout(path, filesystem)
+    def _check_layout(self, partition_by: tuple[str, ...], fold: Callable[[str], str]) -> None:
+        held = self._layout()
         if held is None or list(map(fold, held)) == list(map(fold, partition_by)):
             return
         asked = f"partitionBy is {', '.join(partition_by)}" if partition_by else "partitionBy is not set"
@@ -96,28 +87,20 @@ class OutputFolder:
             f" only, or fail; {use}, or give another folder"
         )
 
-    def _layout(self, path: Any, filesystem: Any) -> tuple[str, ...] | None:
+    def _layout(self, below: str = "") -> tuple[str, ...] | None:
         """The columns of its folders, none for files in the folder itself; None: there are no files."""
-        below: list[Any] = []
-        for entry in islice(_entries(filesystem, path), _LOOKED_AT):
-            name = str(entry.getPath().getName())
-            if entry.isFile():
-                if not _is_hidden(name):
-                    return ()
-            elif "=" in name and not name.startswith("."):
-                below.append(entry.getPath())
-        for folder in below:
-            rest = self._layout(folder, filesystem)
+        folders: list[str] = []
+        for name, is_file in self._place(below).entries(_LOOKED_AT):
+            if is_file and not _is_hidden(name):
+                return ()
+            if not is_file and "=" in name and not name.startswith("."):
+                folders.append(name)
+        for name in folders:
+            rest = self._layout(f"{below}/{name}" if below else name)
             if rest is not None:
-                return (unquote(str(folder.getName()).partition("=")[0]), *rest)
+                return (unquote(name.partition("=")[0]), *rest)
         return None
 
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def _entries(filesystem: Any, path: Any) -> Iterator[Any]:
-    found = filesystem.listStatusIterator(path)
-    while found.hasNext():
-        yield found.next()
