@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, StructType
 
 from .columns import column_fold, is_case_sensitive
@@ -23,6 +24,7 @@ from .gateway import (
     scala_sequence,
     session_state,
 )
+from .spark_errors import spark_says
 from .spark_expressions import class_name
 from .spark_paths import hadoop_conf
 
@@ -34,6 +36,10 @@ _PACKAGE = "org.apache.spark.sql.execution.datasources"
 
 class UnwritableSchema(Exception):
     """What a format's own library says of a schema that it cannot write."""
+
+
+class UnwritableOptions(Exception):
+    """What a source's own reading of its options says."""
 
 
 class FileFormat:
@@ -112,6 +118,20 @@ def data_source(spark: SparkSession, name: str) -> Any:
     """
     source = java_class(spark, f"{_PACKAGE}.DataSource")
     return source.lookupDataSource(name, session_state(spark).conf())
+
+
+def check_jdbc_options(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
+    """Have Spark read the options of a write, if that is the name of jdbc.
+
+    Raises:
+        UnwritableOptions: one is missing, or there is no driver.
+    """
+    if str(data_source(spark, name).getName()) != f"{_PACKAGE}.jdbc.JdbcRelationProvider":
+        return
+    try:
+        java_class(spark, f"{_PACKAGE}.jdbc.JdbcOptionsInWrite")(scala_map(spark, options))
+    except (PySparkException, Py4JJavaError) as error:
+        raise UnwritableOptions(spark_says(error)) from error
 
 
 def check_parquet_schema(spark: SparkSession, schema: StructType) -> None:

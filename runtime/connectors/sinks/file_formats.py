@@ -19,7 +19,7 @@ from ....errors import OptionError, PlanError
 from ...platform import spark_formats
 from ...platform.folder_checks import check_folder
 from ...platform.spark_errors import NOT_THERE, spark_says
-from ...platform.spark_formats import FileFormat, UnwritableSchema, check_parquet_schema
+from ...platform.spark_formats import FileFormat, UnwritableOptions, UnwritableSchema, check_parquet_schema
 from ...platform.spark_paths import UNREACHABLE, HadoopPlace
 
 if TYPE_CHECKING:
@@ -66,6 +66,20 @@ def check_writable(
         _check_options(format, schema, options, partition_by)
     except NOT_THERE as error:
         logger.debug("format %s cannot be asked before it is written: %s", name, error)
+
+
+def check_jdbc(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
+    """Raise OptionError if the format is jdbc and its options do not say where to; Spark's own class reads them."""
+    try:
+        spark_formats.check_jdbc_options(spark, name, options)
+    except UnwritableOptions as error:
+        names = ", ".join(options) or "none"  # values may be secrets
+        raise OptionError(
+            f"format {name} cannot write with its options ({names}): {error}; it needs url and dbtable, and a driver"
+            " for that url on Spark's class path"
+        ) from error
+    except NOT_THERE as error:
+        logger.debug("the options of format %s cannot be asked before it is written: %s", name, error)
 
 
 def check_stageable(spark: SparkSession, schema: StructType) -> None:

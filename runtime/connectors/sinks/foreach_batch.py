@@ -8,16 +8,17 @@ idempotent by id is therefore exactly-once.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....errors import MixedModeError, UserCodeError
+from ....errors import MixedModeError, PlanError, UserCodeError
 from ...platform.user_frames import UserFrames
 from .deliveries import Deliveries
 from .per_checkpoint import DeliverySink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -32,6 +33,21 @@ class ForeachBatchSink(DeliverySink):
     ) -> None:
         super().__init__(schema, deliveries)
         self._function = function
+
+    def check(self, spark: SparkSession) -> None:
+        super().check(spark)
+        try:
+            signature = inspect.signature(self._function)
+        except (TypeError, ValueError):
+            return  # what is not written in Python does not say
+        try:
+            signature.bind(None, 0)
+        except TypeError as error:
+            name = getattr(self._function, "__qualname__", type(self._function).__name__)
+            raise PlanError(
+                f"foreachBatch calls {name}(rows, id), but its arguments are {signature} ({error}); give it a function"
+                " of (DataFrame, int)"
+            ) from error
 
     def hand_over(self, rows: DataFrame, number: int) -> None:
         try:

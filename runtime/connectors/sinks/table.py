@@ -25,6 +25,7 @@ from .base import Guarantee
 from .deliveries import Deliveries
 from .file_formats import (
     check_hadoop_folder,
+    check_jdbc,
     check_partition_columns,
     check_writable,
     file_format,
@@ -114,6 +115,8 @@ class TableSink(DeliverySink):
             )
         check_partition_columns(self._partition_by, self.schema, column_fold(spark))
         check_writable(spark, self.name, self.schema, self._options, self._partition_by)
+        if self.table is None:
+            check_jdbc(spark, self.name, self._options)
         if self.table is not None:
             check_table(spark, self.table, self.name, self.schema, self._partition_by)
         super().check(spark)

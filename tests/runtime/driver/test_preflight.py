@@ -75,6 +75,37 @@ def test_an_output_that_cannot_be_made(writer: MixedStreamWriter, tmp_path: Path
     assert content(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({}, r"its options \(none\).*url"),
+        ({"url": "jdbc:nowhere:x"}, r"its options \(url\).*dbtable"),
+        ({"url": "jdbc:nowhere:x", "dbtable": "t"}, "No suitable driver"),
+        ({"url": "jdbc:derby:memory:preflight", "dbtable": "t"}, None),
+    ],
+)
+def test_jdbc_without_a_place(writer: MixedStreamWriter, options: dict[str, str], problem: str | None) -> None:
+    """Spark's own class for its options is asked; nothing is connected to."""
+    writer.option("path", None).format("jdbc").options(**options)
+    if problem is None:
+        assert writer.plan().sink.name == "jdbc"
+        return
+    with pytest.raises(
+        OptionError, match=rf"^format jdbc cannot write with {problem}" if "its" in problem else problem
+    ):
+        writer.plan()
+
+
+def test_a_foreach_batch_function_of_other_arguments(writer: MixedStreamWriter) -> None:
+    """It is not called before a checkpoint completes, but its signature is known."""
+    writer.option("path", None)
+    for wrong in (lambda rows: None, lambda: None, lambda rows, number, more: None):
+        with pytest.raises(PlanError, match=r"^foreachBatch calls .*<lambda>\(rows, id\), but its arguments are \("):
+            writer.foreachBatch(wrong).plan()  # type: ignore[arg-type]
+    for right in (lambda rows, number: None, lambda *both: None, lambda rows, number, more=1: None, print):
+        writer.foreachBatch(right).plan()
+
+
 def test_a_path_on_no_known_filesystem(writer: MixedStreamWriter) -> None:
     """Of checkpoints and of Parquet output, which are not Spark's to write: its own formats may know more."""
     for option in ("path", "checkpointLocation"):
