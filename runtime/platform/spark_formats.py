@@ -123,6 +123,11 @@ def data_source(spark: SparkSession, name: str) -> Any:
 def check_jdbc_options(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
     """Have Spark read the options of a write, if that is the name of jdbc.
 
+    Args:
+        spark: the session.
+        name: name of a data source.
+        options: those of the write.
+
     Raises:
         UnwritableOptions: one is missing, or there is no driver.
     """
