@@ -1,4 +1,4 @@
-"""What the planner hands to the runtime: plain, frozen data, and the one operator contract.
+"""What the planner hands to the runtime: plain, frozen data.
 
 The planner decides and fills these in; the runtime executes them and decides nothing about modes.
 """
@@ -97,7 +97,7 @@ class Settings(BaseModel):
     sink_transactional: bool | None = None
     #: Column added to what is delivered per checkpoint: the order of a key's rows; None: there is none.
     sink_order_column: str | None = None
-    #: In a plan: what applies to the job, whoever chose it (see ``planner.final_watermark``).
+    #: In a plan: what applies to the job, whoever chose it (see ``planner.plans.final_watermark``).
     final_watermark: Literal["max", "observed"] = "max"
     #: How rows and event-time timers of a key are ordered; None: as the final watermark says.
     timers: Literal["in-order", "after-rows"] | None = None

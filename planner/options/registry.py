@@ -1,6 +1,6 @@
 """The registry of all options: their names, how values are read and written, what they are for.
 
-How values from several places become :class:`~mixedmode.runtime.spec.Settings`: :mod:`.option_layers`.
+How values from several places become :class:`~mixedmode.runtime.spec.Settings`: :mod:`.layers`.
 """
 
 from __future__ import annotations

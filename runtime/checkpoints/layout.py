@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ...state.registry import StateRegistry, schema_to_json
+from ...state.registry import schema_to_json
 from ..operators.contract import KeyedOperator
 from .metadata import (
-    CheckpointMetadata,
     StateLayout,
 )
 
@@ -18,11 +17,3 @@ def layout_of(operator: KeyedOperator) -> StateLayout:
         key_schema=schema_to_json(operator.key_schema),
         values=operator.state_values,
     )
-
-
-def stored_registry(metadata: CheckpointMetadata, uid: str) -> StateRegistry | None:
-    """The registry under which an operator's state was written."""
-    for operator in metadata.operators:
-        if operator.uid == uid:
-            return StateRegistry.from_json(operator.registry)
-    return None

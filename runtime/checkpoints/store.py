@@ -3,7 +3,7 @@
 ::
 
     job.json                      which job this location belongs to
-    lease/                        which driver has it (:mod:`..claims`)
+    lease/                        which driver has it (:mod:`.lease.claims`)
     newest.json                   id of the newest checkpoint whose output is visible
     checkpoints/chk-00000007/_metadata
     state/<operator uid>/*.sst|*.log     pool of immutable files, shared by checkpoints

@@ -7,7 +7,7 @@ Invariant of stop-with-savepoint: until its checkpoint is complete nothing of it
 has fired nor its state; a job that fails or dies before goes on from the last checkpoint, as if nobody had asked.
 So the savepoint's files are copied before the checkpoint: what is likely to fail fails while it costs nothing.  (A sink
 that shows rows at once gets those of the drain when the files are copied.)  From then on there will be a savepoint: the
-checkpoint says where it goes, and if this run does not get there the next one does (:mod:`.savepoint_completion`).
+checkpoint says where it goes, and if this run does not get there the next one does (``savepoints.completion``).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..checkpoints.metadata import CheckpointMetadata, SourceState, SparkPosition, WantedSavepoint
 from ..connectors.staged_form import StagedForm
@@ -179,10 +179,6 @@ class Cut:
             drained=drained,
             savepoint=savepoint,
         )
-
-    def with_stages(self, stages: Sequence[StageCut]) -> Cut:
-        """The same state in other files."""
-        return replace(self, stages=tuple(stages))
 
     def to_metadata(self, *, with_state: bool) -> CheckpointMetadata:
         """What ``_metadata`` says; without state it only completes the job's last transaction."""

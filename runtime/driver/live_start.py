@@ -51,7 +51,7 @@ class LiveStart:
         if self.live is None or state.batch_id >= 0:
             return
         unread = (source := state.sources.get("history")) is not None and not source.finished
-        history_first = unread and any(phase.kind == "history" for phase in self.job.phases)
+        history_first = unread and self.job.has_phase("history")
         self._first = first = self._positions.settle(self.live, self.location, history_first=history_first)
         if first.entry is not None:
             self.listener.on(LiveBegins(first.entry))

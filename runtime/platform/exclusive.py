@@ -11,7 +11,7 @@ object stores (S3, GCS, ABFS), others       nothing: a look, then a write
 
 In the last row two writers that meet between the look and the write both succeed, and the later one's content stays.
 Nothing rests on that there: what must not be lost between two drivers goes to names that only one of them uses, and
-which of them counts is decided by listing (:mod:`.claims`: a generation is claimed by a file of its own, and given up
+which of them counts is decided by listing (``lease.claims``: a generation is claimed by a file of its own, and given up
 if the listing after it shows another one; that is the compare-and-swap).  This holds on every store in which a file
 that was written is in the next listing.
 """

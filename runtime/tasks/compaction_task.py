@@ -1,6 +1,6 @@
 """Compacts shards whose change logs have outgrown their base, in one Spark job with one task per shard.
 
-The tasks run where those of the shards' epochs do (:mod:`.pins`): what is compacted is read from the shard's replica,
+The tasks run where those of the shards' epochs do (``placement``): what is compacted is read from the shard's replica,
 and a replica that has missed the last epoch before a compaction must be built anew.
 """
 

@@ -1,4 +1,4 @@
-"""The tasks of :mod:`.state_reader`: each opens one shard of a checkpoint and turns what is in it into record batches.
+"""The tasks of :mod:`..state_reader`: each opens one shard of a checkpoint and turns what is in it into record batches.
 
 A task reads on a replica of its own, which it throws away at the end: a query that runs in the same process keeps its
 replicas, and nothing that is read here can be changed.

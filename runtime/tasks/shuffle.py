@@ -3,7 +3,7 @@
 There are two ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is.
 :class:`HashExchange` is for operators whose rows Spark aggregates by key first: that takes an exchange by the hash of
 the key anyway, and with a number of shards that is a power of two its partitions *are* the shards
-(:mod:`..state.keygroups`), so the rows stay where they are and one exchange is saved.
+(:mod:`...state.keygroups`), so the rows stay where they are and one exchange is saved.
 
 Spark's partitioning is not ours to decide.  So :meth:`HashExchange.holds` looks at the plan that Spark made, and the
 tasks check the key groups of what they get in either case.
@@ -39,7 +39,7 @@ def with_key_group(rows: DataFrame, operator: KeyedOperator, max_parallelism: in
 
 
 def key_group(key_columns: Sequence[str], max_parallelism: int) -> str:
-    """The key group of a row, by the rule of :mod:`..state.keygroups`; without key columns there is one key, in 0.
+    """The key group of a row, by the rule of :mod:`...state.keygroups`; without key columns there is one key, in 0.
 
     As SQL: each function call on columns is a dozen calls to the JVM, and every epoch pays for them.
     """

@@ -19,8 +19,7 @@ from mixedmode import CheckpointError, MixedQuery, QueryError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
-from mixedmode.runtime.driver import epoch_runner as stepper
-from mixedmode.runtime.driver import runner
+from mixedmode.runtime.driver import epoch_runner, runner
 from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
 from pyarrow import fs
@@ -296,7 +295,7 @@ def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pyt
 
     started = threading.Event()
     monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
+    monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
     query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
     started.set()
     live(query)
@@ -323,7 +322,7 @@ def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypat
 
     started = threading.Event()
     monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(stepper, "failpoint", after_three)
+    monkeypatch.setattr(epoch_runner, "failpoint", after_three)
     query = world.start(job(world.history(EVENTS[:80]), world.live()), STREAMED)
     started.set()
     query.awaitTermination(300)
@@ -357,7 +356,7 @@ def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: py
             while world.queries[-1]._runner._context.desk.is_empty:
                 assert not asked["savepoint"].done(), asked["savepoint"].exception()
 
-    monkeypatch.setattr(stepper, "failpoint", after_two)
+    monkeypatch.setattr(epoch_runner, "failpoint", after_two)
     started = threading.Event()
     monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
     world.land(*[EVENTS[start : start + 20] for start in range(0, 120, 20)])

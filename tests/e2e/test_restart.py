@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 import support
 from mixedmode import MixedQuery
-from mixedmode.runtime.driver import epoch_runner as stepper
-from mixedmode.runtime.driver import runner
+from mixedmode.runtime.driver import epoch_runner, runner
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -101,7 +100,7 @@ def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(
 
     started = threading.Event()
     monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(300))
-    monkeypatch.setattr(stepper, "failpoint", stopped_after_three)
+    monkeypatch.setattr(epoch_runner, "failpoint", stopped_after_three)
     slow = {
         "execution.runtime-mode": "streaming",
         "execution.history.rows-per-epoch": "10",

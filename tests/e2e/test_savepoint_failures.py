@@ -15,8 +15,7 @@ from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.driver import epoch_runner as stepper
-from mixedmode.runtime.driver import runner
+from mixedmode.runtime.driver import epoch_runner, runner
 from mixedmode.runtime.platform import failpoints
 from pyarrow import fs
 from support import World
@@ -194,7 +193,7 @@ def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypa
 
         started = threading.Event()
         monkeypatch.setattr(runner, "failpoint", lambda name, started=started: started.wait(300))
-        monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
+        monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
         query = there.start(job(there.history(EVENTS[:40]), None))
         started.set()
         query.awaitTermination(300)
@@ -226,7 +225,7 @@ def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path, mon
 
     started = threading.Event()
     monkeypatch.setattr(runner, "failpoint", lambda name: started.wait(60))
-    monkeypatch.setattr(stepper, "failpoint", in_the_backlog)
+    monkeypatch.setattr(epoch_runner, "failpoint", in_the_backlog)
     query = world.start(job(world.history(EVENTS[:60]), world.live()), OBSERVED)
     started.set()
     live(query)

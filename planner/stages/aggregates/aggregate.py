@@ -1,7 +1,7 @@
 """Plans ``groupBy(...).agg(...)``: from what Spark's analyzer says to an :class:`AggregateOperator`.
 
 Spark resolves names, types, coercions and defaults; the output's schema is Spark's own.  Only then are the functions
-taken apart into partial aggregates (:mod:`.aggregates_functions`).  Everything that cannot be done is refused here.
+taken apart into partial aggregates (:mod:`.functions`).  Everything that cannot be done is refused here.
 """
 
 from __future__ import annotations

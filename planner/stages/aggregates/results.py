@@ -1,7 +1,7 @@
 """Output columns that are expressions over aggregates, such as ``F.sum("a") / F.count("*")``.
 
 The aggregates inside become columns of the rows that the operator writes, and Spark computes the expressions over them
-(:mod:`..runtime.projection`).  It is Spark's own analyzed expression with other leaves, so types, nulls, ANSI errors
+(``operators.projection``).  It is Spark's own analyzed expression with other leaves, so types, nulls, ANSI errors
 and time zones are Spark's.
 """
 

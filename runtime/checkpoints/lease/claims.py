@@ -8,7 +8,7 @@ Below ``<checkpointLocation>/mixedmode/lease``::
 Each claim of a location has a greater generation than all before it.  It is *established* once its owner has counted
 for the first time; an owner does nothing before that, so a claim that never was established has changed nothing.
 
-The *branch* is the folder that a driver works in (:mod:`.checkpoints.store`): that of the claim before, if its owner
+The *branch* is the folder that a driver works in (:mod:`..store`): that of the claim before, if its owner
 is known to have ended, or else a new one, named after the generation and *seeded* from the checkpoints that were
 complete then.
 

@@ -3,7 +3,7 @@
 A second driver would rewind Spark's log and sweep files under the feet of the first.  A run whose process is known to
 live, or whose counter moves, keeps the location: the newcomer is refused.  Where neither is so (another host or
 container) the newcomer waits for one expiry and takes the location over; the run that lost it does nothing any more
-that others can see.  The rules are in :mod:`.lease_protocol`, the files in :mod:`.claims`.
+that others can see.  The rules are in :mod:`.rules`, the files in :mod:`.claims`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ COUNT_ROWS = "count(1)"
 #: Name of the one state variable.
 STATE_NAME = "aggregate"
 
-
 KeyKind = Literal["plain", "window", "session"]
 
 

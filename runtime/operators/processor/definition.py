@@ -24,9 +24,7 @@ INITIAL_STATE_COLUMN = "__initial_state"
 #: Column that sorts initial-state rows before the input rows of their key.
 KIND_COLUMN = "__row_kind"
 
-
 TimeMode = Literal["none", "processingTime", "eventTime"]
-
 
 #: Methods without parameters that a processor may define: called once per shard, when all input has ended and all
 #: timers have fired.  As every epoch they have an instance of their own, whose ``init`` has been called: what handlers
