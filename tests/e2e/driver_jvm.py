@@ -84,8 +84,11 @@ class DriverJvm:
             sessions.clearDefaultSession()
 
     def _stop_queries(self, session: Any) -> None:
-        for query in list(session.sharedState().activeStreamingQueries().values()):
-            query.stop()
+        # Not py4j's iteration: it ends by a Java exception, which PySpark looks up in the JVM of the tests' own session,
+        # where the same number may stand for another one.
+        queries = session.sharedState().activeStreamingQueries().elements()
+        while queries.hasMoreElements():
+            queries.nextElement().stop()
 
     def close(self) -> None:
         """End the JVM."""
