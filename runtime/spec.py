@@ -133,20 +133,39 @@ class Settings(BaseModel):
 
 
 @dataclass(frozen=True)
+class StageEdge:
+    """What a stage takes from an earlier one."""
+
+    #: Uid of the earlier stage.
+    origin: str
+    #: Operations without state on its rows, in order.
+    steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+    #: How far the watermark stays behind that of the earlier stage.
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True)
 class StageSpec:
     """One keyed stage of a job."""
 
     operator: KeyedOperator
-    #: The column that its watermark is taken from; None: it has none.
+    #: The column that its watermark is taken from, or that its rows are ordered by; None: it has none.
     event_time: str | None
     watermark_delay_ms: int
     #: Talks to the shards from the driver; None: nobody does.
     coordinator: OperatorCoordinator | None = None
+    #: The earlier stages whose rows it takes; none: it reads the sources.
+    edges: tuple[StageEdge, ...] = ()
 
     @property
     def uid(self) -> str:
         """Id under which its state is stored."""
         return self.operator.uid
+
+    @property
+    def reads_sources(self) -> bool:
+        """Whether its rows come from the sources, and its watermark from their event times."""
+        return not self.edges
 
 
 @dataclass(frozen=True)
@@ -157,7 +176,7 @@ class JobSpec:
     name: str | None
     history: DataFrame | None
     live: DataFrame | None
-    #: The keyed stages in topological order; there is one for now, whose rows go to the sink.
+    #: The keyed stages in topological order; the rows of the last one go to the sink.
     stages: tuple[StageSpec, ...]
     sink: Sink
     settings: Settings
@@ -183,6 +202,10 @@ class JobSpec:
     def operator(self) -> KeyedOperator:
         """The last stage's."""
         return self.stage.operator
+
+    def stage_of(self, uid: str) -> StageSpec:
+        """The stage of this id."""
+        return next(stage for stage in self.stages if stage.uid == uid)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -117,6 +117,10 @@ class CheckpointStore:
         """Folder of an operator's state files."""
         return f"{self.home}/state/{uid}"
 
+    def exchange(self, uid: str) -> str:
+        """Folder of what a stage hands on to others."""
+        return f"{self.home}/exchange/{uid}"
+
     @property
     def backlog(self) -> str:
         """Folder of what an unfinished sorted pass leaves to the next run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,8 @@ from .staging import StagedFile
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 #: Entry with the values of the partition that a file is of, as one row in Arrow's stream format.
 _PARTITION = b"mixedmode.partition"
+#: Pages have checksums, by which Spark finds out what was altered where it reads them for us.
+_PARQUET: Any = {"compression": "snappy", "coerce_timestamps": "us", "write_page_checksum": True}
 #: Rows per Parquet row group; bounds what a task buffers.
 _ROW_GROUP_ROWS = 122_880
 
@@ -126,7 +129,7 @@ class StagedOutput:
             if self._writer is None:
                 self._filesystem.create_dir(self._folder, recursive=True)
                 self._file = _HashingFile(self._filesystem.open_output_stream(self._path))
-                self._writer = pq.ParquetWriter(self._file, self._schema, compression="snappy", coerce_timestamps="us")
+                self._writer = pq.ParquetWriter(self._file, self._schema, **_PARQUET)
             self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=_ROW_GROUP_ROWS)
         self._rows += self._pending_rows
         self._pending, self._pending_rows = [], 0

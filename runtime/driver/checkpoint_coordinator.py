@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from ..checkpoints.first_position import discard_if_behind
 from ..checkpoints.lease.driver_lease import DriverLease, LocationLost
 from ..checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from ..checkpoints.store import CheckpointStore
+from ..connectors.exchange import Exchange
 from ..metrics.checkpoint import CheckpointReport
 from ..platform.failpoints import failpoint
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
@@ -58,6 +59,7 @@ class CheckpointCoordinator:
         lease: says whether the location is still this run's.
         tasks: the lifecycle of the job's tasks, and the work that it asks for.
         events: what goes between the driver and the shards.
+        exchanges: what stages hand on to others, by stage.
         compactor: compacts state files.
         tell: called with the report of each one that is complete.
     """
@@ -69,6 +71,7 @@ class CheckpointCoordinator:
     lease: DriverLease
     tasks: TaskWorker
     events: JobEvents
+    exchanges: Mapping[str, Exchange]
     compactor: StateCompactor
     tell: Callable[[CheckpointReport], None]
     #: The last checkpoint that this run has completed.
@@ -184,7 +187,7 @@ class CheckpointCoordinator:
             finished_shards={
                 uid: {task.index for task in finished if task.vertex == stage_task(uid)} for uid in state.stages
             },
-            events={} if events is None else {state.stage.uid: events},
+            events=events,
             form=self.job.staged_form,
             drained=drained,
             savepoint=savepoint,
@@ -224,6 +227,8 @@ class CheckpointCoordinator:
         self.job.sink.sweep(cut.epoch)
         if self.job.late_rows is not None:
             self.job.late_rows.sweep(cut.epoch)
+        for exchange in self.exchanges.values():
+            exchange.sweep(cut.epoch)
         for stage in cut.stages:
             self.store.collect_garbage(stage.uid, stage.lineages, up_to_epoch=cut.epoch)
         laps.mark("cleanup")

@@ -13,6 +13,7 @@ checkpoint says where it goes, and if this run does not get there the next one d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from ...errors import QueryError
 from ..checkpoints.metadata import WantedSavepoint
@@ -50,9 +51,9 @@ class Ending:
         run, sink = self.run, self.run.job.sink
         self._copies = SavepointCopies(run.context.store, run.job.plan_json, self._savepoint_made)
         self._work = run.tasks
-        stage = stage_task(run.state.stage.uid)
-        self._work.on(stage, AdvanceToMaxWatermark, self._fire)
-        self._work.on(stage, EndInputAndFinish, self._finish_stage)
+        for uid in run.state.stages:
+            self._work.on(stage_task(uid), AdvanceToMaxWatermark, partial(self._fire, uid))
+            self._work.on(stage_task(uid), EndInputAndFinish, partial(self._finish_stage, uid))
         self._work.on(SINK, EndInputAndFinish, self._finish_sink)
         self._work.on(SINK, Commit, self._commit)
         self._work.on(SINK, Close, lambda work: sink.close())
@@ -72,8 +73,6 @@ class Ending:
             run.epochs.check_stopped()
             self._phase = phase
             run.events.hand_over()
-            for stage in state.stages.values():
-                stage.watermark.end_of_input()
             run.context.listener.on(InputEnded())
             for name in state.sources:
                 run.sources.ended(name)
@@ -212,13 +211,15 @@ class Ending:
 
     # -- work of the tasks -------------------------------------------------------------------------------------------
 
-    def _fire(self, work: TaskWork) -> None:
+    def _fire(self, uid: str, work: TaskWork) -> None:
         assert self._phase is not None
-        self.run.epochs.fire_all(self._phase)
+        if self.run.state.finished:  # not in a drain: the job may go on from its savepoint
+            self.run.state.stages[uid].watermark.end_of_input()
+        self.run.epochs.fire_all(self._phase, uid)
 
-    def _finish_stage(self, work: TaskWork) -> None:
+    def _finish_stage(self, uid: str, work: TaskWork) -> None:
         assert self._phase is not None
-        self.run.epochs.finish_operators(self._phase)
+        self.run.epochs.finish_operators(self._phase, uid)
 
     def _finish_sink(self, work: TaskWork) -> None:
         self.run.job.sink.end_input()

@@ -6,18 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from ..metrics.listeners import EpochApplied, InputTimes, SourceSeen, StageEpoch
 from ..operators.contract import EpochSpec
-from ..spec import Phase
+from ..spec import JobSpec, Phase
 from ..tasks.report import ShardReport
 from .job_state import JobState
-from .stage_state import StageState
 
 
 def epoch_applied(
+    job: JobSpec,
     state: JobState,
-    stage: StageState,
     phase: Phase,
     spec: EpochSpec,
-    reports: Sequence[ShardReport],
+    reports: Mapping[str, Sequence[ShardReport]],
     *,
     elapsed_s: float,
     now_ms: int,
@@ -26,16 +25,16 @@ def epoch_applied(
     """An epoch that the state has just taken over.
 
     Args:
-        state: where the job stands after it.
-        stage: where its stage stands.
+        job: the job.
+        state: where it stands after the epoch.
         phase: the phase it belongs to.
-        spec: what was executed.
-        reports: the winners.
+        spec: what the epoch began with.
+        reports: the winners, by stage.
         elapsed_s: seconds that it took in all.
         now_ms: the clock that tells idle inputs.
         coordinator: numbers of events; None: there is no coordinator.
     """
-    watermark = stage.watermark
+    watermark = state.stage.watermark
     times = {
         name: InputTimes(one.reached_ms(), one.max_event_time_ms, watermark.is_idle(name, now_ms))
         for name, one in watermark.inputs.items()
@@ -52,6 +51,15 @@ def epoch_applied(
             SourceSeen(name, source.is_backlog, source.finished, times.get(name))
             for name, source in state.sources.items()
         ),
-        stages=(StageEpoch(stage.uid, tuple(reports), tuple(stage.lineages)),),
+        stages=tuple(
+            StageEpoch(
+                stage.uid,
+                tuple(reports.get(stage.uid, ())),
+                tuple(state.stages[stage.uid].lineages),
+                reads_sources=stage.reads_sources,
+                is_last=stage is job.stage,
+            )
+            for stage in job.stages
+        ),
         coordinator=coordinator,
     )

@@ -1,38 +1,31 @@
-"""Runs epochs: one at a time, each over all stages, applied as a whole.
+"""Runs epochs, one at a time: says for each kind of epoch what the stages that it begins with have to do.
 
-Invariants:
-- Every epoch runs under :attr:`EpochRunner.turn`.
-- ``JobState`` changes only after the jobs of all stages have succeeded; a failed epoch leaves no trace in it.
+Invariant: every epoch runs under :attr:`EpochRunner.turn`.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..checkpoints.store import CheckpointStore
-from ..connectors.sources.inputs import Reach, look_at
 from ..connectors.sources.live_query import Stopped
-from ..connectors.staging import StagedFile
-from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import RowsDelivered, RunListener, ShardsReused
-from ..operators.contract import EpochSpec
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..spec import JobSpec, Phase, StageSpec
-from ..tasks.executor import EpochExecutor
 from ..tasks.report import ShardReport
 from .clocks import now_ms
-from .epoch_facts import epoch_applied
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
 from .event_channels import JobEvents
+from .exchanges import place_of
+from .graph_epochs import GraphEpochs
 from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
-from .stage_state import StageState
+from .stage_epochs import Order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,32 +39,31 @@ class EpochRunner:
         job: what to do.
         state: where the job stands.
         store: says whether the location is still this run's.
-        executors: by stage.
+        graph: executes them.
         listener: is told what happens.
-        backlog: live progress of sorted passes.
-        tag: Spark job tag of this run, by which its jobs can be cancelled.
         turn: the lock under which epochs run.
         stopping: set when the job is to stop.
-        events: what goes between the coordinator and the shards.
-        applied: called after each epoch.
+        events: what goes between coordinators and shards.
     """
 
     job: JobSpec
     state: JobState
     store: CheckpointStore
-    executors: Mapping[str, EpochExecutor]
+    graph: GraphEpochs
     listener: RunListener
-    backlog: BacklogProgress
-    tag: str
     turn: threading.RLock
     stopping: threading.Event
     events: JobEvents
-    applied: Callable[[], None]
 
     def check_stopped(self) -> None:
         """Raise Stopped if the job is to stop."""
         if self.stopping.is_set():
             raise Stopped
+
+    @property
+    def stage(self) -> StageSpec:
+        """The stage that reads the sources."""
+        return self.job.stages[0]
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
@@ -100,65 +92,88 @@ class EpochRunner:
         """
         with self.turn:
             self.check_stopped()
+            stage, state = self.stage, self.state.stage
             spec, reach = (None if pin is None else pin.load(live_position)), None
             finished: dict[int, ShardReport] = {}
             if spec is None:
-                asks = final_ms == OBSERVED or (final_ms is not None and self._in_order)
-                if asks and self.stage.operator.uses_event_time:
-                    reach = self._look_ahead(frame)
+                asks = final_ms == OBSERVED or (final_ms is not None and self.graph.in_order(stage))
+                if asks and (stage.operator.uses_event_time or len(self.job.stages) > 1):
+                    reach = self.graph.look_ahead(stage, frame)
                 spec = sorted_pass_of(
                     self.state,
-                    self.state.stage,
+                    state,
                     now_ms(),
                     final_ms,
                     reach,
                     drop_late=drop_late,
                     keep_state=self.job.keeps_state,
-                    in_order=self._in_order,
+                    in_order=self.graph.in_order(stage),
                     at_end=at_end,
                     has_rows=frame is not None,
                 )
                 if pin is not None:
                     pin.save(spec, live_position)
             elif pin is not None:
-                finished = pin.finished(self.stage.uid, self.job.sink.staging)
-                self.listener.on(ShardsReused(len(finished), len(self.state.stage.shards)))
-            self.backlog.begin(None if reach is None else reach.rows, len(self.state.stage.shards))
-            try:
-                folder = None if pin is None else pin.reports
-                self._execute(phase, frame, spec, reach=reach, finished=finished, report_folder=folder)
-            finally:
-                self.backlog.end()
+                finished = pin.finished(stage.uid, place_of(self.job, self.graph.exchanges, stage.uid))
+                self.listener.on(ShardsReused(len(finished), len(state.shards)))
+            folder = None if pin is None else pin.reports
+            order = Order(spec, frame, reach=reach, finished=finished, report_folder=folder)
+            self.graph.execute(phase, spec, {stage.uid: order})
             failpoint("backlog-epoch-applied")
 
-    def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: list[int] | None = None) -> None:
-        """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once."""
+    def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: Sequence[int] | None = None) -> None:
+        """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once.
+
+        Args:
+            phase: the phase it belongs to.
+            frame: its rows; None: there are none.
+            shards: without rows, those of the first stage that have something to do; None: all.
+        """
         with self.turn:
             self.check_stopped()
             time_ms = now_ms()
-            self.state.stage.watermark.advance(time_ms)
-            reach = self._look_ahead(frame) if self._tells_inputs_apart else None
-            spec = streaming_epoch_of(self.state, self.state.stage, time_ms, reach, in_order=self._in_order)
-            self._execute(phase, frame, spec, shards, reach)
+            stage, state = self.stage, self.state.stage
+            state.watermark.advance(time_ms)
+            reach = self.graph.look_ahead(stage, frame) if self.graph.tells_inputs_apart(stage) else None
+            spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=self.graph.in_order(stage))
+            self.graph.execute(phase, spec, {stage.uid: Order(spec, frame, shards, reach)})
             self.deliver()
             failpoint("epoch-applied")
 
-    def fire_all(self, phase: Phase) -> None:
-        """MAX_WATERMARK: fire every event-time timer and every open window."""
-        if self.job.keeps_state and self.state.stage.shards_due(MAX_WATERMARK, MIN_WATERMARK):
-            self.sorted_pass(phase, None, MAX_WATERMARK, at_end=True)
-
-    def finish_operators(self, phase: Phase) -> None:
-        """Call endInput() and finish() of the operator on every shard, if it has them; their rows are output.
-
-        This is the last epoch: events that still wait go with it, those that the coordinator sends later go nowhere.
-        """
-        if not self.stage.operator.has_end_hooks and not self.events.waiting:
+    def fire_all(self, phase: Phase, uid: str) -> None:
+        """MAX_WATERMARK for a stage: fire all of its event-time timers and open windows."""
+        state = self.state.stages[uid]
+        if not self.job.keeps_state or not state.shards_due(MAX_WATERMARK, MIN_WATERMARK):
             return
         with self.turn:
             self.check_stopped()
-            spec = last_epoch_of(self.state, self.state.stage, now_ms(), keep_state=self.job.keeps_state)
-            self._execute(phase, None, spec)
+            spec = sorted_pass_of(
+                self.state,
+                state,
+                now_ms(),
+                MAX_WATERMARK,
+                None,
+                drop_late=False,
+                keep_state=True,
+                in_order=self.graph.in_order(self.job.stage_of(uid)),
+                at_end=True,
+                has_rows=False,
+            )
+            self.graph.execute(phase, spec, {uid: Order(spec)})
+            failpoint("backlog-epoch-applied")
+
+    def finish_operators(self, phase: Phase, uid: str) -> None:
+        """Call endInput() and finish() of a stage's operator on every shard, if it has them; their rows are output.
+
+        This is its last epoch: events that still wait go with it, those that the coordinator sends later go nowhere.
+        """
+        state = self.state.stages[uid]
+        if not state.operator.has_end_hooks and not self.events.waiting(uid):
+            return
+        with self.turn:
+            self.check_stopped()
+            spec = last_epoch_of(self.state, state, now_ms(), keep_state=self.job.keeps_state)
+            self.graph.execute(phase, spec, {uid: Order(spec)})
 
     def tick(self, phase: Phase, upto_ms: int | None = None, *, idle: bool = False) -> bool:
         """Fire what is due without new rows (None: due now), and send out events that wait; True if it ran an epoch.
@@ -169,22 +184,29 @@ class EpochRunner:
             idle: nothing waits at the live inputs; if nothing is due, either, that counts as fired (Spark runs a
                 micro-batch without data for it).
         """
-        stage = self.state.stage
-        stage.watermark.advance(now_ms())
-        due = stage.shards_due(stage.watermark.current_ms, now_ms() if upto_ms is None else upto_ms)
-        if upto_ms is None:
-            due = sorted({*due, *self.events.waiting})
-        if due:
-            self.streaming_epoch(phase, None, due)
+        time_ms, first = now_ms(), self.state.stage
+        first.watermark.advance(time_ms)
+        with_events = upto_ms is None
+        due: dict[str, list[int]] = {}
+        fired: dict[str, int] = {}
+        for stage in self.job.stages:
+            state = self.state.stages[stage.uid]
+            fired[stage.uid] = upto = self.graph.would_fire(stage, fired)
+            shards = state.shards_due(upto, time_ms if upto_ms is None else upto_ms)
+            due[stage.uid] = sorted({*shards, *(self.events.waiting(stage.uid) if with_events else ())})
+        if any(due.values()):
+            self.streaming_epoch(phase, None, due[first.uid])
         elif idle:
-            stage.watermark.fired(stage.watermark.current_ms)
-        return bool(due)
+            for stage in self.job.stages:
+                self.graph.follow_watermarks(stage, time_ms)
+                self.state.stages[stage.uid].watermark.fired(fired[stage.uid])
+        return any(due.values())
 
     def send_events(self, phase: Phase) -> None:
         """Send out events that wait, if any do, in an epoch of their own."""
         with self.turn:
-            if waiting := self.events.waiting:
-                self.streaming_epoch(phase, None, waiting)
+            if self.events.are_waiting:
+                self.streaming_epoch(phase, None, self.events.waiting(self.state.stage.uid))
 
     def deliver(self) -> None:
         """Hand rows to a sink that shows them at once; all others wait for the checkpoint."""
@@ -194,120 +216,3 @@ class EpochRunner:
             self.job.sink.deliver(self.state.epoch, self.state.pending)
             self.listener.on(RowsDelivered(time.monotonic() - started))
             self.state.pending = []
-
-    def _execute(
-        self,
-        phase: Phase,
-        frame: DataFrame | None,
-        spec: EpochSpec,
-        shards: list[int] | None = None,
-        reach: Reach | None = None,
-        **options: Any,
-    ) -> None:
-        """Run an epoch's job, then apply what it has done."""
-        started, stage = time.monotonic(), self.state.stage
-        if reach is None and self._tells_inputs_apart:
-            reach = self._look_ahead(frame)
-        visited = list(range(len(stage.shards))) if frame is not None or shards is None else shards
-        fires_all = set(visited).issuperset(stage.shards_due(spec.firing_watermark_ms, MIN_WATERMARK))
-        inboxes = self.events.take(visited, stage, with_events=not phase.holds_events_back)
-        try:
-            with self._labelled(f"{phase.kind}, epoch {spec.epoch}"):
-                reports = self.executors[stage.uid].execute(
-                    frame, spec, stage.lineages, sorter=phase.sorter, shards=visited, inboxes=inboxes, **options
-                )
-            late = self._stage_late(frame, spec, reports)
-            failpoint("epoch-before-apply")
-        except BaseException:
-            self.events.fail(visited)
-            raise
-        self.events.accept(reports)
-        self.state.apply(spec.epoch, {stage.uid: reports}, late)
-        self._move_watermark(stage, spec, reports, reach, time.monotonic() - started)
-        if fires_all:
-            stage.watermark.fired(spec.firing_watermark_ms)
-        if not phase.holds_events_back:
-            failpoint("events-before-hand-over")
-            self.events.hand_over()
-        elapsed_s = time.monotonic() - started
-        self.applied()
-        applied = epoch_applied(
-            self.state,
-            stage,
-            phase,
-            spec,
-            reports,
-            elapsed_s=elapsed_s,
-            now_ms=now_ms(),
-            coordinator=self.events.counts,
-        )
-        self.listener.on(applied)
-
-    @contextmanager
-    def _labelled(self, what: str) -> Iterator[None]:
-        """Spark jobs in here can be cancelled by :meth:`JobRunner.stop` and say in Spark's UI what they are."""
-        context = self.job.spark.sparkContext
-        context.addJobTag(self.tag)
-        context.setJobDescription(f"{self.job.name or 'mixedmode'}: {what}")
-        try:
-            yield
-        finally:
-            context.removeJobTag(self.tag)
-            context.setJobDescription(None)  # type: ignore[arg-type]
-
-    @property
-    def _in_order(self) -> bool:
-        """Whether event-time timers fire between the rows of their key."""
-        timers, stage = self.job.settings.timers, self.stage
-        return timers == "in-order" and stage.operator.has_timers and stage.event_time is not None
-
-    @property
-    def stage(self) -> StageSpec:
-        """The stage that reads the sources."""
-        return self.job.stages[0]
-
-    # -- event time --------------------------------------------------------------------------------------------------
-
-    @property
-    def _tells_inputs_apart(self) -> bool:
-        return self.stage.event_time is not None and len(self.job.live_inputs) > 1
-
-    def _look_ahead(self, frame: DataFrame | None) -> Reach | None:
-        """Rows and event times of an epoch, before it starts.
-
-        ``observed`` must know the end of the backlog, and the tasks do not tell several inputs apart.
-        """
-        if frame is None:
-            return None
-        assert self.stage.event_time is not None
-        with self._labelled("looking for the greatest event time"):
-            return look_at(frame, self.stage.event_time, self.job.live_inputs)
-
-    def _move_watermark(
-        self, stage: StageState, spec: EpochSpec, reports: list[ShardReport], reach: Reach | None, elapsed_s: float
-    ) -> None:
-        """Take over how far an epoch's event times went."""
-        watermark, time_ms = stage.watermark, now_ms()
-        watermark.pause(round(elapsed_s * 1000))
-        if self._tells_inputs_apart:
-            watermark.observe({} if reach is None else reach.seen, time_ms)
-        else:
-            times = [report.counters.max_event_time_ms for report in reports]
-            watermark.observe(max((time for time in times if time is not None), default=None), time_ms)
-        if spec.style == "random":
-            watermark.advance(time_ms)
-            return
-        # Rows for what a sorted pass has fired must be late from now on, whatever else holds the watermark back.
-        fired_ms = spec.firing_watermark_ms if spec.firing_watermark_ms < MAX_WATERMARK else MIN_WATERMARK
-        watermark.advance_to(max(fired_ms, watermark.would_reach(None)), time_ms)
-
-    def _stage_late(self, frame: DataFrame | None, spec: EpochSpec, reports: list[ShardReport]) -> list[StagedFile]:
-        """Late rows of an epoch for the side output, if the job has one."""
-        dropped = sum(report.counters.rows_late for report in reports)
-        if self.job.late_rows is None or frame is None or not dropped:
-            return []
-        rows = self.stage.operator.late_rows(frame, spec)
-        if rows is None:
-            return []
-        with self._labelled(f"late rows of epoch {spec.epoch}"):
-            return self.job.late_rows.stage(rows, spec.epoch, spec.late_watermark_ms, dropped)

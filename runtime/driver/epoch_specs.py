@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..operators.contract import EpochSpec, InOrder
@@ -9,6 +10,7 @@ from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
     from ..connectors.sources.inputs import Reach
+    from ..protocols.watermarks import WatermarkTracker
     from .job_state import JobState
     from .stage_state import StageState
 
@@ -108,4 +110,40 @@ def last_epoch_of(state: JobState, stage: StageState, time_ms: int, *, keep_stat
         processing_timers_upto_ms=MIN_WATERMARK,
         keep_state=keep_state,
         ending=True,
+    )
+
+
+def following_epoch_of(
+    base: EpochSpec,
+    watermark: WatermarkTracker,
+    reached_ms: int,
+    *,
+    in_order: bool,
+    has_rows: bool,
+    after_hooks: bool,
+) -> EpochSpec:
+    """What a stage does that follows others: their rows, and what is due by what they have fired up to.
+
+    Args:
+        base: what the epoch began with.
+        watermark: where the stage stands.
+        reached_ms: what the stages before it have fired up to, with this epoch.
+        in_order: event-time timers fire between the rows of their key.
+        has_rows: whether the stages before it have handed on any.
+        after_hooks: a stage before it has end hooks, which will hand on more rows when all input has ended.
+    """
+    more_follows = base.style == "sorted" and base.firing_watermark_ms == MIN_WATERMARK and not base.ending
+    at_end = base.firing_watermark_ms == MAX_WATERMARK and base.timers_at_max == "ignore" and not after_hooks
+    firing_ms = MIN_WATERMARK if more_follows else MAX_WATERMARK if at_end else reached_ms
+    in_order = in_order and not more_follows
+    is_late = base.late_watermark_ms > MIN_WATERMARK or base.style == "random"
+    shown_ms = reached_ms if base.style == "random" else watermark.current_ms if in_order else MIN_WATERMARK
+    return replace(
+        base,
+        watermark_ms=shown_ms,
+        firing_watermark_ms=firing_ms,
+        late_watermark_ms=watermark.fired_ms if is_late else MIN_WATERMARK,
+        reached_watermark_ms=reached_ms if in_order or not has_rows else MIN_WATERMARK,
+        in_order=InOrder(watermark.fired_ms, 0) if in_order else None,
+        ending=False,
     )

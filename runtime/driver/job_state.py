@@ -71,6 +71,11 @@ class JobState:
         return next(iter(self.stages.values()))
 
     @property
+    def parallelism(self) -> dict[str, int]:
+        """Number of shards by stage."""
+        return {uid: len(stage.shards) for uid, stage in self.stages.items()}
+
+    @property
     def is_backlog(self) -> bool:
         """Combined by OR over the sources."""
         return any(source.is_backlog for source in self.sources.values())
@@ -79,18 +84,22 @@ class JobState:
         """Change what is known of a source."""
         self.sources[name] = self.sources[name].model_copy(update=changes)
 
-    def apply(self, epoch: int, reports: Mapping[str, Sequence[ShardReport]], late: Sequence[StagedFile]) -> None:
+    def apply(
+        self, epoch: int, reports: Mapping[str, Sequence[ShardReport]], late: Sequence[StagedFile], root: str
+    ) -> None:
         """Take over a finished epoch: the winners' files, output and timers.
 
         Args:
             epoch: its number.
             reports: of the winning attempts, by stage.
             late: late rows that were staged.
+            root: the stage whose rows are the job's output.
         """
         for uid, its in reports.items():
             self.stages[uid].apply(its)
             for report in its:
-                self.pending.extend(report.output)
+                if uid == root:
+                    self.pending.extend(report.output)
                 self.rows_late_total += report.counters.rows_late
         self.pending_late.extend(late)
         self.epoch = epoch

@@ -26,6 +26,7 @@ from pyarrow import fs
 
 from ...state.pool import StatePool
 from ..checkpoints.store import CheckpointStore
+from ..connectors.output_place import OutputPlace
 from ..connectors.staging import check_staged
 from ..operators.contract import EpochSpec
 from ..platform.checksummed import seal, unseal
@@ -107,14 +108,19 @@ class PinnedBacklog:
         """Forget the pin and the reports; files that they name become garbage."""
         self.store.discard_backlog()
 
-    def finished(self, uid: str, output: tuple[fs.FileSystem, str]) -> dict[int, ShardReport]:
-        """One report per shard that an earlier run finished and whose files are all there, whole."""
+    def finished(self, uid: str, output: OutputPlace) -> dict[int, ShardReport]:
+        """One report per shard that an earlier run finished and whose files are all there, whole.
+
+        Args:
+            uid: the stage.
+            output: where its tasks stage rows.
+        """
         pool = StatePool(self.store.filesystem, self.store.pool(uid))
         found: dict[int, ShardReport] = {}
         reports = self.reports
         if reports is None:
             return found
-        filesystem, folder = output
+        filesystem, folder = output.filesystem, output.folder or ""  # without a folder no file is staged
 
         def whole(info: fs.FileInfo) -> ShardReport | None:
             try:

@@ -111,7 +111,8 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
         )
     for stage in job.stages:
         evolved(stage.operator, store, known, metadata)
-    check_finished_tasks(job, len(metadata.operators[0].shards), metadata, store.location)
+    shards = {one.uid: len(one.shards) for one in metadata.operators}
+    check_finished_tasks(job, {stage.uid: shards.get(stage.uid, 1) for stage in job.stages}, metadata, store.location)
     check_sources(job, metadata, store)
     check_showable(job, store, metadata)
     if metadata.kind == "completion" and job.keeps_state and store.is_committed(metadata.checkpoint_id):

@@ -30,9 +30,11 @@ from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
 from ..protocols.watermarks import WatermarkTracker
 from .backlog_fingerprint import backlog_fingerprint
+from .exchanges import exchanges_of, place_of
 from .job_state import JobState
 from .output_commit import commit_transaction, pending_output
 from .pinned_backlog import PinnedBacklog
+from .stage_epochs import fired_upstream
 from .stage_state import StageState
 from .task_graph import check_finished_tasks
 
@@ -115,7 +117,12 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         for stage in job.stages
     ]
     state = JobState.restored(metadata, restored)
-    check_finished_tasks(job, len(state.stage.shards), metadata, store.location)
+    for stage, held in zip(job.stages, restored, strict=True):
+        if stage.reads_sources:
+            held.restore_inputs(metadata)
+        else:
+            held.watermark.observe(fired_upstream(stage, {}, state.stages))
+    check_finished_tasks(job, state.parallelism, metadata, store.location)
     check_sources(job, metadata, store)
     if metadata.spark is not None:
         log.check(metadata.spark)
@@ -129,6 +136,8 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     else:
         log.rewind(metadata.spark)
     job.sink.sweep()
+    for exchange in exchanges_of(job, store).values():
+        exchange.sweep()
     if job.late_rows is not None:
         job.late_rows.sweep()
     for uid, held in state.stages.items():
@@ -149,7 +158,12 @@ def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:
 
 
 def _watermark(job: JobSpec, stage: StageSpec) -> WatermarkTracker:
-    """A stage's watermark at the beginning of time."""
+    """A stage's watermark at the beginning of time: by the sources, or by the stages before it."""
+    if stage.edges:
+        delays_ms: dict[str, int] = {}
+        for edge in stage.edges:
+            delays_ms[edge.origin] = max(edge.delay_ms, delays_ms.get(edge.origin, 0))
+        return WatermarkTracker(0, delays_ms=delays_ms)
     return WatermarkTracker(
         stage.watermark_delay_ms,
         job.settings.watermark_lag_threshold_ms,
@@ -208,21 +222,25 @@ def _check_coordinators(job: JobSpec, state: JobState, metadata: CheckpointMetad
 def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:
     """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else."""
     store.guard()
-    fingerprint, stage = None, state.stage
+    fingerprint, stage, exchanges = None, state.stage, exchanges_of(job, store)
     if job.settings.reuse_finished_shards and job.has_phase("backlog"):
         fingerprint = backlog_fingerprint(job, len(stage.shards), stage.max_parallelism)
     pin = PinnedBacklog(store, fingerprint or "")
     reports = []
     pinned = fingerprint is not None and pin.belongs
     if _first_positions(job, store).go_back(replay=pinned, entry=pin.live_position) and pinned:
-        reports = list(pin.finished(stage.uid, job.sink.staging).values())
+        reports = list(pin.finished(stage.uid, place_of(job, exchanges, stage.uid)).values())
     else:
         pin.discard()
     if job.late_rows is not None:
         job.late_rows.sweep()
-    job.sink.sweep(keep={file.name for report in reports for file in report.output})
+    staged = {file.name for report in reports for file in report.output}
+    job.sink.sweep(keep=staged)
+    for exchange in exchanges.values():
+        exchange.sweep(keep=staged)
     state_files = [file.name for report in reports for file in report.files]
-    store.collect_garbage(stage.uid, stage.lineages, keep=state_files)
+    for uid, held in state.stages.items():
+        store.collect_garbage(uid, held.lineages, keep=state_files)
     return None if fingerprint is None else pin
 
 

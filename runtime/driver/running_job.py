@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..checkpoints.lease.driver_lease import DriverLease
 from ..checkpoints.savepoints.queue import SavepointDesk
 from ..checkpoints.store import CheckpointStore
+from ..connectors.output_place import OutputPlace
 from ..connectors.sources.live_query import LiveSource
 from ..metrics.backlog import BacklogProgress
 from ..metrics.checkpoint import CheckpointReport
@@ -23,6 +24,8 @@ from .clocks import clock_ms
 from .commit_queue import CommitDesk
 from .epoch_runner import EpochRunner
 from .event_channels import JobEvents
+from .exchanges import exchanges_of, place_of
+from .graph_epochs import GraphEpochs
 from .job_state import JobState
 from .live_start import LiveStart
 from .pinned_backlog import PinnedBacklog
@@ -92,7 +95,8 @@ class RunningJob:
         scheduler = _scheduler(job, state)
         tasks = TaskWorker(lifecycle_of(job, state))
         events = JobEvents.of(job, state, context.wake.set)
-        executors = {uid: _executor(job, state, uid, context) for uid in state.stages}
+        exchanges = exchanges_of(job, context.store)
+        executors = {uid: _executor(job, state, uid, context, place_of(job, exchanges, uid)) for uid in state.stages}
 
         def applied() -> None:
             context.published.of_state(state)
@@ -118,14 +122,21 @@ class RunningJob:
                 job=job,
                 state=state,
                 store=context.store,
-                executors=executors,
+                graph=GraphEpochs(
+                    job=job,
+                    state=state,
+                    executors=executors,
+                    exchanges=exchanges,
+                    listener=listener,
+                    backlog=context.backlog,
+                    tag=context.tag,
+                    events=events,
+                    applied=applied,
+                ),
                 listener=listener,
-                backlog=context.backlog,
-                tag=context.tag,
                 turn=context.turn,
                 stopping=context.stopping,
                 events=events,
-                applied=applied,
             ),
             checkpoints=CheckpointCoordinator(
                 job=job,
@@ -135,6 +146,7 @@ class RunningJob:
                 lease=context.lease,
                 tasks=tasks,
                 events=events,
+                exchanges=exchanges,
                 compactor=StateCompactor(job, state.job_id, context.run_id, context.store, executors),
                 tell=completed,
             ),
@@ -170,7 +182,7 @@ def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
     )
 
 
-def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext) -> EpochExecutor:
+def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, output: OutputPlace) -> EpochExecutor:
     stage = state.stages[uid]
     return EpochExecutor(
         spark=job.spark,
@@ -181,6 +193,6 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext) -> E
         max_parallelism=stage.max_parallelism,
         state_filesystem=context.store.filesystem,
         state_pool=context.store.pool(uid),
-        output=job.sink.output,
+        output=output,
         progress_folder=context.backlog.folder,
     )

@@ -92,11 +92,15 @@ class StageState:
         fired_ms = metadata.fired_watermark_ms if stored.fired_watermark_ms is None else stored.fired_watermark_ms
         # A version that did not record it took the watermark itself for the bound of late rows.
         watermark.fired_ms = watermark.current_ms if fired_ms is None else fired_ms
+        return cls(operator, stored.max_parallelism, shards, watermark, events)
+
+    def restore_inputs(self, metadata: CheckpointMetadata) -> None:
+        """Take over how far the event times of its sources had come in a checkpoint."""
+        watermark = self.watermark
         several = len(watermark.inputs) > 1
         for name, one in watermark.inputs.items():
             known = metadata.sources.get(name) if several else metadata
             one.see(None if known is None else known.max_event_time_ms)
-        return cls(operator, stored.max_parallelism, shards, watermark, events)
 
     @property
     def uid(self) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: What branch 0 has in the folder that all branches share.
-_OF_BRANCH_0 = ("checkpoints", "state", "output", "backlog", "progress", "newest.json")
+_OF_BRANCH_0 = ("checkpoints", "state", "output", "exchange", "backlog", "progress", "newest.json")
 #: Spark renames and merges entries of its log, perhaps just while we copy.
 _LOG_TRIES = 5
 

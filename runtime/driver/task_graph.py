@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..checkpoints.metadata import CheckpointMetadata
 from ..protocols.lifecycle.finished_state import Finished, check_finished, of_subtasks
-from ..protocols.lifecycle.graph import JobGraph
+from ..protocols.lifecycle.graph import Edge, JobGraph, Vertex
 from ..protocols.lifecycle.job import JobLifecycle
 from .job_state import JobState
 
@@ -28,14 +29,33 @@ def stage_task(uid: str) -> str:
     return f"stage {uid}"
 
 
-def job_graph(job: JobSpec, shards: int) -> JobGraph:
-    """The tasks of a job and the channels between them."""
-    return JobGraph.of_job([*map(source_task, job.sources)], stage_task(job.operator.uid), shards, SINK)
+def job_graph(job: JobSpec, shards: Mapping[str, int]) -> JobGraph:
+    """The tasks of a job and the channels between them.
+
+    Args:
+        job: the job.
+        shards: how many shards each of its stages has.
+    """
+    edges = []
+    for stage in job.stages:
+        before = [source_task(name) for name in job.sources] if stage.reads_sources else []
+        before += [stage_task(edge.origin) for edge in stage.edges]
+        edges += [Edge(name, stage_task(stage.uid)) for name in dict.fromkeys(before)]
+    handing_on = {edge.source for edge in edges}
+    last = [stage_task(stage.uid) for stage in job.stages if stage_task(stage.uid) not in handing_on]
+    return JobGraph(
+        (
+            *(Vertex(source_task(name), 1) for name in job.sources),
+            *(Vertex(stage_task(stage.uid), shards[stage.uid]) for stage in job.stages),
+            Vertex(SINK, 1),
+        ),
+        (*edges, *(Edge(name, SINK) for name in last)),
+    )
 
 
 def lifecycle_of(job: JobSpec, state: JobState) -> JobLifecycle:
     """The tasks of a run; a source that had finished in the checkpoint is not run again."""
-    graph = job_graph(job, len(state.stage.shards))
+    graph = job_graph(job, state.parallelism)
     done = {source_task(name) for name, source in state.sources.items() if source.finished}
     return JobLifecycle(
         graph,
@@ -56,8 +76,14 @@ def finished_in(metadata: CheckpointMetadata) -> dict[str, Finished]:
     return found
 
 
-def check_finished_tasks(job: JobSpec, shards: int, metadata: CheckpointMetadata, location: str) -> None:
+def check_finished_tasks(job: JobSpec, shards: Mapping[str, int], metadata: CheckpointMetadata, location: str) -> None:
     """Check that nothing that still runs feeds a task that had finished.
+
+    Args:
+        job: the job.
+        shards: how many shards each of its stages has.
+        metadata: the checkpoint that it goes on from.
+        location: where that is.
 
     Raises:
         CheckpointMismatchError: the job has changed in such a way.

@@ -95,6 +95,8 @@ class RunHistory:
         reports = [report for stage in applied.stages for report in stage.reports]
         elapsed_s = applied.elapsed_s
         sums, elapsed_ms = totals(reports), round(elapsed_s * 1000)
+        read = totals([report for stage in applied.stages if stage.reads_sources for report in stage.reports])
+        written = totals([report for stage in applied.stages if stage.is_last for report in stage.reports])
         if sums["timersIgnored"]:
             self._tell_ignored_timers(sums["timersIgnored"])
         now, now_ms = self._clock_s(), self._now_ms
@@ -113,9 +115,9 @@ class RunHistory:
             mode="backlog" if applied.style == "sorted" else "streaming",
             phase=applied.phase,
             isBacklog=applied.is_backlog,
-            numInputRows=sums["inputRows"],
-            inputRowsPerSecond=sums["inputRows"] / since_last_s if since_last_s > 0 else 0.0,
-            processedRowsPerSecond=sums["inputRows"] / elapsed_s if elapsed_s > 0 else 0.0,
+            numInputRows=read["inputRows"],
+            inputRowsPerSecond=read["inputRows"] / since_last_s if since_last_s > 0 else 0.0,
+            processedRowsPerSecond=read["inputRows"] / elapsed_s if elapsed_s > 0 else 0.0,
             stateOperators=[
                 state_operator(stage.uid, stage.reports, stage.lineages, totals(stage.reports))
                 for stage in applied.stages
@@ -123,8 +125,8 @@ class RunHistory:
             sources=[source_entry(source) for source in applied.sources],
             sink={
                 "description": self._sink,
-                "numOutputRows": sums["outputRows"],
-                "metrics": {"outputBytes": sums["outputBytes"], "outputFiles": sums["outputFiles"]},
+                "numOutputRows": written["outputRows"],
+                "metrics": {"outputBytes": written["outputBytes"], "outputFiles": written["outputFiles"]},
             },
             observedMetrics={},
             coordinator=None if applied.coordinator is None else dict(applied.coordinator),

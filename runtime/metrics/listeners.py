@@ -92,6 +92,10 @@ class StageEpoch:
     reports: tuple[ShardReport, ...]
     #: Of all shards, after the epoch.
     lineages: tuple[ShardLineage, ...]
+    #: Whether its input is the job's.
+    reads_sources: bool = True
+    #: Whether its output is the job's.
+    is_last: bool = True
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ class EpochApplied:
     #: Greatest event time so far; None: no row had one.
     max_event_time_ms: int | None
     sources: tuple[SourceSeen, ...]
-    #: One for now.
+    #: In topological order.
     stages: tuple[StageEpoch, ...]
     #: Numbers of events; None: the job has no coordinator.
     coordinator: Mapping[str, int] | None = None

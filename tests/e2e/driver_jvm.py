@@ -84,7 +84,7 @@ class DriverJvm:
             sessions.clearDefaultSession()
 
     def _stop_queries(self, session: Any) -> None:
-        # Not py4j's iteration: it ends by a Java exception, which PySpark looks up in the JVM of the tests' own session,
+        # Not py4j's iteration: it ends by a Java exception, which PySpark looks up in the JVM of the tests' session,
         # where the same number may stand for another one.
         queries = session.sharedState().activeStreamingQueries().elements()
         while queries.hasMoreElements():

@@ -17,6 +17,7 @@ from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.lease.driver_lease import Clock, DriverLease
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
+from mixedmode.runtime.connectors.output_place import OutputPlace
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import check_staged
 from mixedmode.runtime.driver.pinned_backlog import PinnedBacklog
@@ -213,7 +214,7 @@ def test_a_harmed_pin_or_report_is_not_used(store: CheckpointStore, make_state_f
     assert pin.reports is not None
     written = Path(pin.reports, f"attempt{REPORT_SUFFIX}")
     written.write_bytes(seal(report.to_bytes()))
-    staging = (LOCAL, str(store.output))
+    staging = OutputPlace(LOCAL, str(store.output))
     assert pin.finished(UID, staging) == {3: report} and pin.live_position == "live"
     state = Path(store.pool(UID), file.name)
     for path in (written, state):

@@ -326,7 +326,7 @@ def test_a_checkpoint_waits_for_the_events_of_an_epoch() -> None:
 
 def state_of(*own_states: tuple[str, ...]) -> Any:
     """What an epoch asks of a job's state: what its shards keep."""
-    return SimpleNamespace(shards=[SimpleNamespace(own_state=kept) for kept in own_states])
+    return SimpleNamespace(uid="stage", shards=[SimpleNamespace(own_state=kept) for kept in own_states])
 
 
 def test_events_go_with_the_epoch_of_a_job() -> None:
@@ -334,26 +334,25 @@ def test_events_go_with_the_epoch_of_a_job() -> None:
     nothing."""
     one = channel(Told())
     one.send((0,), "x")
-    events, kept = JobEvents(one), state_of((), ("kept",))
+    events, kept = JobEvents({"stage": one}), state_of((), ("kept",))
     assert events.take((0, 1), kept, with_events=False) == {1: ShardInbox((), ("kept",))}
-    events.accept([report(1)])
-    assert events.waiting == [0]
+    events.accept("stage", [report(1)])
+    assert events.waiting("stage") == [0]
     assert events.take((0, 1), kept, with_events=True) == {0: ShardInbox(('"x"',)), 1: ShardInbox((), ("kept",))}
-    events.fail((0, 1))
+    events.fail("stage", (0, 1))
     assert events.take((0,), kept, with_events=True) == {0: ShardInbox(('"x"',))}
-    events.accept([report(0, '"back"')])
-    stored = events.begin(1)
-    assert stored is not None
-    assert (events.waiting, stored.inboxes, stored.to_coordinator) == ([], ((), ()), ((0, '"back"'),))
+    events.accept("stage", [report(0, '"back"')])
+    stored = events.begin(1)["stage"]
+    assert (events.waiting("stage"), stored.inboxes, stored.to_coordinator) == ([], ((), ()), ((0, '"back"'),))
 
 
 def test_a_job_without_a_coordinator_has_no_events() -> None:
     """What its shards keep still goes with their tasks; nothing else is done."""
     events = JobEvents()
     assert events.take((0, 1), state_of((), ("kept",)), with_events=True) == {1: ShardInbox((), ("kept",))}
-    events.accept([report(0)])
-    events.fail((1,))
-    assert (events.begin(1), events.waiting, events.has_news, events.counts) == (None, [], False, None)
+    events.accept("stage", [report(0)])
+    events.fail("stage", (1,))
+    assert (events.begin(1), events.are_waiting, events.has_news, events.counts) == ({}, False, False, None)
 
 
 def report(shard: int, *sent: str) -> ShardReport:

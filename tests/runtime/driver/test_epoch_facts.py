@@ -44,6 +44,10 @@ REPORTS = [
 ]
 
 
+STAGE = SimpleNamespace(uid="stage-1", reads_sources=True)
+JOB: Any = SimpleNamespace(stages=(STAGE,), stage=STAGE)
+
+
 def after_an_epoch() -> JobState:
     """A job of two shards and three sources: the history, and two live inputs of which one is behind."""
     watermark = WatermarkTracker(1_000, None, {"a": 1_000, "b": 5_000}, 0, 60_000)
@@ -54,7 +58,7 @@ def after_an_epoch() -> JobState:
     watermark.advance(NOW_MS - 500)
     state.sources["history"] = SourceState(is_backlog=False, finished=True)
     state.sources["a"] = SourceState(is_backlog=False)
-    state.apply(1, {"stage-1": REPORTS}, [])
+    state.apply(1, {"stage-1": REPORTS}, [], "stage-1")
     return state
 
 
@@ -62,7 +66,14 @@ def applied(state: JobState, epoch: EpochSpec, kind: str, elapsed_s: float, **co
     phase = Phase(kind=kind, reason="")  # type: ignore[arg-type]
     coordinator = counts or None
     return epoch_applied(
-        state, state.stage, phase, epoch, REPORTS, elapsed_s=elapsed_s, now_ms=NOW_MS, coordinator=coordinator
+        JOB,
+        state,
+        phase,
+        epoch,
+        {"stage-1": REPORTS},
+        elapsed_s=elapsed_s,
+        now_ms=NOW_MS,
+        coordinator=coordinator,
     )
 
 
@@ -116,6 +127,6 @@ def test_a_fact_stays_what_it_was() -> None:
     told = applied(state, EpochSpec(1, "sorted", 0, 0, 0, 0, 0), "backlog", 1.0)
     before = repr(told)
     state.set_source("b", is_backlog=False)
-    state.apply(2, {"stage-1": REPORTS}, [])
+    state.apply(2, {"stage-1": REPORTS}, [], "stage-1")
     state.stage.watermark.observe({"a": NOW_MS}, NOW_MS)
     assert repr(told) == before and json.dumps(told.is_backlog) == "true"

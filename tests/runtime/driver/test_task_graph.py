@@ -38,14 +38,14 @@ def job(*live: str, history: bool = True, keeps_state: bool = True) -> Any:
     return SimpleNamespace(
         history=object() if history else None,
         live_inputs=tuple(SimpleNamespace(name=name) for name in live),
-        operator=SimpleNamespace(uid=UID),
+        stages=(SimpleNamespace(uid=UID, edges=(), reads_sources=True),),
         sources=(*(("history",) if history else ()), *live),
         keeps_state=keeps_state,
     )
 
 
 def state(shards: int, **finished: bool) -> Any:
-    return SimpleNamespace(stage=SimpleNamespace(shards=[None] * shards), sources=sources(**finished))
+    return SimpleNamespace(parallelism={UID: shards}, sources=sources(**finished))
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,15 @@ def test_completed_job_has_finished_everywhere(make_metadata: Make) -> None:
     """M1: the last checkpoint of a job that has ended says so of its sink too."""
     metadata = make_metadata(kind="completion", operators=(operator(True),), sources=sources(history=True))
     assert set(finished_in(metadata).values()) == {Finished.FULLY}
-    check_finished_tasks(job(), 1, metadata, "here")
+    check_finished_tasks(job(), {UID: 1}, metadata, "here")
 
 
 def test_new_source_before_a_finished_stage(make_metadata: Make) -> None:
     """V1: a source that still runs may not feed shards that have finished, whatever their number now."""
     metadata = make_metadata(operators=(operator(True, False),), sources=sources(history=True))
-    check_finished_tasks(job(), 3, metadata, "here")
+    check_finished_tasks(job(), {UID: 3}, metadata, "here")
     with pytest.raises(CheckpointMismatchError, match=r"'stage stage' is partly finished .*'source new'"):
-        check_finished_tasks(job("new"), 2, metadata, "here")
+        check_finished_tasks(job("new"), {UID: 2}, metadata, "here")
 
 
 def test_finished_source_is_restored_as_finished() -> None:
@@ -95,10 +95,10 @@ def test_finished_source_is_restored_as_finished() -> None:
 
 def test_source_that_is_left_out(make_metadata: Make) -> None:
     """A finished history that the restored job does not name any more is no task of it."""
-    graph = job_graph(job("live", history=False), 2)
+    graph = job_graph(job("live", history=False), {UID: 2})
     assert [vertex.name for vertex in graph.vertices] == ["source live", "stage stage", "sink"]
     metadata = make_metadata(operators=(operator(False),), sources=sources(history=True, live=False))
-    check_finished_tasks(job("live", history=False), 1, metadata, "here")
+    check_finished_tasks(job("live", history=False), {UID: 1}, metadata, "here")
 
 
 def test_batch_mode_waits_for_no_checkpoint() -> None:

@@ -1,0 +1,279 @@
+"""Runs one epoch over all stages of a job: a Spark job each, in order, applied as a whole.
+
+Invariants:
+- An epoch begins with orders for some stages; stages behind those follow, and all others are not concerned.
+- ``JobState`` changes only after the jobs of all stages have succeeded; a failed epoch leaves no trace in it, nor in
+  any watermark or coordinator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame
+
+from ..connectors.exchange import Exchange
+from ..connectors.sources.inputs import Reach, look_at
+from ..connectors.staging import StagedFile
+from ..metrics.backlog import BacklogProgress
+from ..metrics.listeners import RunListener
+from ..operators.contract import EpochSpec
+from ..platform.failpoints import failpoint
+from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ..spec import JobSpec, Phase, StageSpec
+from ..tasks.executor import EpochExecutor
+from ..tasks.report import ShardReport
+from .clocks import now_ms
+from .epoch_facts import epoch_applied
+from .epoch_specs import following_epoch_of
+from .event_channels import JobEvents
+from .job_state import JobState
+from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time
+
+
+@dataclass
+class GraphEpochs:
+    """Executes what an epoch consists of.
+
+    Args:
+        job: what to do.
+        state: where the job stands.
+        executors: by stage.
+        exchanges: what stages hand on to others, by stage; the last one has none.
+        listener: is told what happens.
+        backlog: live progress of sorted passes.
+        tag: Spark job tag of this run, by which its jobs can be cancelled.
+        events: what goes between coordinators and shards.
+        applied: called after each epoch.
+    """
+
+    job: JobSpec
+    state: JobState
+    executors: Mapping[str, EpochExecutor]
+    exchanges: Mapping[str, Exchange]
+    listener: RunListener
+    backlog: BacklogProgress
+    tag: str
+    events: JobEvents
+    applied: Callable[[], None]
+
+    def execute(self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order]) -> None:
+        """Run an epoch's jobs, one for each stage that has something to do, then apply what they have done.
+
+        Args:
+            phase: the phase it belongs to.
+            base: what all stages of it have in common.
+            orders: what is to be done; stages behind these follow.
+        """
+        started = time.monotonic()
+        ran: dict[str, Ran] = {}
+        late: list[StagedFile] = []
+        took: dict[str, list[int]] = {}
+        try:
+            for stage in self.job.stages:
+                order = orders.get(stage.uid) or self._following(phase, base, stage, ran)
+                if order is None:
+                    continue
+                took[stage.uid] = order.visited(self.state.stages[stage.uid])
+                ran[stage.uid] = self._run(phase, stage, order)
+                late += self._stage_late(stage, ran[stage.uid])
+            failpoint("epoch-before-apply")
+        except BaseException:
+            for uid, shards in took.items():
+                self.events.fail(uid, shards)
+            self._discard_exchanges(orders, ran)
+            raise
+        self._apply(phase, base, ran, late, started)
+        self._discard_exchanges(orders, ran)
+
+    def _run(self, phase: Phase, stage: StageSpec, order: Order) -> Ran:
+        """One stage's Spark job, if it has anything to do."""
+        started, state, spec = time.monotonic(), self.state.stages[stage.uid], order.spec
+        reach, visited = order.reach, order.visited(state)
+        if stage.reads_sources and reach is None and self.tells_inputs_apart(stage):
+            reach = self.look_ahead(stage, order.frame)
+        order = replace(order, reach=reach)
+        reports: list[ShardReport] = []
+        if visited:
+            inboxes = self.events.take(visited, state, with_events=not phase.holds_events_back)
+            sorts = spec.style == "sorted"
+            if sorts:
+                self.backlog.begin(None if reach is None else reach.rows, len(state.shards))
+            try:
+                with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
+                    reports = self.executors[stage.uid].execute(
+                        order.frame,
+                        spec,
+                        state.lineages,
+                        sorter=phase.sorter,
+                        shards=visited,
+                        finished=order.finished,
+                        report_folder=order.report_folder,
+                        inboxes=inboxes,
+                    )
+            finally:
+                if sorts:
+                    self.backlog.end()
+        fired_ms = state.watermark.fired_ms
+        if order.fires_all(state):
+            seen = self._seen(stage, order, reports)
+            fired_ms = max(fired_ms, min(spec.firing_watermark_ms, state.watermark.would_reach(seen)))
+        return Ran(order, reports, fired_ms, time.monotonic() - started)
+
+    def _following(self, phase: Phase, base: EpochSpec, stage: StageSpec, ran: Mapping[str, Ran]) -> Order | None:
+        """What a stage has to do because of what earlier ones have done; None: it is not concerned."""
+        if not any(edge.origin in ran for edge in stage.edges):
+            return None
+        state, frames = self.state.stages[stage.uid], []
+        for edge in stage.edges:
+            if edge.origin in ran:
+                staged = [file for report in ran[edge.origin].reports for file in report.output]
+                frame = self.exchanges[edge.origin].frame(staged)
+                if frame is not None:
+                    frames.append(reduce(lambda rows, step: step(rows), edge.steps, frame))
+        failpoint("epoch-between-stages")
+        reached_ms = state.watermark.would_reach(fired_upstream(stage, ran, self.state.stages))
+        spec = following_epoch_of(
+            base,
+            state.watermark,
+            reached_ms,
+            in_order=self.in_order(stage),
+            has_rows=bool(frames),
+            after_hooks=any(self.job.stage_of(edge.origin).operator.has_end_hooks for edge in stage.edges),
+        )
+        if frames:
+            return Order(spec, reduce(DataFrame.unionByName, frames))
+        events = () if phase.holds_events_back else self.events.waiting(stage.uid)
+        due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
+        return Order(spec, None, sorted({*due, *events}))
+
+    def _apply(
+        self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran], late: Sequence[StagedFile], started: float
+    ) -> None:
+        """Take an epoch over, all stages in one step."""
+        for uid, done in ran.items():
+            self.events.accept(uid, done.reports)
+        self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.stage.uid)
+        for stage in self.job.stages:
+            if stage.uid in ran:
+                self._move_watermark(stage, ran[stage.uid])
+            else:
+                self.follow_watermarks(stage, now_ms())
+        if not phase.holds_events_back:
+            failpoint("events-before-hand-over")
+            self.events.hand_over()
+        elapsed_s = time.monotonic() - started
+        self.applied()
+        applied = epoch_applied(
+            self.job,
+            self.state,
+            phase,
+            base,
+            {uid: done.reports for uid, done in ran.items()},
+            elapsed_s=elapsed_s,
+            now_ms=now_ms(),
+            coordinator=self.events.counts,
+        )
+        self.listener.on(applied)
+
+    def _discard_exchanges(self, orders: Mapping[str, Order], ran: Mapping[str, Ran]) -> None:
+        """Remove what stages have handed on, unless a restarted driver may want it."""
+        for uid, done in ran.items():
+            kept = uid in orders and orders[uid].report_folder is not None
+            if uid in self.exchanges and not kept:
+                self.exchanges[uid].discard(file for report in done.reports for file in report.output)
+
+    @contextmanager
+    def _labelled(self, what: str) -> Iterator[None]:
+        """Spark jobs in here can be cancelled by :meth:`JobRunner.stop` and say in Spark's UI what they are."""
+        context = self.job.spark.sparkContext
+        context.addJobTag(self.tag)
+        context.setJobDescription(f"{self.job.name or 'mixedmode'}: {what}")
+        try:
+            yield
+        finally:
+            context.removeJobTag(self.tag)
+            context.setJobDescription(None)  # type: ignore[arg-type]
+
+    def _of_stage(self, stage: StageSpec) -> str:
+        return f", stage {stage.uid}" if len(self.job.stages) > 1 else ""
+
+    def in_order(self, stage: StageSpec) -> bool:
+        """Whether event-time timers fire between the rows of their key."""
+        timers = self.job.settings.timers
+        return timers == "in-order" and stage.operator.has_timers and stage.event_time is not None
+
+    # -- event time --------------------------------------------------------------------------------------------------
+
+    def tells_inputs_apart(self, stage: StageSpec) -> bool:
+        return stage.event_time is not None and len(self.job.live_inputs) > 1
+
+    def look_ahead(self, stage: StageSpec, frame: DataFrame | None) -> Reach | None:
+        """Rows and event times of an epoch, before it starts.
+
+        ``observed`` must know the end of the backlog, and the tasks do not tell several inputs apart.
+        """
+        if frame is None or stage.event_time is None:
+            return None
+        with self._labelled("looking for the greatest event time"):
+            return look_at(frame, stage.event_time, self.job.live_inputs)
+
+    def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
+        """What a stage would fire up to now; ``fired``: what earlier ones would."""
+        watermark = self.state.stages[stage.uid].watermark
+        if stage.reads_sources:
+            return watermark.current_ms
+        reached = {edge.origin: min(fired[edge.origin], self._reached(edge.origin)) for edge in stage.edges}
+        return watermark.would_reach({name: None if ms == MIN_WATERMARK else ms for name, ms in reached.items()})
+
+    def _reached(self, uid: str) -> int:
+        return self.state.stages[uid].watermark.would_reach(None)
+
+    def _seen(
+        self, stage: StageSpec, order: Order, reports: Sequence[ShardReport]
+    ) -> Mapping[str, int | None] | int | None:
+        """How far the event times of an epoch went, by input where they are told apart."""
+        if not stage.reads_sources:
+            return {}
+        if self.tells_inputs_apart(stage):
+            return {} if order.reach is None else order.reach.seen
+        return greatest_event_time(reports)
+
+    def _move_watermark(self, stage: StageSpec, done: Ran) -> None:
+        """Take over how far an epoch's event times went, and what it has fired."""
+        watermark, time_ms, spec = self.state.stages[stage.uid].watermark, now_ms(), done.order.spec
+        if stage.reads_sources:
+            watermark.pause(round(done.elapsed_s * 1000))
+            watermark.observe(self._seen(stage, done.order, done.reports), time_ms)
+            if spec.style == "random":
+                watermark.advance(time_ms)
+            else:
+                # Rows for what a sorted pass has fired must be late from now on, whatever else holds it back.
+                fired_ms = spec.firing_watermark_ms if spec.firing_watermark_ms < MAX_WATERMARK else MIN_WATERMARK
+                watermark.advance_to(max(fired_ms, watermark.would_reach(None)), time_ms)
+        else:
+            self.follow_watermarks(stage, time_ms)
+        watermark.fired(done.fired_ms)
+
+    def follow_watermarks(self, stage: StageSpec, time_ms: int) -> None:
+        """Take over what the stages before one have fired up to."""
+        if not stage.reads_sources:
+            watermark = self.state.stages[stage.uid].watermark
+            watermark.observe(fired_upstream(stage, {}, self.state.stages))
+            watermark.advance_to(watermark.would_reach(None), time_ms)
+
+    def _stage_late(self, stage: StageSpec, done: Ran) -> list[StagedFile]:
+        """Late rows of an epoch for the side output, if the job has one."""
+        frame, spec = done.order.frame, done.order.spec
+        dropped = sum(report.counters.rows_late for report in done.reports)
+        if self.job.late_rows is None or frame is None or not dropped or not stage.reads_sources:
+            return []
+        rows = stage.operator.late_rows(frame, spec)
+        if rows is None:
+            return []
+        with self._labelled(f"late rows of epoch {spec.epoch}"):
+            return self.job.late_rows.stage(rows, spec.epoch, spec.late_watermark_ms, dropped)

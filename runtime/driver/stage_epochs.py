@@ -1,0 +1,86 @@
+"""One epoch while it runs: what each stage is told to do, what it has done, and what follows from that for the next.
+
+A stage is told what to do by whoever begins the epoch (an :class:`Order`), or it follows the stages before it: it takes
+the rows that they hand on, and fires up to what they have fired up to, since they will hand on nothing older any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..connectors.sources.inputs import Reach
+from ..operators.contract import EpochSpec
+from ..protocols.event_time import MIN_WATERMARK
+from ..tasks.report import ShardReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ..spec import StageSpec
+    from .stage_state import StageState
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a stage is to do in an epoch."""
+
+    spec: EpochSpec
+    #: Its input rows; None: there are none.
+    frame: DataFrame | None = None
+    #: Without rows the shards to visit; None: all.
+    shards: Sequence[int] | None = None
+    #: How far the event times of its rows go, if somebody has looked.
+    reach: Reach | None = None
+    #: What an earlier run of the same pinned pass has finished, by shard.
+    finished: Mapping[int, ShardReport] = field(default_factory=dict)
+    #: Where finished attempts leave their reports; None: nowhere.
+    report_folder: str | None = None
+
+    def visited(self, stage: StageState) -> list[int]:
+        """The shards that take part."""
+        if self.frame is not None or self.shards is None:
+            return list(range(len(stage.shards)))
+        return list(self.shards)
+
+    def fires_all(self, stage: StageState) -> bool:
+        """Whether all that is due by its firing watermark fires."""
+        return set(self.visited(stage)).issuperset(stage.shards_due(self.spec.firing_watermark_ms, MIN_WATERMARK))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a stage has done in an epoch."""
+
+    order: Order
+    reports: list[ShardReport]
+    #: What it has fired up to with this epoch; MIN: nothing.
+    fired_ms: int
+    elapsed_s: float
+
+    @property
+    def greatest_event_time_ms(self) -> int | None:
+        """Of all its rows that were not late; None: no row had one."""
+        return greatest_event_time(self.reports)
+
+
+def greatest_event_time(reports: Sequence[ShardReport]) -> int | None:
+    """The greatest event time that some reports tell, in ms; None: none does."""
+    times = [report.counters.max_event_time_ms for report in reports]
+    return max((time for time in times if time is not None), default=None)
+
+
+def fired_upstream(spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str, StageState]) -> dict[str, int | None]:
+    """By earlier stage what it has fired up to, with the epoch that runs; None: nothing.
+
+    Args:
+        spec: the stage that follows.
+        ran: what other stages have done in the epoch.
+        stages: where all stages stood before it.
+    """
+    fired = {
+        edge.origin: ran[edge.origin].fired_ms if edge.origin in ran else stages[edge.origin].watermark.fired_ms
+        for edge in spec.edges
+    }
+    return {origin: None if fired_ms == MIN_WATERMARK else fired_ms for origin, fired_ms in fired.items()}
