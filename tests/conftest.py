@@ -1,6 +1,7 @@
-"""What all tests share: one Spark session, one time zone, one Hypothesis profile.
+"""What all tests share: one Spark session, one time zone, one Hypothesis profile, and who may use Spark.
 
-The session is started by the first test that asks for it, so that tests without Spark stay fast.
+The session is started by the first test that asks for it, so that tests without Spark stay fast: ``-m "not spark"``
+leaves out all that need a JVM.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,9 @@ if "TMPDIR" not in os.environ and _has_room:
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))
 
+#: Whoever uses one of these fixtures, by whatever way, has the marker "spark"; from all others Spark is hidden.
+_SPARK_FIXTURES = {"spark", "driver_jvm"}
+
 # Time limits per example only measure how busy the machine is.
 settings.register_profile("mixedmode", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mixedmode")
@@ -64,3 +69,37 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses Spark by a fixture, before pytest looks at ``-m``."""
+    for item in items:
+        if not _SPARK_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("spark")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _only_its_own_spark(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _only_its_own_spark(item):
+        return (yield)
+
+
+@contextmanager
+def _only_its_own_spark(item: pytest.Item) -> Iterator[None]:
+    """A test without the marker finds no session, not even one of another test, and can start no JVM anywhere."""
+    if item.get_closest_marker("spark"):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as hidden:
+        hidden.setenv("SPARK_HOME", "/no JVM for a test without the marker 'spark'")
+        if context := sys.modules.get("pyspark.core.context"):
+            for name in ("_active_spark_context", "_gateway", "_jvm"):
+                hidden.setattr(context.SparkContext, name, None)
+        yield

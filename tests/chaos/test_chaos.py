@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # several drivers, one after the other
+pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.timeout(1800)]  # several drivers, one after the other
 
 CHAOS = Path(__file__).with_name("chaos.py")
 RUNS = 2

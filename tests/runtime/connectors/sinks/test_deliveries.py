@@ -128,12 +128,12 @@ def test_the_order_column_is_greater_in_a_later_row_of_a_key(spark: SparkSession
 def test_an_order_column_is_for_sinks_that_get_deliveries(format: str) -> None:
     """The error names option, value and what is allowed."""
     with pytest.raises(OptionError, match=rf"order-column = 'nth' does not go with format {format}.*foreachBatch"):
-        sink_of(StructType.fromDDL("k string"), None, Deliveries(order_column="nth"), format)
+        sink_of(StructType().add("k", "string"), None, Deliveries(order_column="nth"), format)
 
 
 def test_an_order_column_is_a_new_column() -> None:
     """A name that the output has, in whatever case, is refused with the columns that there are."""
-    schema = StructType.fromDDL("k string, n long")
+    schema = StructType().add("k", "string").add("n", "long")
 
     with pytest.raises(OptionError, match=r"order-column = 'N' is a column of the output already.*k, n"):
         sink_of(schema, lambda rows, number: None, Deliveries(order_column="N"))
