@@ -37,6 +37,7 @@ from .copying import Copied, copy_checked, in_parallel
 from .store import SavepointFile, SavepointStore, open_savepoint
 
 if TYPE_CHECKING:
+    from ...operators.contract import KeyedOperator
     from ...spec import JobSpec
 
 logger = logging.getLogger(__name__)
@@ -165,24 +166,28 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
             f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state of {where} was written with "
             f"{held.max_parallelism}; it is fixed for the life of the state"
         )
-    mine = next((operator for operator in held.checkpoint.operators if operator.uid == job.operator.uid), None)
-    if mine is not None:
-        differences = stage_differences(held.operator, job.operator.describe(), ALIASES)
+    known = {operator.uid: operator for operator in held.checkpoint.operators}
+    for stage in job.stages:
+        if stage.uid not in known:
+            continue
+        operator, described = stage.operator, held.described(stage.uid)
+        differences = stage_differences(described, operator.describe(), ALIASES)
         if differences:
-            raise CheckpointMismatchError(f"{where} is another job's: {'; '.join(differences)}")
-        if job.operator.aggregates_by_key:
-            _check_aggregates(job, mine, held.operator, where)
+            named = f" (stage {stage.uid!r})" if len(job.stages) > 1 else ""
+            raise CheckpointMismatchError(f"{where} is another job's{named}: {'; '.join(differences)}")
+        if operator.aggregates_by_key:
+            _check_aggregates(operator, known[stage.uid], described, where)
     unclaimed = _unclaimed(job, held.checkpoint)
     if unclaimed and not job.settings.savepoint_ignore_unclaimed:
         raise CheckpointMismatchError(
-            f"{where} holds state that this job does not have: {', '.join(unclaimed)}. Name the keyed stage as it was"
-            f" with .uid(…), declare the variables, or set {_IGNORE} = true to drop that state"
+            f"{where} holds state that this job does not have: {', '.join(unclaimed)}. Name the keyed stages as they"
+            f" were with .uid(…), declare the variables, or set {_IGNORE} = true to drop that state"
         )
 
 
-def _check_aggregates(job: JobSpec, held: OperatorState, described: dict[str, Any], where: str) -> None:
+def _check_aggregates(operator: KeyedOperator, held: OperatorState, described: dict[str, Any], where: str) -> None:
     try:
-        job.operator.evolved(StateRegistry.from_json(held.registry), held.record, described)
+        operator.evolved(StateRegistry.from_json(held.registry), held.record, described)
     except CheckpointMismatchError as error:
         raise CheckpointMismatchError(f"{where} is not for this job: {error}") from error
 
@@ -190,11 +195,17 @@ def _check_aggregates(job: JobSpec, held: OperatorState, described: dict[str, An
 def _unclaimed(job: JobSpec, checkpoint: CheckpointMetadata) -> list[str]:
     """Operators and state variables of the savepoint that the job lacks, in words."""
     found = []
+    mine = {stage.uid: stage.operator for stage in job.stages}
+    own = (
+        f"the job's is {', '.join(map(repr, mine))}"
+        if len(mine) == 1
+        else f"the job's are {', '.join(map(repr, mine))}"
+    )
     for operator in checkpoint.operators:
-        if operator.uid != job.operator.uid:
-            found.append(f"operator {operator.uid!r} (the job's is {job.operator.uid!r})")
+        if operator.uid not in mine:
+            found.append(f"operator {operator.uid!r} ({own})")
             continue
-        declared = {item.name for item in job.operator.registry}
+        declared = {item.name for item in mine[operator.uid].registry}
         found += [
             f"state {item.name!r} ({item.kind}) of operator {operator.uid!r}"
             for item in StateRegistry.from_json(operator.registry)
@@ -213,7 +224,11 @@ def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepo
     origin = seal(json.dumps(asdict(Origin(held.savepoint_id, place))).encode())
     write_atomically(store.filesystem, _origin_path(store), origin)
     store.discard_backlog()
-    claimed = tuple(operator for operator in held.checkpoint.operators if operator.uid == job.operator.uid)
+    known = {operator.uid: operator for operator in held.checkpoint.operators}
+    claimed = tuple(known[stage.uid] for stage in job.stages if stage.uid in known)
+    empty = tuple(_empty(job, stage.operator) for stage in job.stages if stage.uid not in known)
+    for one in empty:
+        logger.info("stage %r begins without state: savepoint %r has none of it", one.uid, savepoint.location)
     _copy_state(savepoint, store, claimed)
     _copy_source_logs(savepoint, store)
     failpoint("restore-before-metadata")
@@ -222,7 +237,7 @@ def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepo
             update={
                 "job_id": identity.job_id,
                 "trigger": "savepoint",
-                "operators": claimed or (_empty(job),),
+                "operators": (*claimed, *empty),
                 "transaction": SinkTransaction(id=held.checkpoint.checkpoint_id),
                 "late_rows": None,
             }
@@ -282,16 +297,16 @@ def _copy_from(savepoint: SavepointStore, source: str, store: CheckpointStore, t
         raise savepoint.with_alternative(error, savepoint.ids()[0]) from error
 
 
-def _empty(job: JobSpec) -> OperatorState:
+def _empty(job: JobSpec, operator: KeyedOperator) -> OperatorState:
     """The state of an operator that the savepoint knows nothing of."""
     settings = job.settings
     ranges = shard_ranges(settings.shards(job.spark), settings.max_parallelism)
-    registry: Any = job.operator.registry.to_json()
+    registry: Any = operator.registry.to_json()
     return OperatorState(
-        uid=job.operator.uid,
-        layout=layout_of(job.operator),
+        uid=operator.uid,
+        layout=layout_of(operator),
         max_parallelism=settings.max_parallelism,
         registry=registry,
-        record=job.operator.state_record,
+        record=operator.state_record,
         shards=tuple(ShardState(lineage=ShardLineage(groups).to_json()) for groups in ranges),
     )

@@ -57,13 +57,19 @@ class Savepoint(BaseModel):
     #: Unique; stays the same wherever the folder goes.
     savepoint_id: str
     created_ms: int
-    #: What the operator said of itself, for the comparison with the job that is restored.
+    #: What the last stage's operator said of itself, for the comparison with the job that is restored.
     operator: dict[str, Any]
+    #: The same of all stages, in topological order; empty: there was the one.
+    stages: tuple[dict[str, Any], ...] = ()
     max_parallelism: int
     #: Format version of ``checkpoint``.
     checkpoint_format: int = 1
     checkpoint: CheckpointMetadata
     files: tuple[SavepointFile, ...]
+
+    def described(self, uid: str) -> dict[str, Any]:
+        """What a stage's operator said of itself; the last one's, where only that was recorded."""
+        return next((stage for stage in self.stages if stage.get("uid") == uid), self.operator)
 
     def to_bytes(self) -> bytes:
         """The file's content: kind, version, checksum of the body, body."""

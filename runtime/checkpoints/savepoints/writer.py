@@ -129,6 +129,7 @@ class SavepointDraft:
             savepoint_id=self._id,
             created_ms=round(time.time() * 1000),
             operator=dict(self._identity.stages[-1]),
+            stages=tuple(map(dict, self._identity.stages)),
             max_parallelism=self._identity.max_parallelism,
             checkpoint_format=FORMAT_VERSION,
             checkpoint=metadata.model_copy(

@@ -21,6 +21,7 @@ from pyarrow import fs
 from savepoint_support import write_savepoint
 
 UID = "stage"
+OPERATOR = SimpleNamespace(uid=UID, describe=lambda: {"uid": UID}, registry=(), aggregates_by_key=False)
 IDENTITY = JobIdentity("job", ({"uid": UID},), 128)
 
 
@@ -29,7 +30,7 @@ def job(path: str | None) -> Any:
     return SimpleNamespace(
         keeps_state=True,
         settings=SimpleNamespace(savepoint_path=path, max_parallelism=128, savepoint_ignore_unclaimed=True),
-        operator=SimpleNamespace(uid=UID, describe=lambda: {"uid": UID}, registry=(), aggregates_by_key=False),
+        stages=(SimpleNamespace(uid=UID, operator=OPERATOR),),
     )
 
 
