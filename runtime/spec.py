@@ -142,6 +142,8 @@ class StageEdge:
     steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
     #: How far the watermark stays behind that of the earlier stage.
     delay_ms: int = 0
+    #: What the operations make of no rows: their plan, for questions; None: there are no operations.
+    template: DataFrame | None = None
 
 
 @dataclass(frozen=True)

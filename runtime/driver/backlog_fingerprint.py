@@ -23,10 +23,11 @@ from ..platform.spark_plans import analyzed, contains, leaves, whole_plans
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ..spec import JobSpec
+    from ..spec import JobSpec, StageEdge, StageSpec
 
 #: Leaves of a plan whose rows are a function of the plan and the files alone.
 _FILES_LEAF = "LogicalRelation"
+_ROWS_LEAF = "LocalRelation"
 _PURE_LEAVES = {_FILES_LEAF, "Range", "OneRowRelation"}
 #: What Spark calls code whose rows it does not vouch for.
 _UNSTABLE = ("PYTHON_UDF", "CURRENT_LIKE", "SCALA_UDF")
@@ -35,31 +36,53 @@ _EXPRESSION_ID = re.compile(r"#\d+L?")
 
 def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) -> str | None:
     """Digest of everything that decides what the shards of the backlog hold; None: it cannot be told."""
-    operator = job.operator.fingerprint()
+    stages = [_stage(stage) for stage in job.stages]
     history = None if job.history is None else _frame(job.history, files=True)
     live = None if job.live is None else _frame(job.live, files=False)
-    if operator is None or (job.history is not None and history is None) or (job.live is not None and live is None):
+    if None in stages or (job.history is not None and history is None) or (job.live is not None and live is None):
         return None
     settings = job.settings
     parts = {
-        "operator": operator,
+        "stages": stages,
         "history": history,
         "live": live,
         "output": [job.sink.name, job.staged_form.model_dump()],
         "layout": [parallelism, max_parallelism],
         "modes": [settings.runtime_mode, settings.final_watermark, [phase.kind for phase in job.phases]],
-        "watermark": [job.stage.event_time, job.stage.watermark_delay_ms, [repr(one) for one in job.live_inputs]],
+        "live inputs": [repr(one) for one in job.live_inputs],
         "session": [job.spark.conf.get("spark.sql.session.timeZone"), job.spark.conf.get("spark.sql.ansi.enabled")],
         "versions": [pyspark.__version__, sys.version],
     }
     return _digest(json.dumps(parts, sort_keys=True, default=str).encode())
 
 
-def _frame(frame: DataFrame, *, files: bool) -> Any:
-    """A frame's plan without expression ids and, with ``files``, the names, sizes and times of its files."""
+def _stage(stage: StageSpec) -> Any:
+    """What a stage computes, and of which rows of earlier ones; None: it cannot be told."""
+    operator, edges = stage.operator.fingerprint(), [_edge(edge) for edge in stage.edges]
+    if operator is None or None in edges:
+        return None
+    return [stage.uid, operator, stage.event_time, stage.watermark_delay_ms, edges]
+
+
+def _edge(edge: StageEdge) -> Any:
+    steps = None if edge.template is None else _frame(edge.template, files=True, is_template=True)
+    return None if edge.steps and steps is None else [edge.origin, edge.delay_ms, steps]
+
+
+def _frame(frame: DataFrame, *, files: bool, is_template: bool = False) -> Any:
+    """A frame's plan without expression ids and, with ``files``, the names, sizes and times of its files.
+
+    Args:
+        frame: the frame.
+        files: whether its files decide, too.
+        is_template: one of its leaves is without rows, and stands for those that an earlier stage will hand on.
+    """
     plan = analyzed(frame)
     read = [(class_name(leaf), leaf) for leaf in leaves(plan)]
-    if files and not {kind for kind, _ in read} <= _PURE_LEAVES:
+    kinds = [kind for kind, _ in read]
+    if is_template:
+        kinds.remove(_ROWS_LEAF)  # another one holds rows that the plan's text does not show
+    if files and not set(kinds) <= _PURE_LEAVES:
         return None
     if not plan.deterministic() or contains(frame.sparkSession, plan, *_UNSTABLE):
         return None

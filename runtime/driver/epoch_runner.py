@@ -118,7 +118,7 @@ class EpochRunner:
                 self.listener.on(ShardsReused(len(finished), len(state.shards)))
             folder = None if pin is None else pin.reports
             order = Order(spec, frame, reach=reach, finished=finished, report_folder=folder)
-            self.graph.execute(phase, spec, {stage.uid: order})
+            self.graph.execute(phase, spec, {stage.uid: order}, pin)
             failpoint("backlog-epoch-applied")
 
     def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: Sequence[int] | None = None) -> None:

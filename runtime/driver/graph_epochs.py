@@ -20,7 +20,7 @@ from ..connectors.exchange import Exchange
 from ..connectors.sources.inputs import Reach, look_at
 from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
-from ..metrics.listeners import RunListener
+from ..metrics.listeners import RunListener, ShardsReused
 from ..operators.contract import EpochSpec
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -31,7 +31,9 @@ from .clocks import now_ms
 from .epoch_facts import epoch_applied
 from .epoch_specs import following_epoch_of
 from .event_channels import JobEvents
+from .exchanges import place_of
 from .job_state import JobState
+from .pinned_backlog import PinnedBacklog
 from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time
 
 
@@ -61,13 +63,16 @@ class GraphEpochs:
     events: JobEvents
     applied: Callable[[], None]
 
-    def execute(self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order]) -> None:
+    def execute(
+        self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order], pin: PinnedBacklog | None = None
+    ) -> None:
         """Run an epoch's jobs, one for each stage that has something to do, then apply what they have done.
 
         Args:
             phase: the phase it belongs to.
             base: what all stages of it have in common.
             orders: what is to be done; stages behind these follow.
+            pin: keeps finished shards of those, too, for a restarted driver.
         """
         started = time.monotonic()
         ran: dict[str, Ran] = {}
@@ -75,7 +80,7 @@ class GraphEpochs:
         took: dict[str, list[int]] = {}
         try:
             for stage in self.job.stages:
-                order = orders.get(stage.uid) or self._following(phase, base, stage, ran)
+                order = orders.get(stage.uid) or self._following(phase, base, stage, ran, pin)
                 if order is None:
                     continue
                 took[stage.uid] = order.visited(self.state.stages[stage.uid])
@@ -85,10 +90,10 @@ class GraphEpochs:
         except BaseException:
             for uid, shards in took.items():
                 self.events.fail(uid, shards)
-            self._discard_exchanges(orders, ran)
+            self._discard_exchanges(ran)
             raise
         self._apply(phase, base, ran, late, started)
-        self._discard_exchanges(orders, ran)
+        self._discard_exchanges(ran)
 
     def _run(self, phase: Phase, stage: StageSpec, order: Order) -> Ran:
         """One stage's Spark job, if it has anything to do."""
@@ -124,32 +129,51 @@ class GraphEpochs:
             fired_ms = max(fired_ms, min(spec.firing_watermark_ms, state.watermark.would_reach(seen)))
         return Ran(order, reports, fired_ms, time.monotonic() - started)
 
-    def _following(self, phase: Phase, base: EpochSpec, stage: StageSpec, ran: Mapping[str, Ran]) -> Order | None:
+    def _following(
+        self,
+        phase: Phase,
+        base: EpochSpec,
+        stage: StageSpec,
+        ran: Mapping[str, Ran],
+        pin: PinnedBacklog | None,
+    ) -> Order | None:
         """What a stage has to do because of what earlier ones have done; None: it is not concerned."""
         if not any(edge.origin in ran for edge in stage.edges):
             return None
-        state, frames = self.state.stages[stage.uid], []
-        for edge in stage.edges:
-            if edge.origin in ran:
-                staged = [file for report in ran[edge.origin].reports for file in report.output]
-                frame = self.exchanges[edge.origin].frame(staged)
-                if frame is not None:
-                    frames.append(reduce(lambda rows, step: step(rows), edge.steps, frame))
         failpoint("epoch-between-stages")
-        reached_ms = state.watermark.would_reach(fired_upstream(stage, ran, self.state.stages))
+        state = self.state.stages[stage.uid]
+        staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
+        rows = self._handed_on(stage, staged)
         spec = following_epoch_of(
             base,
             state.watermark,
-            reached_ms,
+            state.watermark.would_reach(fired_upstream(stage, ran, self.state.stages)),
             in_order=self.in_order(stage),
-            has_rows=bool(frames),
+            has_rows=rows is not None,
             after_hooks=any(self.job.stage_of(edge.origin).operator.has_end_hooks for edge in stage.edges),
         )
-        if frames:
-            return Order(spec, reduce(DataFrame.unionByName, frames))
-        events = () if phase.holds_events_back else self.events.waiting(stage.uid)
-        due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
-        return Order(spec, None, sorted({*due, *events}))
+        if rows is None:
+            events = () if phase.holds_events_back else self.events.waiting(stage.uid)
+            due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
+            return Order(spec, None, sorted({*due, *events}))
+        if pin is None:
+            return Order(spec, rows)
+        inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
+        spec, is_known = pin.follow(stage.uid, spec, inputs)
+        finished: Mapping[int, ShardReport] = {}
+        if is_known:
+            finished = pin.finished(stage.uid, place_of(self.job, self.exchanges, stage.uid), follows=True)
+            self.listener.on(ShardsReused(len(finished), len(state.shards)))
+        return Order(spec, rows, finished=finished, report_folder=pin.reports_of(stage.uid))
+
+    def _handed_on(self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]]) -> DataFrame | None:
+        """The rows that earlier stages have staged for one, as it takes them; None: there are none."""
+        frames = []
+        for edge in stage.edges:
+            frame = self.exchanges[edge.origin].frame(staged.get(edge.origin, ()))
+            if frame is not None:
+                frames.append(reduce(lambda rows, step: step(rows), edge.steps, frame))
+        return reduce(DataFrame.unionByName, frames) if frames else None
 
     def _apply(
         self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran], late: Sequence[StagedFile], started: float
@@ -180,11 +204,10 @@ class GraphEpochs:
         )
         self.listener.on(applied)
 
-    def _discard_exchanges(self, orders: Mapping[str, Order], ran: Mapping[str, Ran]) -> None:
+    def _discard_exchanges(self, ran: Mapping[str, Ran]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""
         for uid, done in ran.items():
-            kept = uid in orders and orders[uid].report_folder is not None
-            if uid in self.exchanges and not kept:
+            if uid in self.exchanges and done.order.report_folder is None:
                 self.exchanges[uid].discard(file for report in done.reports for file in report.output)
 
     @contextmanager

@@ -4,10 +4,14 @@ Below ``<checkpointLocation>/mixedmode/backlog``::
 
     pin.json                 the fingerprint of the backlog, the EpochSpec of its first pass, the pin's id
     <id>/<attempt>.report    a finished attempt's report; the files that it names are complete
+    <id>/<uid>/pass.json     for a stage that follows others: its EpochSpec, and the files that it reads
+    <id>/<uid>/<attempt>.report
 
 Invariants:
 - A pin belongs to one backlog: with another fingerprint all of it is thrown away before anything is read.  Each pin has
   a folder of its own, so a task of an earlier run that outlives its driver cannot leave a report under a later pin.
+- A stage that follows others reads what they have handed on: if one shard of theirs was computed again, other files,
+  all of its own shards are.
 - Only the first pass of a backlog is pinned: a later one stands on state that a restarted driver does not have.
 - All shards of a pass run under the pinned EpochSpec (its processing time and firing watermark), whichever run computes
   them, so shards of different runs fit together.
@@ -18,6 +22,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -30,11 +35,12 @@ from ..connectors.output_place import OutputPlace
 from ..connectors.staging import check_staged
 from ..operators.contract import EpochSpec
 from ..platform.checksummed import seal, unseal
-from ..platform.filesystem import exists, list_files, read_bytes, write_atomically
+from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 from ..tasks.report import REPORT_SUFFIX, ShardReport
 
 #: Files that are read at the same time to see whether a finished shard is whole.
 _READERS = 8
+_PASS = "pass.json"
 
 
 @dataclass
@@ -104,22 +110,55 @@ class PinnedBacklog:
         }
         write_atomically(self.store.filesystem, self._pin, seal(json.dumps(body).encode()))
 
+    def follow(self, uid: str, spec: EpochSpec, inputs: Sequence[str]) -> tuple[EpochSpec, bool]:
+        """Pin the pass of a stage that follows others, or find it pinned.
+
+        Args:
+            uid: the stage.
+            spec: what it would do now.
+            inputs: names of the files that it reads.
+
+        Returns:
+            What it is to do, and whether an earlier run has begun it over these very files.
+        """
+        folder = self.reports_of(uid)
+        path, filesystem = f"{folder}/{_PASS}", self.store.filesystem
+        if exists(filesystem, path):
+            try:
+                body = json.loads(unseal(read_bytes(filesystem, path)))
+                if body["inputs"] == sorted(inputs):
+                    return EpochSpec.from_json(body["epoch"]), True
+            except (ValueError, TypeError, KeyError):  # damaged, or of a version that knew other kinds of epochs
+                pass
+        delete_quietly(filesystem, folder)
+        filesystem.create_dir(folder, recursive=True)
+        body = {"epoch": asdict(spec), "inputs": sorted(inputs)}
+        write_atomically(filesystem, path, seal(json.dumps(body).encode()))
+        return spec, False
+
+    def reports_of(self, uid: str) -> str:
+        """Where the tasks of a stage that follows others leave their reports; something must be pinned."""
+        return f"{self.reports}/{uid}"
+
     def discard(self) -> None:
         """Forget the pin and the reports; files that they name become garbage."""
         self.store.discard_backlog()
 
-    def finished(self, uid: str, output: OutputPlace) -> dict[int, ShardReport]:
+    def finished(self, uid: str, output: OutputPlace, *, follows: bool = False) -> dict[int, ShardReport]:
         """One report per shard that an earlier run finished and whose files are all there, whole.
 
         Args:
             uid: the stage.
             output: where its tasks stage rows.
+            follows: it takes rows from other stages.
         """
         pool = StatePool(self.store.filesystem, self.store.pool(uid))
         found: dict[int, ShardReport] = {}
         reports = self.reports
         if reports is None:
             return found
+        if follows:
+            reports = self.reports_of(uid)
         filesystem, folder = output.filesystem, output.folder or ""  # without a folder no file is staged
 
         def whole(info: fs.FileInfo) -> ShardReport | None:

@@ -29,6 +29,7 @@ from ..connectors.sources.live_sources import live_sources
 from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
 from ..protocols.watermarks import WatermarkTracker
+from ..tasks.report import ShardReport
 from .backlog_fingerprint import backlog_fingerprint
 from .exchanges import exchanges_of, place_of
 from .job_state import JobState
@@ -226,20 +227,25 @@ def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> P
     if job.settings.reuse_finished_shards and job.has_phase("backlog"):
         fingerprint = backlog_fingerprint(job, len(stage.shards), stage.max_parallelism)
     pin = PinnedBacklog(store, fingerprint or "")
-    reports = []
+    reports: dict[str, list[ShardReport]] = {}
     pinned = fingerprint is not None and pin.belongs
     if _first_positions(job, store).go_back(replay=pinned, entry=pin.live_position) and pinned:
-        reports = list(pin.finished(stage.uid, place_of(job, exchanges, stage.uid)).values())
+        reports = {
+            one.uid: list(
+                pin.finished(one.uid, place_of(job, exchanges, one.uid), follows=not one.reads_sources).values()
+            )
+            for one in job.stages
+        }
     else:
         pin.discard()
     if job.late_rows is not None:
         job.late_rows.sweep()
-    staged = {file.name for report in reports for file in report.output}
+    staged = {file.name for its in reports.values() for report in its for file in report.output}
     job.sink.sweep(keep=staged)
     for exchange in exchanges.values():
         exchange.sweep(keep=staged)
-    state_files = [file.name for report in reports for file in report.files]
     for uid, held in state.stages.items():
+        state_files = [file.name for report in reports.get(uid, ()) for file in report.files]
         store.collect_garbage(uid, held.lineages, keep=state_files)
     return None if fingerprint is None else pin
 
