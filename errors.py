@@ -19,6 +19,10 @@ class PlanError(MixedModeError, ValueError):
     """The job cannot be planned as described (a column is missing, schemas differ, a function is not supported)."""
 
 
+class UnsupportedOperationError(PlanError, AttributeError):
+    """A frame of a job does not have an operation of Spark's.  The message says what to do instead."""
+
+
 class SetupError(MixedModeError, RuntimeError):
     """Java, the worker interpreter or the kind of Spark session does not allow the job to run."""
 

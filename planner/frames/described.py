@@ -32,7 +32,7 @@ class Described(ABC):
     @property
     def isStreaming(self) -> bool:
         """True if there is a live source, that is, if the job has no end of its own."""
-        return bool(self._read().lives)
+        return self._read().is_streaming
 
     def printSchema(self, level: int | None = None) -> None:
         """Print the schema as a tree; ``level``: how deep, None: all of it."""

@@ -1,33 +1,34 @@
-"""The rows of a job before they are grouped: a ``DataFrame`` that stands for history and live together.
+"""The rows of a job: a ``DataFrame`` that stands for history and live together, or for what a keyed stage gives.
 
-Mirrors the stateless part of PySpark's ``DataFrame``: same names, same arguments.  Every operation is applied to both
-inputs, lazily, as Spark applies it; nothing runs before ``start()``.
+Mirrors PySpark's ``DataFrame``: same names, same arguments.  Every operation is applied lazily, to each input, as Spark
+applies it; nothing runs before ``start()``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...errors import PlanError
-from ...runtime.platform.columns import quoted as quoted_name
+from ...errors import PlanError, UnsupportedOperationError
 from ...runtime.platform.spark_durations import duration_ms
 from ..inputs.analysis import check_stateless
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, check_inputs, checked
 from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted
 from ..stages.keys import resolve_keys
-from ..stages.stage import StageInput
-from .described import Described
+from ..stages.stage import KeyedStage, StageInput
 from .grouped import MixedGroupedData
 from .missing import hint_for
+from .stateless import ColumnOrName, StatelessFrame
+from .writer import MixedStreamWriter
 
-ColumnOrName = Column | str
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def read(
@@ -51,12 +52,17 @@ def read(
     return MixedFrame(inputs)
 
 
-class MixedFrame(Described):
-    """History and live as one frame; made by :func:`read`, immutable."""
+class MixedFrame(StatelessFrame):
+    """Rows of a job as one frame; made by :func:`read` and by keyed stages, immutable."""
 
     def __init__(self, inputs: Inputs, watermark: Watermark | None = None) -> None:
         self._inputs = inputs
         self._watermark = watermark
+
+    @classmethod
+    def _of(cls, stage: KeyedStage) -> MixedFrame:
+        """What comes out of a stage."""
+        return cls(stage.output, stage.output_watermark)
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -78,38 +84,10 @@ class MixedFrame(Described):
             if name in self.columns:
                 return self[name]
             if hasattr(DataFrame, name):
-                raise AttributeError(f"MixedFrame has no {name}; {hint_for(name)}")
+                raise UnsupportedOperationError(f"MixedFrame has no {name}; {hint_for(name)}")
         raise AttributeError(f"MixedFrame has no attribute {name!r}")
 
-    # -- stateless operations, on both inputs --------------------------------------------------------------------------
-
-    def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> MixedFrame:
-        columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
-        return self._map(
-            "select",
-            lambda frame: frame.select(*columns),
-            lambda frame, event_time: frame.select(*columns, carried(event_time)),
-        )
-
-    def selectExpr(self, *expr: str | list[str]) -> MixedFrame:
-        texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
-        return self._map(
-            "selectExpr",
-            lambda frame: frame.selectExpr(*texts),
-            lambda frame, event_time: frame.selectExpr(*texts, f"{quoted_name(event_time)} AS {CARRIER}"),
-        )
-
-    def filter(self, condition: ColumnOrName) -> MixedFrame:
-        return self._map("filter", lambda frame: frame.filter(condition))
-
-    def where(self, condition: ColumnOrName) -> MixedFrame:
-        return self._map("where", lambda frame: frame.where(condition))
-
-    def withColumn(self, colName: str, col: Column) -> MixedFrame:
-        return self._map("withColumn", lambda frame: frame.withColumn(colName, col))
-
-    def withColumns(self, *colsMap: dict[str, Column]) -> MixedFrame:
-        return self._map("withColumns", lambda frame: frame.withColumns(*colsMap))
+    # -- stateless operations that are more than a map -----------------------------------------------------------------
 
     def withColumnRenamed(self, existing: str, new: str) -> MixedFrame:
         return self.withColumnsRenamed({existing: new})
@@ -123,34 +101,15 @@ class MixedFrame(Described):
                     return MixedFrame(inputs, replace(watermark, event_time=new))
         return self._map("withColumnsRenamed", lambda frame: frame.withColumnsRenamed(colsMap))
 
-    def drop(self, *cols: ColumnOrName) -> MixedFrame:
-        return self._map("drop", lambda frame: frame.drop(*cols))
-
-    def dropna(
-        self, how: str = "any", thresh: int | None = None, subset: str | tuple[str, ...] | list[str] | None = None
-    ) -> MixedFrame:
-        """Leave out rows with nulls.
-
-        Args:
-            how: ``any`` null is enough, or ``all`` values must be null.
-            thresh: fewer values than this are too few; ``how`` then says nothing.
-            subset: the columns that are looked at; None: all.
-
-        Raises:
-            PlanError: Spark does not take it, or the inputs would have other columns afterwards.
-        """
-        return self._map("dropna", lambda frame: frame.dropna(how, thresh, subset))
-
-    def fillna(self, value: Any, subset: str | tuple[str, ...] | list[str] | None = None) -> MixedFrame:
-        return self._map("fillna", lambda frame: frame.fillna(value, subset))
-
     def transform(self, func: Callable[..., DataFrame], *args: Any, **kwargs: Any) -> MixedFrame:
         """Apply a function of a DataFrame to each input, for example a join with a static table.
 
-        It is called once for history and once for live, must give both the same columns, and must not keep state.
+        It is called once for history and once for live (behind a keyed stage: for an empty frame, and then for each
+        epoch's rows), must give the same columns each time, and must not keep state.
         The watermarked column is the one that has its name afterwards.
         """
-        inputs = checked(self._inputs.map("transform", lambda frame: _transformed(frame, func, args, kwargs)).parts)
+        mapped = self._inputs.map("transform", lambda frame: _transformed(frame, func, args, kwargs))
+        inputs = replace(mapped, parts=checked(mapped.parts).parts)
         event_time = None if self._watermark is None else self._watermark.event_time
         if event_time in inputs.schema.names and not keeps([part.frame for part in inputs.parts], event_time):
             check_event_time(event_time, inputs.schema[event_time].dataType)
@@ -247,7 +206,7 @@ class MixedFrame(Described):
         inputs = self._inputs.map("withWatermark", lambda frame: marked(unmarked(frame).drop(*hidden), column))
         return MixedFrame(inputs, Watermark(column, delay_ms))
 
-    def groupBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData:
+    def groupBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData[MixedFrame]:
         """Group by key: names, columns, expressions, ``F.window`` or ``F.session_window``, or 1-based ordinals.
 
         Raises:
@@ -255,16 +214,18 @@ class MixedFrame(Described):
         """
 
         given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
-        for part in self._inputs.lives:
-            check_stateless(f"{part.name} (after the operations before groupBy)", part.frame)
+        self._check_stateless("groupBy")
         if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
             raise PlanError(
                 f"the watermarked column {self._watermark.label} is no longer there at groupBy; keep it, or call"
                 " withWatermark later"
             )
         check_reserved_columns(self.schema)
+        rows = self._with_time()
         return MixedGroupedData(
-            StageInput(self._inputs, self._watermark, self.schema), resolve_keys(self._inputs, tuple(given))
+            StageInput(rows._inputs, rows._watermark, self.schema),
+            resolve_keys(rows._inputs, tuple(given)),
+            MixedFrame._of,
         )
 
     groupby = groupBy
@@ -273,11 +234,34 @@ class MixedFrame(Described):
         """Aggregate all rows as one group: ``groupBy().agg(…)``."""
         return self.groupBy().agg(*exprs)
 
+    def uid(self, uid: str) -> MixedFrame:
+        """Name the keyed stage: the id under which its state is stored, the same for the life of the state.
+
+        It is what a savepoint's state is found by again when the job has changed.
+
+        Raises:
+            PlanError: it is no name for a folder, or this is not what a stage gives, as it gives it.
+        """
+        if not isinstance(uid, str) or not _UID.fullmatch(uid):
+            raise PlanError(
+                f"uid({uid!r}) is not allowed: it names a folder; give 1 to 64 letters, digits, '_', '-' or '.', the"
+                " first of them a letter or digit"
+            )
+        if self._stage is None:
+            raise PlanError(f"uid({uid!r}) names a keyed stage; call it right behind agg(…) or transformWithState(…)")
+        return MixedFrame._of(replace(self._stage, uid=uid))
+
     @property
-    def writeStream(self) -> NoReturn:
-        raise PlanError(
-            "there is no keyed stage to run: call groupBy(…).transformWithState(…) or groupBy(…).agg(…) before"
-            " writeStream; a job without state is served by spark.readStream as it is"
+    def writeStream(self) -> MixedStreamWriter:
+        """Where to and how, as PySpark's ``DataStreamWriter``."""
+        if not self._inputs.outputs:
+            raise PlanError(
+                "there is no keyed stage to run: call groupBy(…).transformWithState(…) or groupBy(…).agg(…) before"
+                " writeStream; a job without state is served by spark.readStream as it is"
+            )
+        self._check_stateless("writeStream")
+        return MixedStreamWriter(
+            self._inputs.map("writeStream", lambda frame: frame.drop(CARRIER)) if self._has_carrier else self._inputs
         )
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -297,9 +281,32 @@ class MixedFrame(Described):
         def again(frame: DataFrame) -> DataFrame:
             if carrying is not None:
                 return carrying(frame, event_time)
-            return function(frame.withColumn(CARRIER, carried(event_time)))
+            return function(frame.withColumn(CARRIER, carried(frame, event_time)))
 
         return MixedFrame(self._inputs.map(what, again), watermark.carried())
+
+    @property
+    def _stage(self) -> KeyedStage | None:
+        """The keyed stage whose rows these are, as they come out of it; None: they are not."""
+        part = self._inputs.parts[0]
+        if len(self._inputs.parts) > 1 or part.origin is None or part.steps:
+            return None
+        return cast(KeyedStage, part.origin)
+
+    def _check_stateless(self, before: str) -> None:
+        for part in (*self._inputs.lives, *self._inputs.outputs):
+            check_stateless(
+                f"{part.name} (after the operations before {before})",
+                part.frame,
+                None if part.origin is None else part.origin.template,
+            )
+
+    def _with_time(self) -> MixedFrame:
+        """The same with an event time that is a time: a window's last instant."""
+        watermark = self._watermark
+        if watermark is None or not isinstance(self._inputs.schema[watermark.event_time].dataType, StructType):
+            return self
+        return self._carrying()
 
     @property
     def _has_carrier(self) -> bool:
@@ -311,7 +318,7 @@ class MixedFrame(Described):
         if watermark is None or self._has_carrier:
             return self
         event_time = watermark.event_time
-        inputs = self._inputs.map("union", lambda frame: frame.withColumn(CARRIER, carried(event_time)))
+        inputs = self._inputs.map("union", lambda frame: frame.withColumn(CARRIER, carried(frame, event_time)))
         return MixedFrame(inputs, watermark.carried())
 
     def _find(self, name: str) -> str | None:

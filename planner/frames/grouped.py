@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -17,7 +17,6 @@ from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
 from ..stages.keys import Keys
 from ..stages.processor import plan_processor
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
-from .keyed import KeyedFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
@@ -26,12 +25,23 @@ if TYPE_CHECKING:
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 
-class MixedGroupedData:
-    """The rows of both inputs by key; made by :meth:`MixedFrame.groupBy`."""
+#: What a stage's rows are to users: a ``MixedFrame``.
+Frame = TypeVar("Frame")
 
-    def __init__(self, rows: StageInput, keys: Keys) -> None:
+
+class MixedGroupedData(Generic[Frame]):
+    """Rows by key; made by :meth:`MixedFrame.groupBy`.
+
+    Args:
+        rows: what is grouped.
+        keys: the grouping.
+        result: makes the frame of what comes out of a stage.
+    """
+
+    def __init__(self, rows: StageInput, keys: Keys, result: Callable[[KeyedStage], Frame]) -> None:
         self._rows = rows
         self._keys = keys
+        self._result = result
 
     # -- a processor ---------------------------------------------------------------------------------------------------
 
@@ -44,7 +54,7 @@ class MixedGroupedData:
         initialState: GroupedData | None = None,
         eventTimeColumnName: str = "",
         coordinator: OperatorCoordinator | None = None,
-    ) -> KeyedFrame:
+    ) -> Frame:
         """Run a PySpark ``StatefulProcessor``; the same arguments as ``GroupedData.transformWithState``, and one more.
 
         Args:
@@ -59,7 +69,7 @@ class MixedGroupedData:
         Raises:
             PlanError: an argument does not fit; the message names it.
         """
-        return KeyedFrame(
+        return self._result(
             plan_processor(
                 self._rows,
                 self._keys,
@@ -75,7 +85,7 @@ class MixedGroupedData:
 
     # -- aggregates ----------------------------------------------------------------------------------------------------
 
-    def agg(self, *exprs: Column | dict[str, str], **unknown: Any) -> KeyedFrame:
+    def agg(self, *exprs: Column | dict[str, str], **unknown: Any) -> Frame:
         """Aggregate by column functions (``F.sum("x").alias("s")``) or one dict of column to function name.
 
         Raises:
@@ -112,7 +122,7 @@ class MixedGroupedData:
             mode = checked_output_mode(output_mode, operator.keys, label, bounded=bounded)
             return operator.with_output_mode(mode, uid)
 
-        return KeyedFrame(
+        return self._result(
             KeyedStage(
                 inputs=inputs,
                 watermark=watermark,
@@ -121,34 +131,38 @@ class MixedGroupedData:
                 output_mode=None,
                 build=build,
                 output_key=tuple(operator.output_schema.names[place] for place in operator.key_outputs),
+                output_event_time=next(
+                    (operator.output_schema.names[place] for place, key in enumerate(operator.keys) if key.event_time),
+                    None,
+                ),
             )
         )
 
-    def count(self) -> KeyedFrame:
+    def count(self) -> Frame:
         """Rows of each group, as column ``count``."""
         return self.agg(F.count(F.lit(1)).alias("count"))
 
-    def sum(self, *cols: str) -> KeyedFrame:
+    def sum(self, *cols: str) -> Frame:
         """Sums of the given columns, or of all numeric ones."""
         return self._numeric("sum", F.sum, cols)
 
-    def avg(self, *cols: str) -> KeyedFrame:
+    def avg(self, *cols: str) -> Frame:
         """Averages of the given columns, or of all numeric ones."""
         return self._numeric("avg", F.avg, cols)
 
-    def mean(self, *cols: str) -> KeyedFrame:
+    def mean(self, *cols: str) -> Frame:
         """The same as :meth:`avg`."""
         return self._numeric("mean", F.avg, cols)
 
-    def min(self, *cols: str) -> KeyedFrame:
+    def min(self, *cols: str) -> Frame:
         """Least values of the given columns, or of all numeric ones."""
         return self._numeric("min", F.min, cols)
 
-    def max(self, *cols: str) -> KeyedFrame:
+    def max(self, *cols: str) -> Frame:
         """Greatest values of the given columns, or of all numeric ones."""
         return self._numeric("max", F.max, cols)
 
-    def _numeric(self, what: str, function: Callable[[Column], Column], cols: tuple[str, ...]) -> KeyedFrame:
+    def _numeric(self, what: str, function: Callable[[Column], Column], cols: tuple[str, ...]) -> Frame:
         """One aggregate per numeric column, as ``GroupedData`` does it."""
         schema = self._rows.schema
         names = [field.name for field in schema.fields if isinstance(field.dataType, NumericType)]

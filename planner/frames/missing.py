@@ -30,5 +30,6 @@ def hint_for(name: str) -> str:
         return "use groupBy(…), and one job for each grouping"
     return (
         f"nothing runs before writeStream.start(); use {name} of a DataFrame that read() is given, or of one that reads"
-        " the job's output"
+        " the job's output, such as spark.table('t') behind writeStream.format('memory').queryName('t')"
+        ".trigger(availableNow=True).start().awaitTermination()"
     )

@@ -19,12 +19,13 @@ from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.platform.filesystem import path_text
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
+from ..inputs.inputs import Inputs
 from ..options.file import file_layer, option_text
 from ..options.layers import Layer
 from ..plans.compile import SinkRequest, compile_job
 from ..plans.dry_run import stop_if_dry
 from ..plans.plan import ExecutionPlan
-from ..stages.stage import KeyedStage, check_output_mode
+from ..stages.stage import check_output_mode
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +35,10 @@ _DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
 
 
 class MixedStreamWriter:
-    """Collects what the user wants of the output; made by ``KeyedFrame.writeStream``."""
+    """Collects what the user wants of the output; made by ``MixedFrame.writeStream``."""
 
-    def __init__(self, stage: KeyedStage) -> None:
-        self._stage = stage
+    def __init__(self, output: Inputs) -> None:
+        self._output = output
         self._name: str | None = None
         self._format: str | None = None
         self._output_mode: str | None = None
@@ -255,4 +256,4 @@ class MixedStreamWriter:
             table=self._table,
             partition_by=self._partition_by,
         )
-        return compile_job(self._stage, request, self._file, Layer(".option()", dict(self._options)))
+        return compile_job(self._output, request, self._file, Layer(".option()", dict(self._options)))

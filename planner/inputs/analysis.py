@@ -7,14 +7,15 @@ Reads the analyzed logical plan.  Only class names and the stable members ``chil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
 from ...errors import PlanError
 from ...runtime.platform.spark_expressions import class_name, items
-from ...runtime.platform.spark_plans import analyzed, explained
+from ...runtime.platform.spark_plans import analyzed, explained, leaves
 
 #: Nodes that keep state of their own when their input is a stream.
 _STATEFUL_NODES = {
@@ -35,9 +36,23 @@ _STATEFUL_NODES = {
 _IDS = re.compile(r"#\d+L?|, \[plan_id=\d+\]")
 
 
-def check_stateless(name: str, frame: DataFrame) -> None:
-    """Raise if a streaming frame holds state or a watermark of Spark's own: a rewind could not bring it back."""
-    for node in _streaming_nodes(analyzed(frame)):
+def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = None) -> None:
+    """Raise if a frame of a stream holds state or a watermark of Spark's own: a rewind could not bring it back.
+
+    Args:
+        name: what the frame is, for the error.
+        frame: a streaming frame, or one that is made of a template.
+        template: stands for the rows of a stage, which are a stream's.
+
+    Raises:
+        PlanError: it holds state.
+    """
+    if template is None:
+        of_stream: Callable[[Any], bool] = _is_streaming
+    else:
+        columns = [attribute.name() for attribute in items(analyzed(template).output())]
+        of_stream = partial(_reads, columns)
+    for node in _nodes(analyzed(frame), of_stream):
         kind = class_name(node)
         if kind == "EventTimeWatermark":
             raise PlanError(
@@ -49,7 +64,7 @@ def check_stateless(name: str, frame: DataFrame) -> None:
                 f"{name} contains {_STATEFUL_NODES[kind]}, which keeps state in Spark; only stateless operations may"
                 " come before groupBy, and the state belongs into the keyed stage after it"
             )
-        if kind == "Join" and all(child.isStreaming() for child in items(node.children())):
+        if kind == "Join" and all(of_stream(child) for child in items(node.children())):
             raise PlanError(f"{name} joins two streams, which keeps state in Spark; join a stream with a static frame")
 
 
@@ -76,8 +91,21 @@ def spark_plan(frame: DataFrame) -> str:
     return _IDS.sub("", explained(frame))
 
 
-def _streaming_nodes(node: Any) -> Iterator[Any]:
-    if node.isStreaming():
+def _is_streaming(node: Any) -> bool:
+    return bool(node.isStreaming())
+
+
+def _reads(columns: Sequence[str], node: Any) -> bool:
+    """True if a template with these columns is at the bottom; Spark gives its columns other ids in self-joins."""
+    return any(
+        class_name(leaf) == "LocalRelation" and [attribute.name() for attribute in items(leaf.output())] == columns
+        for leaf in leaves(node)
+    )
+
+
+def _nodes(node: Any, of_stream: Callable[[Any], bool]) -> Iterator[Any]:
+    """The nodes of a plan through which rows of a stream come."""
+    if of_stream(node):
         yield node
         for child in items(node.children()):
-            yield from _streaming_nodes(child)
+            yield from _nodes(child, of_stream)

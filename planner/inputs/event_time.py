@@ -49,9 +49,15 @@ def unmarked(frame: DataFrame) -> DataFrame:
     return frame.withColumns(changed) if changed else frame
 
 
-def carried(column: str) -> Column:
-    """The event time as the column that users do not see."""
-    return F.col(quoted(column)).alias(CARRIER)
+def carried(frame: DataFrame, column: str) -> Column:
+    """The event time of a frame as the column that users do not see; of a window its last instant."""
+    return F.expr(carried_sql(frame, column))
+
+
+def carried_sql(frame: DataFrame, column: str) -> str:
+    """The same as SQL."""
+    is_window = isinstance(frame.schema[column].dataType, StructType)
+    return f"{f'window_time({quoted(column)})' if is_window else quoted(column)} AS {CARRIER}"
 
 
 def keeps(frames: Sequence[DataFrame], column: str) -> bool:

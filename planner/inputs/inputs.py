@@ -2,6 +2,10 @@
 
 A job has histories and live inputs, in *branches*: a branch is what one ``read()`` was given, a history and the live
 inputs that go on from it.  ``read()`` makes one branch, ``union`` puts branches side by side.
+
+What comes out of a keyed stage is an input, too: of the stages behind it, or of the sink.  Its rows are not there until
+an epoch runs, so its frame is an empty *template*, from which Spark's analyzer tells columns and mistakes, and what is
+done to it is remembered as steps, to be done to the rows.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -27,31 +31,83 @@ HISTORY = "history"
 LIVE = "live"
 
 
+class Origin(Protocol):
+    """What makes the rows of a part that no source has: a keyed stage."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def inputs(self) -> Inputs: ...
+
+    @property
+    def template(self) -> DataFrame: ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stateless operation on the rows of a stage."""
+
+    #: The method that was called.
+    what: str
+    function: Callable[[DataFrame], DataFrame]
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        return self.function(frame)
+
+
 @dataclass(frozen=True)
 class Part:
     """One DataFrame of the job's input."""
 
     name: str
+    #: Of a stage's output: the template, behind all steps.
     frame: DataFrame
+    #: Whether it has no end of its own.
     is_live: bool
     branch: int = 0
     #: True if the user gave the name.
     is_named: bool = False
+    #: The stage that it is the output of; None: it is a source.
+    origin: Origin | None = None
+    #: What has been done to the stage's rows since.
+    steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+
+    def mapped(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Part:
+        """The part through a function; ``what`` names it."""
+        frame = function(self.frame)
+        if self.origin is None:
+            return replace(self, frame=frame)
+        return replace(self, frame=frame, steps=(*self.steps, Step(what, function)))
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """History and live; at least one part, of one session, all with the same columns in the same order."""
+    """Sources and outputs of stages; at least one part, of one session, all with the same columns in the same order."""
 
     parts: tuple[Part, ...]
+    #: Operations that were asked for and have no effect, for explain().
+    ignored: tuple[str, ...] = ()
 
     @property
     def histories(self) -> tuple[Part, ...]:
-        return tuple(part for part in self.parts if not part.is_live)
+        """The bounded sources."""
+        return tuple(part for part in self.parts if part.origin is None and not part.is_live)
 
     @property
     def lives(self) -> tuple[Part, ...]:
-        return tuple(part for part in self.parts if part.is_live)
+        """The unbounded sources."""
+        return tuple(part for part in self.parts if part.origin is None and part.is_live)
+
+    @property
+    def outputs(self) -> tuple[Part, ...]:
+        """The outputs of stages."""
+        return tuple(part for part in self.parts if part.origin is not None)
+
+    @property
+    def is_streaming(self) -> bool:
+        """True if a live source is among them or below them."""
+        return any(part.is_live for part in self.parts)
 
     @property
     def history(self) -> DataFrame | None:
@@ -67,12 +123,8 @@ class Inputs:
         """With the number of its part in each row, if there are several live inputs to tell apart."""
         if len(self.lives) < 2:
             return self
-        return Inputs(
-            tuple(
-                replace(part, frame=part.frame.withColumn(INPUT_COLUMN, F.lit(number)))
-                for number, part in enumerate(self.parts)
-            )
-        )
+        numbered = [part.mapped("union", _numbering(number)) for number, part in enumerate(self.parts)]
+        return replace(self, parts=tuple(numbered))
 
     def live_inputs(self, delay_ms: Callable[[str], int]) -> tuple[LiveInput, ...]:
         """The live inputs as the runtime knows them."""
@@ -114,16 +166,20 @@ class Inputs:
             PlanError: a later part does not take it.
         """
         first, *others = self.parts
-        mapped = [replace(first, frame=function(first.frame))]
+        mapped = [first.mapped(what, function)]
         for part in others:
             try:
-                mapped.append(replace(part, frame=function(part.frame)))
+                mapped.append(part.mapped(what, function))
             except AnalysisException as error:
                 raise PlanError(
                     f"{what} works on {first.name} but not on {part.name}: {error_text(error)}; a column that was taken"
                     " from a frame (frame['x'], frame.x) belongs to that frame alone, use its name or F.col('x')"
                 ) from error
-        return Inputs(tuple(mapped))
+        return replace(self, parts=tuple(mapped))
+
+    def ignoring(self, what: str) -> Inputs:
+        """The same, with an operation that was asked for and has no effect."""
+        return self if what in self.ignored else replace(self, ignored=(*self.ignored, what))
 
     def union(self, other: Inputs) -> Inputs:
         """Both side by side; live inputs that nobody has named are numbered.
@@ -133,7 +189,8 @@ class Inputs:
         """
         shift = 1 + max(part.branch for part in self.parts)
         moved = [replace(part, branch=part.branch + shift) for part in other.parts]
-        return checked(_numbered_names([*self.parts, *moved]))
+        united = checked(_numbered_names([*self.parts, *moved]))
+        return replace(united, ignored=tuple(dict.fromkeys([*self.ignored, *other.ignored])))
 
 
 def check_inputs(history: Any, live: Any) -> Inputs:
@@ -155,13 +212,21 @@ def check_inputs(history: Any, live: Any) -> Inputs:
     return checked(_numbered_names(parts))
 
 
+def _numbering(number: int) -> Callable[[DataFrame], DataFrame]:
+    return lambda frame: frame.withColumn(INPUT_COLUMN, F.lit(number))
+
+
 def checked(parts: Sequence[Part]) -> Inputs:
     """The parts as inputs, if they fit together."""
     for part in parts:
-        _check_frame(part.name, part.frame, part.is_live)
+        if part.origin is None:
+            _check_frame(part.name, part.frame, part.is_live)
+        else:
+            check_distinct_columns(f"the output of {part.name}", part.frame.schema)
     inputs = Inputs(tuple(parts))
     check_session(inputs.spark)
     first, *others = parts
+    columns = quoted(first.frame.columns)
     aligned = [first]
     for part in others:
         if part.frame.sparkSession.sparkContext is not first.frame.sparkSession.sparkContext:
@@ -170,24 +235,28 @@ def checked(parts: Sequence[Part]) -> Inputs:
             )
         check_same_columns(first.frame.schema, part.frame.schema, (first.name, part.name))
         in_order = part.frame.columns == first.frame.columns
-        aligned.append(part if in_order else replace(part, frame=part.frame.select(*quoted(first.frame.columns))))
+        aligned.append(part if in_order else part.mapped("union", lambda frame: frame.select(*columns)))
     return Inputs(tuple(aligned))
 
 
 def _numbered_names(parts: Sequence[Part]) -> list[Part]:
     """The parts with distinct names: of several live inputs without one, the n-th is called ``live-n``."""
-    several = sum(part.is_live for part in parts) > 1
+    several = sum(map(_is_live_source, parts)) > 1
     named: list[Part] = []
     for part in parts:
-        if part.is_live and not part.is_named:
-            number = 1 + sum(other.is_live for other in named)
+        if _is_live_source(part) and not part.is_named:
+            number = 1 + sum(map(_is_live_source, named))
             part = replace(part, name=f"{LIVE}-{number}" if several else LIVE)
-        if part.is_live and part.name in {other.name for other in named}:
+        if _is_live_source(part) and part.name in {other.name for other in named}:
             raise PlanError(
                 f"two live inputs are called {part.name!r}; give each a name of its own: live={{'<name>': frame, …}}"
             )
         named.append(part)
     return named
+
+
+def _is_live_source(part: Part) -> bool:
+    return part.is_live and part.origin is None
 
 
 def _checked_name(name: Any) -> str:

@@ -20,9 +20,10 @@ from ...runtime.platform.spark_plans import size_bytes
 from ...runtime.platform.spark_session import session_settings
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.analysis import spark_plan
+from ..inputs.inputs import Inputs
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
-from ..stages.stage import KeyedStage
+from ..stages.stage import KeyedStage, stages_of
 from .final_watermark import resolve_final_watermark
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan
@@ -53,12 +54,12 @@ class SinkRequest:
     partition_by: tuple[str, ...] = ()
 
 
-def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
+def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
     """Check everything, decide, and describe the result twice: for people and for the runtime.
 
     Args:
-        stage: the keyed stage.
-        request: where its output goes.
+        output: what comes out of the last stage.
+        request: where it goes.
         file: options from a file.
         explicit: options that were given to the writer; they are nearer than those of the file.
 
@@ -66,6 +67,7 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         OptionError: an option is unknown, or its value is not allowed.
         PlanError: the job cannot be done as described.
     """
+    stage = _last_stage(output)
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
     sink_options = dict(resolved.sink_options)
@@ -130,6 +132,26 @@ def compile_job(stage: KeyedStage, request: SinkRequest, file: Layer, explicit: 
         coordinator=None if stage.coordinator is None else type(stage.coordinator).__name__,
     )
     return plan, _job(stage, plan, operator, sink)
+
+
+def _last_stage(output: Inputs) -> KeyedStage:
+    """The stage that the output is of.
+
+    Raises:
+        PlanError: there is not exactly one.
+    """
+    stages = stages_of(output)
+    if len(stages) > 1 or len(output.parts) > 1:
+        raise PlanError(
+            f"the job has the keyed stages {', '.join(stage.uid for stage in stages)}, and only jobs of one stage run"
+            " for now; write the first one's output and start a second job on it"
+        )
+    if output.parts[0].steps:
+        raise PlanError(
+            "operations after the keyed stage do not run for now; do them before groupBy, in the stage itself, in"
+            " foreachBatch, or in whatever reads the output"
+        )
+    return stages[0]
 
 
 def _late_rows(stage: KeyedStage, path: str | None) -> LateRows | None:

@@ -92,6 +92,7 @@ def plan_processor(
         output_mode=mode,
         build=build,
         coordinator=coordinator,
+        output_event_time=event_time_column or None,
     )
 
 

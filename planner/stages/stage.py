@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
+from ...runtime.platform.spark_session import empty_frame
 from ...runtime.spec import Settings
-from ..inputs.event_time import Watermark
-from ..inputs.inputs import Inputs
+from ..inputs.event_time import EVENT_TIME_MARK, Watermark
+from ..inputs.inputs import Inputs, Part
 
 if TYPE_CHECKING:
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
@@ -32,9 +35,12 @@ class StageInput:
     schema: StructType
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeyedStage:
-    """A described keyed stage; its operator is built when the output mode and the settings are known."""
+    """A described keyed stage; its operator is built when the output mode and the settings are known.
+
+    A stage is itself: two of one description are two.
+    """
 
     #: With a real column for each key that the operator asks for by name.
     inputs: Inputs
@@ -52,6 +58,39 @@ class KeyedStage:
     coordinator: OperatorCoordinator | None = None
     #: Id under which its state is stored.
     uid: str = STAGE_UID
+    #: Output column that is event time of which nothing older comes any more; None: there is none.
+    output_event_time: str | None = None
+
+    @cached_property
+    def template(self) -> DataFrame:
+        """An empty frame with the output's columns, and with Spark's marks and ours of event time and windows."""
+        return empty_frame(self.inputs.spark, StructType([self._marked(field) for field in self.output_schema.fields]))
+
+    def _marked(self, field: StructField) -> StructField:
+        if field.name != self.output_event_time:
+            return field
+        marks = {**(field.metadata or {}), EVENT_TIME_MARK: True}
+        return StructField(field.name, field.dataType, field.nullable, marks)
+
+    @property
+    def output(self) -> Inputs:
+        """What comes out of it, as input of whatever follows."""
+        return Inputs((Part(self.uid, self.template, self.inputs.is_streaming, origin=self),))
+
+    @property
+    def output_watermark(self) -> Watermark | None:
+        """The watermark of what comes out: the stage hands on nothing older than what it has fired."""
+        return None if self.output_event_time is None else Watermark(self.output_event_time, 0)
+
+
+def stages_of(inputs: Inputs) -> tuple[KeyedStage, ...]:
+    """All stages that rows come through, each once, and after those that its own rows come through."""
+    found: dict[KeyedStage, None] = {}
+    for part in inputs.outputs:
+        stage = cast(KeyedStage, part.origin)
+        for one in (*stages_of(stage.inputs), stage):
+            found.setdefault(one)
+    return tuple(found)
 
 
 def check_output_mode(value: Any, what: str, usable: str) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from mixedmode import PlanError
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.frames.missing import _DISTINCT, _GROUPINGS, _OF_ALL_ROWS, _STATELESS, hint_for
 from mixedmode.planner.frames.writer import MixedStreamWriter
-from mixedmode.planner.stages.stage import KeyedStage
+from mixedmode.planner.inputs.inputs import Inputs
 from pyspark.sql import DataFrame
 
 
 @pytest.fixture
 def writer() -> MixedStreamWriter:
-    return MixedStreamWriter(cast("KeyedStage", None))
+    return MixedStreamWriter(Inputs(()))
 
 
 def test_the_hint_for_a_missing_method_is_one_that_works() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from mixedmode import MixedModeError, OperatorCoordinator, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
-from mixedmode.planner.frames.keyed import KeyedFrame
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -46,7 +45,7 @@ class Unpicklable(Counter):
         self._lock = threading.Lock()
 
 
-def planned(frame: MixedFrame, *cols: Any, **changes: Any) -> KeyedFrame:
+def planned(frame: MixedFrame, *cols: Any, **changes: Any) -> MixedFrame:
     """transformWithState with good arguments, but for the changes."""
     arguments: dict[str, Any] = {
         "statefulProcessor": Counter(),
@@ -58,7 +57,7 @@ def planned(frame: MixedFrame, *cols: Any, **changes: Any) -> KeyedFrame:
     return frame.groupBy(*(cols or ("k",))).transformWithState(**arguments)
 
 
-def operator_of(frame: KeyedFrame) -> ProcessorOperator:
+def operator_of(frame: MixedFrame) -> ProcessorOperator:
     operator = frame._stage.build(frame._stage.uid, "append", Settings())
     assert isinstance(operator, ProcessorOperator)
     return operator
@@ -70,7 +69,7 @@ def test_the_output_schema_may_be_ddl_or_a_struct_type(both: MixedFrame) -> None
 
     assert planned(both).schema == planned(both, outputStructType=struct).schema == struct
     assert planned(both).columns == ["k", "n"]
-    assert repr(planned(both)) == "KeyedFrame[k: string, n: bigint]"
+    assert repr(planned(both)) == "MixedFrame[k: string, n: bigint]"
 
 
 def test_arguments_have_the_order_that_pyspark_has(both: MixedFrame) -> None:
@@ -192,20 +191,6 @@ def test_what_is_not_there_says_what_to_use(both: MixedFrame, name: str, hint: s
     """Other methods of GroupedData are refused by name."""
     with pytest.raises(PlanError, match=f"{name} is not supported.*{hint}"):
         getattr(both.groupBy("k"), name)()
-
-
-@pytest.mark.parametrize("name", ["select", "where", "withColumn", "drop", "alias"])
-def test_stateless_operations_after_the_keyed_stage_are_refused(both: MixedFrame, name: str) -> None:
-    """The error says where to do it instead."""
-    with pytest.raises(PlanError, match=f"{name} after the keyed stage is not supported; do it before groupBy"):
-        getattr(planned(both), name)("k")
-
-
-@pytest.mark.parametrize("name", ["groupBy", "join", "dropDuplicates", "distinct"])
-def test_a_second_keyed_stage_is_refused(both: MixedFrame, name: str) -> None:
-    """One keyed stage per job for now."""
-    with pytest.raises(PlanError, match=f"{name} after the keyed stage is not supported; a job has one keyed stage"):
-        getattr(planned(both), name)("k")
 
 
 class Deaf(OperatorCoordinator):
