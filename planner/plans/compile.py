@@ -23,10 +23,11 @@ from ..inputs.analysis import spark_plan
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
-from ..stages.stage import KeyedStage, stages_of
+from ..stages.stage import KeyedStage
 from .final_watermark import resolve_final_watermark
+from .graph import StageGraph
 from .phases import JobFacts, plan_phases, runs_sorted
-from .plan import ExecutionPlan, SinkPlan, SourcePlan
+from .plan import ExecutionPlan, SinkPlan, SourcePlan, StagePlan
 from .timer_order import resolve_timers
 
 #: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
@@ -67,14 +68,18 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         OptionError: an option is unknown, or its value is not allowed.
         PlanError: the job cannot be done as described.
     """
-    stage = _last_stage(output)
+    graph = StageGraph.of(output)
+    _without_steps(output)
+    stage = graph.last
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
     sink_options = dict(resolved.sink_options)
     _check_trigger(spark, request.trigger)
     format = _format(spark, request)
     output_mode = _output_mode(stage, request, format)
-    final = resolve_final_watermark(resolved, is_aggregate=stage.output_key is not None, output_mode=output_mode)
+    final = resolve_final_watermark(
+        resolved, is_aggregate=stage.output_key is not None, output_mode=output_mode, stages=len(graph.stages)
+    )
     settings, why_timers = resolve_timers(final.settings, resolved)
     given = _take(sink_options, "checkpointLocation")
     location = _checkpoint_location(spark, request, format, given, sink_options)
@@ -101,26 +106,36 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         ),
     )
     sink.check(spark)
-    operator = stage.build(stage.uid, output_mode, settings)
+    specs, first = graph.specs(output_mode, settings), graph.first
+    operators = [spec.operator for spec in specs]
     parallelism = settings.shards(spark)
     facts = JobFacts(
-        has_history=stage.inputs.history is not None,
-        has_live=stage.inputs.live is not None,
+        has_history=first.inputs.history is not None,
+        has_live=first.inputs.live is not None,
         ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),
-        uses_event_time=operator.uses_event_time,
-        uses_processing_time=operator.uses_processing_time,
-        has_watermark=stage.watermark is not None,
+        uses_event_time=any(operator.uses_event_time for operator in operators),
+        uses_processing_time=any(operator.uses_processing_time for operator in operators),
+        has_watermark=first.watermark is not None,
         why_final_watermark=final.reason,
-        has_timers=operator.has_timers,
+        has_timers=any(operator.has_timers for operator in operators),
         why_timers=why_timers,
-        bytes_per_shard=_bytes_per_shard(stage, operator, settings, parallelism),
+        bytes_per_shard=_bytes_per_shard(first, operators[0], settings, parallelism),
     )
     plan = ExecutionPlan(
         name=request.query_name,
-        sources=_sources(stage),
-        event_time=None if stage.watermark is None else stage.watermark.label,
-        watermark_delay_ms=0 if stage.watermark is None else stage.watermark.delay_ms,
-        operator=_described(operator),
+        sources=_sources(first),
+        event_time=None if first.watermark is None else first.watermark.label,
+        watermark_delay_ms=0 if first.watermark is None else first.watermark.delay_ms,
+        stages=tuple(
+            StagePlan(
+                uid=spec.uid,
+                is_named=spec.uid not in graph.unnamed,
+                operator=_described(spec.operator),
+                reads=graph.reads(stage),
+                coordinator=None if spec.coordinator is None else type(spec.coordinator).__name__,
+            )
+            for spec, stage in zip(specs, graph.stages, strict=True)
+        ),
         output_columns=columns_ddl(sink.schema.fields),
         output_mode=output_mode,
         sink=_sink_plan(sink),
@@ -129,29 +144,16 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         parallelism=parallelism,
         checkpoint_location=location,
         phases=plan_phases(settings, facts),
-        coordinator=None if stage.coordinator is None else type(stage.coordinator).__name__,
     )
-    return plan, _job(stage, plan, operator, sink)
+    return plan, _job(first, plan, specs, sink)
 
 
-def _last_stage(output: Inputs) -> KeyedStage:
-    """The stage that the output is of.
-
-    Raises:
-        PlanError: there is not exactly one.
-    """
-    stages = stages_of(output)
-    if len(stages) > 1 or len(output.parts) > 1:
-        raise PlanError(
-            f"the job has the keyed stages {', '.join(stage.uid for stage in stages)}, and only jobs of one stage run"
-            " for now; write the first one's output and start a second job on it"
-        )
+def _without_steps(output: Inputs) -> None:
     if output.parts[0].steps:
         raise PlanError(
             "operations after the keyed stage do not run for now; do them before groupBy, in the stage itself, in"
             " foreachBatch, or in whatever reads the output"
         )
-    return stages[0]
 
 
 def _late_rows(stage: KeyedStage, path: str | None) -> LateRows | None:
@@ -162,21 +164,15 @@ def _late_rows(stage: KeyedStage, path: str | None) -> LateRows | None:
     return late_rows
 
 
-def _job(stage: KeyedStage, plan: ExecutionPlan, operator: KeyedOperator, sink: Sink) -> JobSpec:
+def _job(stage: KeyedStage, plan: ExecutionPlan, stages: tuple[StageSpec, ...], sink: Sink) -> JobSpec:
+    """The job; ``stage``: the one that reads the sources."""
     inputs, watermark = stage.inputs.numbered(), stage.watermark
     return JobSpec(
         spark=inputs.spark,
         name=plan.name,
         history=inputs.history,
         live=inputs.live,
-        stages=(
-            StageSpec(
-                operator=operator,
-                event_time=None if watermark is None else watermark.event_time,
-                watermark_delay_ms=plan.watermark_delay_ms,
-                coordinator=stage.coordinator,
-            ),
-        ),
+        stages=stages,
         sink=sink,
         settings=plan.settings,
         phases=plan.phases,

@@ -20,6 +20,10 @@ _WHY_OBSERVED = (
     "a group's row replaces the one before it, so after MAX_WATERMARK a window that straddles the switch would start"
     " again at nothing, and its live part would overwrite its total"
 )
+_WHY_OBSERVED_BETWEEN = (
+    "after MAX_WATERMARK a later stage would get the first part of a window that straddles the switch, and then the"
+    " rest of it as if it were another one"
+)
 
 
 @dataclass(frozen=True)
@@ -30,26 +34,31 @@ class FinalWatermark:
     reason: str
 
 
-def resolve_final_watermark(options: ResolvedOptions, *, is_aggregate: bool, output_mode: str) -> FinalWatermark:
+def resolve_final_watermark(
+    options: ResolvedOptions, *, is_aggregate: bool, output_mode: str, stages: int = 1
+) -> FinalWatermark:
     """The final watermark of the backlog: what was asked for, or else the default for this job.
 
     Args:
         options: what was asked for.
-        is_aggregate: the keyed stage is an aggregate; False: a processor.
-        output_mode: of the stage.
+        is_aggregate: the last keyed stage is an aggregate; False: a processor.
+        output_mode: of that stage.
+        stages: how many the job has.
 
     Raises:
         OptionError: ``max`` was asked for a job in which it would overwrite results by parts of them.
     """
     settings, given = options.settings, options.given.get(_FIELD)
-    if not (is_aggregate and output_mode in _REPLACING_MODES):
+    if stages > 1:
+        what, why, instead = f"a job of {stages} keyed stages", _WHY_OBSERVED_BETWEEN, ""
+    elif is_aggregate and output_mode in _REPLACING_MODES:
+        what, why = f"an aggregate in outputMode {output_mode}", _WHY_OBSERVED
+        instead = ", or outputMode append"
+    else:
         return FinalWatermark(settings, f"set by {given.origin}" if given else "the default")
     if given is not None and settings.final_watermark != "observed":
         raise OptionError(
-            f"{given.name} = {given.text!r} (from {given.origin}) does not go with an aggregate in outputMode"
-            f" {output_mode}: {_WHY_OBSERVED}; allowed: observed, which is the default here, or outputMode append"
+            f"{given.name} = {given.text!r} (from {given.origin}) does not go with {what}: {why}; allowed: observed,"
+            f" which is the default here{instead}"
         )
-    return FinalWatermark(
-        settings.model_copy(update={_FIELD: "observed"}),
-        f"the only one for an aggregate in outputMode {output_mode}: {_WHY_OBSERVED}",
-    )
+    return FinalWatermark(settings.model_copy(update={_FIELD: "observed"}), f"the only one for {what}: {why}")

@@ -17,7 +17,6 @@ from ...runtime.checkpoints.identity import spoken
 from ...runtime.spec import Phase, Settings
 from ..options.registry import OPTIONS, format_value
 from ..options.values import format_duration_ms
-from ..stages.stage import STAGE_UID
 
 #: Text is wrapped here; Spark's own plans are printed as they come.
 _WIDTH = 110
@@ -52,6 +51,23 @@ class SinkPlan(BaseModel):
     fencing: str | None = None
 
 
+class StagePlan(BaseModel):
+    """One keyed stage of the job."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    #: Id under which its state is stored.
+    uid: str
+    #: Whether the user has given it.
+    is_named: bool
+    #: The operator's own description of itself (JSON values only).
+    operator: dict[str, Any]
+    #: Sources, or ids of earlier stages, that it takes rows from.
+    reads: tuple[str, ...]
+    #: Class of its coordinator; None: it has none.
+    coordinator: str | None = None
+
+
 class ExecutionPlan(BaseModel):
     """Everything that was decided about a job; ``str(plan)`` is its explain text."""
 
@@ -62,8 +78,8 @@ class ExecutionPlan(BaseModel):
     #: Event-time column and delay of the watermark; None: ``withWatermark`` was not called.
     event_time: str | None
     watermark_delay_ms: int
-    #: The operator's own description of itself (JSON values only).
-    operator: dict[str, Any]
+    #: In the order in which rows go through them.
+    stages: tuple[StagePlan, ...]
     output_columns: str
     output_mode: str
     sink: SinkPlan
@@ -73,13 +89,31 @@ class ExecutionPlan(BaseModel):
     parallelism: int
     checkpoint_location: str | None
     phases: tuple[Phase, ...]
-    #: Class of the keyed stage's coordinator; None: it has none.
-    coordinator: str | None = None
+
+    @property
+    def operator(self) -> dict[str, Any]:
+        """What the last stage's operator says of itself."""
+        return self.stages[-1].operator
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What may give results that the author does not expect; ``start()`` logs it."""
-        return tuple(phase.details["warning"] for phase in self.phases if "warning" in phase.details)
+        """What may give results that the author does not expect, or cost them state; ``start()`` logs it."""
+        found = [phase.details["warning"] for phase in self.phases if "warning" in phase.details]
+        if len(self.stages) > 1 and self._unnamed:
+            found.append(self._unnamed)
+        return tuple(found)
+
+    @property
+    def _unnamed(self) -> str:
+        """What to do about stages without a name; empty: all have one."""
+        unnamed = [stage.uid for stage in self.stages if not stage.is_named]
+        if not unnamed:
+            return ""
+        if len(self.stages) == 1:
+            what = "the keyed stage has no name of its own"
+        else:
+            what = f"{len(unnamed)} of {len(self.stages)} keyed stages have no name of their own ({', '.join(unnamed)})"
+        return f"{what}: set .uid('…'), so that its state is found again in savepoints when the job changes"
 
     def explain(self, extended: bool = False) -> str:
         """The plan as text; extended adds all settings and Spark's plans of the inputs."""
@@ -115,19 +149,17 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     late = plan.settings.late_data_path
     if late is not None:
         yield "late rows", f"parquet files in {late}: exactly-once, visible when a checkpoint completes"
-    yield from _stage(plan)
-    if plan.coordinator is not None:
-        yield (
-            "coordinator",
-            f"{plan.coordinator}, in the driver: exchanges events with the processors of the shards, each exactly once"
-            f" and in order; what shards send in a backlog reaches it {_hand_over(plan)}",
-        )
-    if plan.operator.get("uid") == STAGE_UID:
-        yield (
-            "warning",
-            "the keyed stage has no name of its own: set .uid('…'), so that its state is found again in savepoints"
-            " when the job changes",
-        )
+    yield from _graph(plan)
+    for stage in plan.stages:
+        yield from _stage(stage, named=len(plan.stages) > 1)
+        if stage.coordinator is not None:
+            yield (
+                "coordinator",
+                f"{stage.coordinator}, in the driver: exchanges events with the processors of the shards, each exactly"
+                f" once and in order; what shards send in a backlog reaches it {_hand_over(plan)}",
+            )
+    if plan._unnamed:
+        yield "warning", plan._unnamed
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"
@@ -140,12 +172,29 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
         yield "begins with", f"savepoint {settings.savepoint_path}, unless there are checkpoints already"
 
 
-def _stage(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
-    """What the operator says of itself; its output mode is said with the output."""
-    described = {name: value for name, value in plan.operator.items() if name != "output mode"}
+def _graph(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+    """What leads where, if there is more than one stage."""
+    if len(plan.stages) == 1:
+        return
+    names = dict.fromkeys(source.name for source in plan.sources)
+    for place, stage in enumerate(plan.stages):
+        reads = " + ".join(name if name in names else f"[{name}]" for name in stage.reads)
+        yield "" if place else "graph", f"{reads} -> [{stage.uid}]"
+    yield "", f"[{plan.stages[-1].uid}] -> {plan.sink.name}"
+    yield (
+        "between stages",
+        "within an epoch each stage is one Spark job over what those before it hand on, and fires up to what they have"
+        " fired; all are applied together, and a checkpoint is one cut over all",
+    )
+
+
+def _stage(stage: StagePlan, *, named: bool) -> Iterator[tuple[str, str]]:
+    """What a stage's operator says of itself; its output mode is said with the output."""
+    described = {name: value for name, value in stage.operator.items() if name != "output mode"}
     operator, key = described.pop("operator", "keyed stage"), described.pop("key", [])
     uid = described.pop("uid", None)
-    yield "keyed stage", f"{operator} by {_text(key) or 'nothing: one group'}{f', uid {uid}' if uid else ''}"
+    title = f"[{uid}]" if named else "keyed stage"
+    yield title, f"{operator} by {_text(key) or 'nothing: one group'}{f', uid {uid}' if uid and not named else ''}"
     for name, value in described.items():
         yield name, _text(value)
 

@@ -1,0 +1,127 @@
+"""The stages of a job as the runtime gets them: an id and an operator for each, and what leads from one to the next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import cast
+
+from ...errors import PlanError
+from ...runtime.spec import Settings, StageEdge, StageSpec
+from ..inputs.inputs import Inputs
+from ..stages.stage import STAGE_UID, KeyedStage, stages_of
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    """The keyed stages of a job in topological order; the last one's rows go to the sink."""
+
+    stages: tuple[KeyedStage, ...]
+    #: Their ids, in the same order.
+    uids: tuple[str, ...]
+
+    @classmethod
+    def of(cls, output: Inputs) -> StageGraph:
+        """The stages that rows come through on their way to the output.
+
+        Raises:
+            PlanError: two have one id, or rows come together in a way that does not run.
+        """
+        stages = stages_of(output)
+        uids = tuple(f"keyed-{place}" if stage.uid == STAGE_UID else stage.uid for place, stage in enumerate(stages))
+        repeated = [uid for uid, times in Counter(uids).items() if times > 1]
+        if repeated:
+            raise PlanError(
+                f"two keyed stages have the id {repeated[0]!r}, under which the state of one is stored; give each its"
+                " own with .uid('…')"
+            )
+        graph = cls(stages, uids)
+        graph._check(output)
+        return graph
+
+    def _check(self, output: Inputs) -> None:
+        readers = [uid for uid, stage in zip(self.uids, self.stages, strict=True) if not stage.inputs.outputs]
+        if len(readers) > 1:
+            raise PlanError(
+                f"the keyed stages {' and '.join(readers)} each read sources, and only one stage of a job may, for now;"
+                " group the source's rows in one stage, and its output in others"
+            )
+        for uid, stage in zip(self.uids, self.stages, strict=True):
+            if stage.inputs.outputs and len(stage.inputs.outputs) < len(stage.inputs.parts):
+                raise PlanError(
+                    f"the keyed stage {uid} takes rows of another stage together with rows of a source, which does not"
+                    " run for now; let the source's rows go through the same stages"
+                )
+        if len(output.parts) > 1:
+            raise PlanError(
+                "the output is the union of what several keyed stages give, which does not run for now; write each with"
+                " a job of its own"
+            )
+
+    @property
+    def first(self) -> KeyedStage:
+        """The stage that reads the sources."""
+        return self.stages[0]
+
+    @property
+    def last(self) -> KeyedStage:
+        """The stage whose rows go to the sink."""
+        return self.stages[-1]
+
+    @property
+    def unnamed(self) -> tuple[str, ...]:
+        """Ids of the stages that the user has given none."""
+        return tuple(uid for uid, stage in zip(self.uids, self.stages, strict=True) if stage.uid == STAGE_UID)
+
+    def uid_of(self, stage: KeyedStage) -> str:
+        """A stage's id."""
+        return self.uids[self.stages.index(stage)]
+
+    def specs(self, output_mode: str, settings: Settings) -> tuple[StageSpec, ...]:
+        """The stages with their operators.
+
+        Args:
+            output_mode: of the last one; rows of the others are handed on when they are final.
+            settings: of the job.
+
+        Raises:
+            PlanError: a stage cannot have this output mode.
+        """
+        return tuple(
+            self._spec(uid, stage, output_mode if stage is self.last else "append", settings)
+            for uid, stage in zip(self.uids, self.stages, strict=True)
+        )
+
+    def _spec(self, uid: str, stage: KeyedStage, output_mode: str, settings: Settings) -> StageSpec:
+        try:
+            operator = stage.build(uid, output_mode, settings)
+        except PlanError as error:
+            if stage is self.last:
+                raise
+            raise PlanError(
+                f"stage {uid}, whose rows go to another stage, hands on rows when they are final (outputMode append):"
+                f" {error}"
+            ) from error
+        watermark = stage.watermark
+        return StageSpec(
+            operator=operator,
+            event_time=None if watermark is None else watermark.event_time,
+            watermark_delay_ms=0 if watermark is None else watermark.delay_ms,
+            coordinator=stage.coordinator,
+            edges=tuple(
+                StageEdge(
+                    self.uid_of(cast(KeyedStage, part.origin)),
+                    part.steps,
+                    0 if watermark is None else watermark.delay_of(part.name),
+                    part.frame if part.steps else None,
+                )
+                for part in stage.inputs.outputs
+            ),
+        )
+
+    def reads(self, stage: KeyedStage) -> tuple[str, ...]:
+        """Names of what a stage takes rows from: sources, or earlier stages by their ids."""
+        inputs = stage.inputs
+        sources = (["history"] if inputs.histories else []) + [part.name for part in inputs.lives]
+        before = [self.uid_of(cast(KeyedStage, part.origin)) for part in inputs.outputs]
+        return tuple(dict.fromkeys([*sources, *before]))
