@@ -53,8 +53,11 @@ def test_a_stage_over_a_stage_is_described(both: MixedFrame) -> None:
     assert stages_of(second._inputs)[0] is part.origin is first._stage
     assert len(stages_of(first.union(first)._inputs)) == 1
     assert second.isStreaming
-    with pytest.raises(PlanError, match="has the keyed stages first, keyed-0, and only jobs of one stage run for now"):
-        second.writeStream.format("noop").plan()
+    plan = second.writeStream.format("noop").plan()
+    assert [(stage.uid, stage.is_named, stage.reads) for stage in plan.stages] == [
+        ("first", True, ("history", "live")),
+        ("keyed-1", False, ("first",)),
+    ]
 
 
 def test_the_watermark_of_an_output_is_its_event_time(both: MixedFrame, history: DataFrame) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mixedmode import ExecutionPlan
 from mixedmode.planner.options.registry import OPTIONS
 from mixedmode.planner.plans.phases import JobFacts, plan_phases
-from mixedmode.planner.plans.plan import SinkPlan, SourcePlan
+from mixedmode.planner.plans.plan import SinkPlan, SourcePlan, StagePlan
 from mixedmode.runtime.spec import Settings
 from pydantic import ValidationError
 
@@ -33,13 +33,20 @@ def make_plan(settings: Settings | None = None, job: JobFacts | None = None, **c
         ),
         "event_time": "ts",
         "watermark_delay_ms": 3_600_000,
-        "operator": {
-            "operator": "transformWithState",
-            "uid": "rotations",
-            "processor": "Rotations",
-            "key": ["tailnum string"],
-            "time mode": "eventTime",
-        },
+        "stages": (
+            StagePlan(
+                uid="rotations",
+                is_named=True,
+                operator={
+                    "operator": "transformWithState",
+                    "uid": "rotations",
+                    "processor": "Rotations",
+                    "key": ["tailnum string"],
+                    "time mode": "eventTime",
+                },
+                reads=tuple(names),
+            ),
+        ),
         "output_columns": "tailnum string, legs bigint",
         "output_mode": "append",
         "sink": SinkPlan(name="parquet", description="parquet files in out", guarantee="exactly-once"),
@@ -170,7 +177,7 @@ def test_explain_reads_as_people_write() -> None:
         "windows": ["Column<'window(ts, '7 days', '7 days', '0 second')'>"],
     }
     trigger = {"processingTime": "0 seconds"}
-    text = make_plan(operator=operator, trigger=trigger, watermark_delay_ms=0).explain()
+    text = make_plan(stages=stage(operator), trigger=trigger, watermark_delay_ms=0).explain()
     for line in (
         "  watermark       greatest ts seen",
         "  keyed stage     agg by key string, window struct<start:timestamp,end:timestamp>, uid spent",
@@ -182,7 +189,21 @@ def test_explain_reads_as_people_write() -> None:
     ):
         assert line in text.splitlines(), text
     assert "Column<" not in text and "output mode" not in text
-    assert (
-        "  keyed stage     agg by nothing: one group, uid spent"
-        in make_plan(operator={"operator": "agg", "uid": "spent", "key": []}).explain()
-    )
+    of_all = make_plan(stages=stage({"operator": "agg", "uid": "spent", "key": []})).explain()
+    assert "  keyed stage     agg by nothing: one group, uid spent" in of_all
+
+
+def stage(operator: dict[str, Any]) -> tuple[StagePlan, ...]:
+    return (StagePlan(uid=operator["uid"], is_named=True, operator=operator, reads=("history", "live")),)
+
+
+def test_explain_draws_the_graph_of_several_stages() -> None:
+    """What leads where, each stage under its id, and which of them have no name of their own."""
+    hourly = StagePlan(uid="hourly", is_named=True, operator={"operator": "agg", "uid": "hourly"}, reads=("live",))
+    daily = StagePlan(uid="keyed-1", is_named=False, operator={"operator": "agg", "uid": "keyed-1"}, reads=("hourly",))
+    plan = make_plan(stages=(hourly, daily))
+    lines = [" ".join(line.split()) for line in plan.explain().splitlines()]
+    at = lines.index("graph live -> [hourly]")
+    assert lines[at + 1 : at + 3] == ["[hourly] -> [keyed-1]", "[keyed-1] -> parquet"]
+    [warning] = plan.warnings
+    assert warning.startswith("1 of 2 keyed stages have no name of their own (keyed-1): set .uid(")
