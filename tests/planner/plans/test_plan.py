@@ -205,5 +205,4 @@ def test_explain_draws_the_graph_of_several_stages() -> None:
     lines = [" ".join(line.split()) for line in plan.explain().splitlines()]
     at = lines.index("graph live -> [hourly]")
     assert lines[at + 1 : at + 3] == ["[hourly] -> [keyed-1]", "[keyed-1] -> parquet"]
-    [warning] = plan.warnings
-    assert warning.startswith("1 of 2 keyed stages have no name of their own (keyed-1): set .uid(")
+    assert plan.warnings[-1].startswith("1 of 2 keyed stages have no name of their own (keyed-1): set .uid(")
