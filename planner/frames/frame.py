@@ -17,7 +17,8 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError, UnsupportedOperationError
 from ...runtime.platform.spark_durations import duration_ms
-from ..inputs.analysis import check_stateless
+from ...runtime.platform.spark_plans import HANDLE
+from ..inputs.analysis import check_stateless, is_aggregate
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, check_inputs, checked
 from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted
@@ -85,9 +86,29 @@ class MixedFrame(StatelessFrame):
                 return self[name]
             if hasattr(DataFrame, name):
                 raise UnsupportedOperationError(f"MixedFrame has no {name}; {hint_for(name)}")
+        if name == HANDLE:
+            raise UnsupportedOperationError(
+                "a MixedFrame is not one of Spark's frames, which is what a model of MLlib's or a join with another"
+                " frame asks for; use transform(model.transform), which gives it each input's frame"
+            )
         raise AttributeError(f"MixedFrame has no attribute {name!r}")
 
     # -- stateless operations that are more than a map -----------------------------------------------------------------
+
+    def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> MixedFrame:
+        """The columns; aggregates alone make one group of all rows, as on a ``DataFrame``."""
+        columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
+        one_group: MixedFrame | None = self._one_group(columns)
+        return super().select(*columns) if one_group is None else one_group
+
+    def selectExpr(self, *expr: str | list[str]) -> MixedFrame:
+        """As :meth:`select`, of SQL texts."""
+        texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
+        one_group = self._one_group([F.expr(text) if isinstance(text, str) else text for text in texts])
+        return super().selectExpr(*texts) if one_group is None else one_group
+
+    def _one_group(self, columns: Sequence[Any]) -> MixedFrame | None:
+        return self.agg(*columns) if is_aggregate(self._inputs.template, columns) else None
 
     def withColumnRenamed(self, existing: str, new: str) -> MixedFrame:
         return self.withColumnsRenamed({existing: new})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from ...errors import PlanError
@@ -66,6 +67,16 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
             )
         if kind == "Join" and all(of_stream(child) for child in items(node.children())):
             raise PlanError(f"{name} joins two streams, which keeps state in Spark; join a stream with a static frame")
+
+
+def is_aggregate(frame: DataFrame, columns: Sequence[Column | str]) -> bool:
+    """True if Spark takes a select of these for an aggregation of all rows; what it refuses is none."""
+    if not any(isinstance(column, Column) and "(" in str(column) for column in columns):  # no call of any function
+        return False
+    try:
+        return bool(class_name(analyzed(frame.select(*columns))) == "Aggregate")
+    except PySparkException:
+        return False
 
 
 def plain_columns(frame: DataFrame, columns: Sequence[Column]) -> list[str | None]:

@@ -17,6 +17,9 @@ from .spark_expressions import class_name, items
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: What Spark's own Python code asks a frame for; nothing but a ``DataFrame`` has it.
+HANDLE = "_jdf"
+
 
 def analyzed(frame: DataFrame) -> Any:
     """The logical plan as Spark's analyzer has resolved it."""

@@ -9,6 +9,7 @@ from mixedmode import PlanError, SetupError, read
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.inputs.event_time import Watermark
 from pyspark.errors import AnalysisException
+from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -194,10 +195,34 @@ def test_transform_must_return_a_frame(both: MixedFrame) -> None:
         both.transform(lambda side: None)  # type: ignore[arg-type,return-value]
 
 
-def test_an_aggregate_in_select_is_refused_at_group_by(both: MixedFrame) -> None:
-    """``select(F.sum(…))`` is an aggregation, which a stream would keep state for."""
-    with pytest.raises(PlanError, match="contains an aggregation"):
-        both.select(F.sum("v")).groupBy(1)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda frame: frame.select(F.count(F.col("*")).alias("n")),
+        lambda frame: frame.select([F.sum("v"), (F.max("v") - F.min("v")).alias("range"), F.lit(1).alias("one")]),
+        lambda frame: frame.selectExpr("count(*) AS n", "max(ts)"),
+        lambda frame: frame.withWatermark("ts", "1 hour").select(F.avg("v")),
+    ],
+)
+def test_aggregates_in_select_are_one_group_of_all_rows(both: MixedFrame, history: DataFrame, call: Any) -> None:
+    """As on a DataFrame: they make a keyed stage, whose columns are those that Spark gives."""
+    ours = call(both)
+
+    assert ours._stage is not None
+    assert ours.dtypes == call(history).dtypes
+
+
+def test_other_functions_in_select_make_no_stage(both: MixedFrame) -> None:
+    """A call of a function is no aggregate, nor is a mistake, whose error is Spark's."""
+    assert both.select(F.upper("k"), F.explode(F.array("v")))._stage is None
+    with pytest.raises(Exception, match="MISSING_GROUP_BY"):
+        both.select("k", F.count("v"))
+
+
+def test_a_mixed_frame_given_to_a_model_says_what_to_do(both: MixedFrame) -> None:
+    """Models of MLlib take Spark's own frames only."""
+    with pytest.raises(PlanError, match=r"use transform\(model.transform\)"):
+        VectorAssembler(inputCols=["v"], outputCol="features").transform(both)
 
 
 @pytest.mark.parametrize(
