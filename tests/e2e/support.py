@@ -29,6 +29,7 @@ START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 GAP_S = 300
 ROW_SCHEMA = "key string, ts timestamp, value long"
 SESSION_SCHEMA = "key string, start timestamp, count long, total long"
+CLOSED_SCHEMA = "key string, closed timestamp, count long, total long"
 #: A row of this key pushes the watermark past everything; no result is expected of it.
 FLUSH_KEY = "flush"
 #: Variables of a driver's environment that its workers have too begin so.
@@ -257,7 +258,7 @@ class Sessions(StatefulProcessor):
         for row in rows:
             ts_ms = round(row.ts.replace(tzinfo=timezone.utc).timestamp() * 1000)
             if count and ts_ms > last + gap_ms:  # as session_window: a row at the very end still belongs
-                yield self._closed(key, start, count, total)
+                yield self._closed(key, start, last + gap_ms + 1, count, total)
                 count = total = 0
             if not count:
                 start = ts_ms
@@ -266,19 +267,62 @@ class Sessions(StatefulProcessor):
         self._handle.registerTimer(last + gap_ms + 1)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
-        start, _, count, total = self._open.get()
+        start, last, count, total = self._open.get()
         self._open.clear()
-        yield self._closed(key, start, count, total)
+        yield self._closed(key, start, last + GAP_S * 1000 + 1, count, total)
 
     @staticmethod
-    def _closed(key: Any, start_ms: int, count: int, total: int) -> tuple[Any, ...]:
-        moment = datetime.fromtimestamp(start_ms / 1000, timezone.utc).replace(tzinfo=None)
-        return (key[0], moment, count, total)
+    def _closed(key: Any, start_ms: int, closed_ms: int, count: int, total: int) -> tuple[Any, ...]:
+        return (key[0], _moment(start_ms), count, total)
+
+
+class ClosedSessions(Sessions):
+    """The same, told when they close: event time goes on behind it."""
+
+    @staticmethod
+    def _closed(key: Any, start_ms: int, closed_ms: int, count: int, total: int) -> tuple[Any, ...]:
+        return (key[0], _moment(closed_ms), count, total)
+
+
+def _moment(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, timezone.utc).replace(tzinfo=None)
+
+
+def hours(history: DataFrame | None, live: DataFrame | None) -> Any:
+    """A job of two stages: sessions that close, and how many of each hour, with their rows."""
+    closed = (
+        mixedmode.read(history=history, live=live)
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key")
+        .transformWithState(ClosedSessions(), CLOSED_SCHEMA, "append", "eventTime", eventTimeColumnName="closed")
+        .uid("sessions")
+    )
+    hour = F.window("closed", "1 hour")
+    counted = closed.where("count > 0").groupBy(hour).agg(F.count("*").alias("sessions"), F.sum("count").alias("rows"))
+    return counted.uid("hours")
+
+
+def hours_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """What :func:`hours` gives: (window, sessions, rows), sorted."""
+    by_key: dict[str, list[int]] = {}
+    for key, seconds, _ in sorted(events, key=lambda event: event[1]):
+        by_key.setdefault(key, []).append(seconds)
+    counted: dict[int, list[int]] = {}
+    for times in by_key.values():
+        size = 0
+        for here, following in zip(times, [*times[1:], None], strict=True):
+            size += 1
+            if following is None or following > here + GAP_S:
+                of_hour = counted.setdefault((here + GAP_S) // 3600, [0, 0])
+                of_hour[0], of_hour[1], size = of_hour[0] + 1, of_hour[1] + size, 0
+    windows = {hour: [START + timedelta(hours=hour + more) for more in (0, 1)] for hour in counted}
+    rows = [({"start": windows[hour][0], "end": windows[hour][1]}, *counted[hour]) for hour in counted]
+    return sorted(rows, key=repr)
 
 
 def expected_of(job: str, events: Sequence[Event]) -> list[tuple[Any, ...]]:
     """The expected output of one of the jobs here, without Spark."""
-    return sessions_of(events) if job == "sessions" else means_of(events)
+    return {"sessions": sessions_of, "means": means_of, "hours": hours_of}[job](events)
 
 
 def events_of(query: MixedQuery) -> list[str]:

@@ -122,6 +122,21 @@ def test_killed_around_a_compaction(tmp_path: Path, driver_jvm: DriverJvm) -> No
     assert job.output == EXPECTED
 
 
+def test_killed_between_two_stages(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """C4, C6: killed when the first stage of an epoch has succeeded and the second has not, in the backlog and in the
+    stream, and when both have: both stages are at the last checkpoint."""
+    job = Job(tmp_path, driver_jvm, *OBSERVED, name="hours", files=3)
+    for point in ("epoch-between-stages", "epoch-before-apply", "checkpoint-before-metadata"):
+        assert job.run(f"{point}=kill") == KILLED, point
+        assert (job.output, job.checkpoints) == ([], []), point
+    for point in ("phase-live=kill", "epoch-between-stages=kill", "epoch-before-apply=kill:2"):
+        assert job.run(point) == KILLED, point
+        assert job.checkpoints, point
+    assert job.run() == 0
+    expected = support.hours_of(EVENTS)
+    assert [row for row in support.committed(tmp_path / "out") if row[0] in [one[0] for one in expected]] == expected
+
+
 @pytest.mark.parametrize(
     ("name", "points"),
     [("sessions", [*support.TASK_POINTS, *support.COMPACTION_POINTS]), ("means", support.PUBLISH_POINTS)],

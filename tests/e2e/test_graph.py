@@ -1,0 +1,192 @@
+"""Jobs of two keyed stages: closed sessions, counted by the hour (``support.hours``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mixedmode
+import pyarrow.parquet as pq
+import pytest
+import support
+from mixedmode.runtime.driver import graph_epochs
+from pyspark.sql import functions as F
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(600, seed=5)
+EXPECTED = support.hours_of(EVENTS)
+FLUSH = support.flush_after(EVENTS)
+
+
+def by_time(events: list[support.Event], parts: int) -> list[list[support.Event]]:
+    size = -(-len(events) // parts)
+    return [events[at : at + size] for at in range(0, len(events), size)]
+
+
+def of_flush(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Without the hours that only the flush has sessions in."""
+    return [row for row in rows if row[0]["start"] <= EXPECTED[-1][0]["start"]]
+
+
+@pytest.mark.parametrize("mode", ["mixed", "streaming", "batch"])
+def test_a_bounded_job_of_two_stages_gives_what_is_expected(world: World, mode: str) -> None:
+    """History only, in each mode: the first stage fires all, its rows reach the second, then that fires all."""
+    options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
+    query = world.start(support.hours(world.history(EVENTS), None), options)
+    query.awaitTermination(120)
+    assert world.output() == EXPECTED
+    assert query.lastProgress is not None
+    assert [one["operatorName"] for one in query.lastProgress["stateOperators"]] == ["sessions", "hours"]
+
+
+def test_a_job_of_two_stages_goes_from_backlog_to_stream(world: World) -> None:
+    """What straddles the switch is carried over in both stages; in each epoch the later stage fires up to what the
+    earlier one has; nothing is late, and no file is left between the stages."""
+    parts = by_time(EVENTS, 6)
+    world.land(parts[2])
+    query = world.start(
+        support.hours(world.history(parts[0] + parts[1]), world.live()), {"execution.checkpointing.interval": "1 ms"}
+    )
+    query.processAllAvailable()
+    at_switch = world.output()
+    assert at_switch
+    for part in [*parts[3:], FLUSH]:
+        world.land(part)
+        query.processAllAvailable()
+        assert query.lastProgress is not None
+        reached = query.lastProgress["eventTime"]["watermark"]
+        fired = [row for row in EXPECTED if row[0]["end"].strftime("%Y-%m-%dT%H:%M:%S.000Z") <= reached]
+        assert of_flush(world.output()) == fired
+    assert of_flush(world.output()) == EXPECTED
+    assert all(one["numRowsDroppedByWatermark"] == 0 for p in query.recentProgress for one in p["stateOperators"])
+    assert sum(p["numInputRows"] for p in query.recentProgress) == len(EVENTS) + len(FLUSH)
+    query.stop()
+    assert list((world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet")) == []
+
+
+def test_a_drain_goes_stage_by_stage(world: World) -> None:
+    """C7: the first stage gets MAX_WATERMARK, fires and finishes before the second gets it; what the drain fires is the
+    rest.  C8: its savepoint is restored stage by stage, with another number of shards."""
+    world.land(EVENTS[300:])
+    query = world.start(support.hours(world.history(EVENTS[:300]), world.live()))
+    query.processAllAvailable()
+    savepoint = query.savepoint(str(world.folder / "sp"))
+    query.stopWithSavepoint(str(world.folder / "drained"), drain=True)
+    assert world.output() == EXPECTED
+    steps = [(one.task.partition("[")[0], one.event) for one in query.lifecycle.tasks if one.task.startswith("stage ")]
+    order = [name for name, event in steps if event.startswith("MAX_WATERMARK")]
+    assert list(dict.fromkeys(order)) == ["stage sessions", "stage hours"]
+    ended = steps.index(("stage hours", next(event for name, event in steps if event.startswith("MAX_WATERMARK"))))
+    assert any(name == "stage sessions" and "finish" in event for name, event in steps[:ended])
+
+    again = World(world.spark, world.folder / "again")
+    world.land(FLUSH)
+    more = again.start(
+        support.hours(None, world.live()), {"execution.savepoint.path": savepoint, "pipeline.parallelism": 3}
+    )
+    more.processAllAvailable()
+    more.stop()
+    assert of_flush(sorted(again.output() + at_most(world, savepoint), key=repr)) == EXPECTED
+
+
+def at_most(world: World, savepoint: str) -> list[tuple[Any, ...]]:
+    """What the job had given when the savepoint was taken: hours whose end its watermark had passed."""
+    reached = support.at(max(event[1] for event in EVENTS))
+    return [row for row in EXPECTED if row[0]["end"].replace(tzinfo=None) <= reached]
+
+
+def test_savepoints_of_other_stages_are_refused(world: World) -> None:
+    """C8: state that the job does not claim, and ids that were exchanged; a stage that is new begins empty."""
+    query = world.start(support.hours(world.history(EVENTS), world.live()))
+    query.processAllAvailable()
+    savepoint = query.savepoint(str(world.folder / "sp"))
+    query.stop()
+    other = World(world.spark, world.folder / "other")
+    alone = support.sessions(None, other.live()).uid("sessions")
+    options = {"execution.savepoint.path": savepoint}
+    assert "operator 'hours' (the job's is 'sessions')" in str(support.refusal(lambda: other.start(alone, options)))
+    swapped = (
+        mixedmode.read(live=other.live())
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key", F.window("ts", "1 minute"))
+        .count()
+        .uid("sessions")
+        .groupBy(F.window(F.window_time("window"), "1 hour"))
+        .count()
+        .uid("hours")
+    )
+    said = str(support.refusal(lambda: other.start(swapped, options)))
+    assert "is another job's (stage 'sessions')" in said
+
+
+def test_a_failure_between_the_stages_leaves_no_trace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C4, C6: the first stage's job has succeeded, the epoch has not: neither stage has changed.  A run that follows
+    reuses its finished shards of the first stage in the backlog, and repeats the epoch in the stream."""
+    real, armed = graph_epochs.failpoint, {"on": True}
+
+    def failing(name: str) -> None:
+        if name == "epoch-between-stages" and armed["on"]:
+            raise RuntimeError("between the stages")
+        real(name)
+
+    monkeypatch.setattr(graph_epochs, "failpoint", failing)
+    parts = by_time(EVENTS, 3)
+    job = support.hours(world.history(parts[0]), world.live())
+    query = world.start(job)
+    with pytest.raises(mixedmode.QueryError, match="between the stages"):
+        query.awaitTermination(60)
+    assert world.output() == []
+    armed["on"] = False
+    query = world.start(job)
+    query.processAllAvailable()
+    assert support.details(query, "reused") == ["2 of 2 shards were finished"]
+    armed["on"] = True
+    world.land(parts[1])
+    with pytest.raises(mixedmode.QueryError, match="between the stages"):
+        query.awaitTermination(60)
+    armed["on"] = False
+    query = world.start(job)
+    world.land(parts[2], FLUSH)
+    query.processAllAvailable()
+    query.stop()
+    assert of_flush(world.output()) == EXPECTED
+
+
+@pytest.mark.parametrize("harm", ["missing", "truncated", "altered"])
+def test_a_harmed_exchange_is_never_read_as_fewer_rows(
+    world: World, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """C5: the epoch fails and names the file, whatever the session tells Spark to overlook; the next run is right."""
+    real, armed = graph_epochs.failpoint, {"on": True}
+
+    def harming(name: str) -> None:
+        if name == "epoch-between-stages" and armed["on"]:
+            path = max(
+                (world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet"), key=lambda p: p.stat().st_size
+            )
+            content = path.read_bytes()
+            if harm == "missing":
+                path.unlink()
+            elif harm == "truncated":
+                path.write_bytes(content[: len(content) // 2])
+            else:
+                chunk = pq.read_metadata(path).row_group(0).column(1)  # one that is read
+                last = (chunk.dictionary_page_offset or chunk.data_page_offset) + chunk.total_compressed_size - 1
+                path.write_bytes(content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :])
+        real(name)
+
+    monkeypatch.setattr(graph_epochs, "failpoint", harming)
+    for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
+        world.spark.conf.set(name, "true")
+    try:
+        job = support.hours(world.history(EVENTS), None)
+        query = world.start(job)
+        with pytest.raises(mixedmode.QueryError, match=r"e00000001-s\d{4}-.*\.parquet"):
+            query.awaitTermination(60)
+        armed["on"] = False
+        world.start(job).awaitTermination(60)
+        assert world.output() == EXPECTED
+    finally:
+        for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
+            world.spark.conf.unset(name)
