@@ -15,14 +15,11 @@ from ...platform.code_fingerprint import code_fingerprint
 from ...platform.user_frames import UserFrames
 from ..contract import KeyedOperator
 from .handle import DeclaringHandle
+from .keyed_rows import KIND_COLUMN
+from .row_form import Form, Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-#: Column that holds a row of the initial state; null for input rows.
-INITIAL_STATE_COLUMN = "__initial_state"
-#: Column that sorts initial-state rows before the input rows of their key.
-KIND_COLUMN = "__row_kind"
 
 TimeMode = Literal["none", "processingTime", "eventTime"]
 
@@ -61,6 +58,7 @@ class ProcessorStage(KeyedOperator):
         initial_state: rows grouped by the same key columns (by name, first) to start from.
         has_coordinator: whether there is somebody to send events to.
         event_max_bytes: the most that one event, or a shard's own state, may take.
+        form: how handlers get rows and give them; state, timers and everything else do not depend on it.
     """
 
     kind = "transformWithState"
@@ -81,7 +79,9 @@ class ProcessorStage(KeyedOperator):
         initial_state_key: tuple[str, ...] = (),
         has_coordinator: bool = False,
         event_max_bytes: int = 1024 * 1024,
+        form: Form | None = None,
     ) -> None:
+        self.form = form or Rows()
         self.uid = uid
         self.key_columns = key_columns
         self.key_schema = arrow_schema(key_schema)

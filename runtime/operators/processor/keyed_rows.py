@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any
+from itertools import chain, islice, starmap
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,10 @@ import pyarrow.compute as pc
 from ....state.keys import KeyCodec
 
 KEY_GROUP_COLUMN = "__kg"
+#: Column that holds a row of the initial state; null for input rows.
+INITIAL_STATE_COLUMN = "__initial_state"
+#: Column that sorts initial-state rows before the input rows of their key.
+KIND_COLUMN = "__row_kind"
 
 #: As an event time in microseconds: a row has none, or nobody asks for it.
 NO_TIME = -(2**63)
@@ -34,6 +38,8 @@ class KeyRuns:
     keys: list[bytes]
     values: list[tuple[Any, ...]]
     times_us: list[int]
+    #: Where the rows of each begin in the batch.
+    starts: list[int]
     counts: list[int]
 
 
@@ -82,7 +88,7 @@ class KeySlices:
             values = [()] * len(starts)
         counts = np.diff(starts, append=batch.num_rows).tolist()
         times = [NO_TIME] * len(starts) if times_us is None else times_us[starts].tolist()
-        return KeyRuns(groups[starts].tolist(), encoded, values, times, counts)
+        return KeyRuns(groups[starts].tolist(), encoded, values, times, starts.tolist(), counts)
 
 
 def micros_of(times: pa.Array) -> np.ndarray:
@@ -101,6 +107,51 @@ def _is_plain(data_type: pa.DataType) -> bool:
     )
 
 
+class HandedOver(Protocol):
+    """How the rows of the current batch reach user code: run by run, in order, each made when it is asked for."""
+
+    def open(self, batch: pa.RecordBatch) -> None:
+        """Another batch is the current one; iterators that were made before go on with theirs."""
+
+    def run(self, start: int, count: int) -> Iterator[Any]:
+        """What is handed over for so many rows of the current batch, all of one run."""
+
+    def spanning(self, positions: Iterator[tuple[int, int]]) -> Iterator[Any]:
+        """The same for a run that may go on in other batches.
+
+        Args:
+            positions: start and count of the run's rows in the batch that is the current one by then.
+        """
+
+    def skip(self, rows: Iterator[Any]) -> None:
+        """Pass what user code has left unread."""
+
+
+class HandedOverRows:
+    """One row after the other.
+
+    Args:
+        rows_of: all rows of a batch in order, made lazily.
+    """
+
+    def __init__(self, rows_of: Callable[[pa.RecordBatch], Iterator[Any]]) -> None:
+        self._rows_of = rows_of
+        self._rows: Iterator[Any] = iter(())
+
+    def open(self, batch: pa.RecordBatch) -> None:
+        self._rows = self._rows_of(batch)
+
+    def run(self, start: int, count: int) -> Iterator[Any]:
+        return islice(self._rows, count)
+
+    def spanning(self, positions: Iterator[tuple[int, int]]) -> Iterator[Any]:
+        return chain.from_iterable(starmap(self.run, positions))
+
+    def skip(self, rows: Iterator[Any]) -> None:
+        for _ in rows:
+            pass
+
+
 class KeyedRows:
     """Iterates over the keys of a shard in the order of the input, one entry per run that ``slices`` finds.
 
@@ -109,55 +160,51 @@ class KeyedRows:
     Args:
         batches: the shard's rows.
         slices: finds the keys.
-        rows_of: all rows of a batch in order, made lazily.
+        handed_over: makes of their rows what user code gets.
     """
 
-    def __init__(
-        self,
-        batches: Iterator[pa.RecordBatch],
-        slices: KeySlices,
-        rows_of: Callable[[pa.RecordBatch], Iterator[Any]],
-    ) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], slices: KeySlices, handed_over: HandedOver) -> None:
         self._batches = batches
         self._slices = slices
-        self._rows_of = rows_of
+        self._handed_over = handed_over
         #: The batch being read and the place of its first key that nobody has begun; None: the input has ended.
         self._runs: KeyRuns | None = None
-        self._rows: Iterator[Any] = iter(())
         self._place = 0
 
     def __iter__(self) -> Iterator[Keyed]:
         self._open()
+        rows_of, skip = self._handed_over.run, self._handed_over.skip
         while (runs := self._runs) is not None:
             last = len(runs.keys) - 1
             ended = slice(self._place, last)
-            for group, key, values, time_us, count in zip(
+            for group, key, values, time_us, start, count in zip(
                 runs.groups[ended],
                 runs.keys[ended],
                 runs.values[ended],
                 runs.times_us[ended],
+                runs.starts[ended],
                 runs.counts[ended],
                 strict=True,
             ):
-                part = islice(self._rows, count)
-                yield group, key, values, time_us, part
-                for _ in part:  # the consumer may leave rows unread
-                    pass
+                rows = rows_of(start, count)
+                yield group, key, values, time_us, rows
+                skip(rows)
             # The last key of the batch may go on in those that follow.
             self._place = last
-            run = (runs.groups[last], runs.keys[last], runs.times_us[last])
-            tail = chain.from_iterable(self._parts(run))
+            positions = self._positions((runs.groups[last], runs.keys[last], runs.times_us[last]))
+            tail = self._handed_over.spanning(positions)
             yield runs.groups[last], runs.keys[last], runs.values[last], runs.times_us[last], tail
-            for _ in tail:
+            skip(tail)
+            for _ in positions:
                 pass
 
-    def _parts(self, run: tuple[int, bytes, int]) -> Iterator[Iterator[Any]]:
-        """The rows of the run that begins at the current place, batch by batch; moves on to the one after it."""
+    def _positions(self, run: tuple[int, bytes, int]) -> Iterator[tuple[int, int]]:
+        """Where the rows of the run are that begins at the current place, batch by batch; moves on to the next run."""
         while (runs := self._runs) is not None:
             place = self._place
             if (runs.groups[place], runs.keys[place], runs.times_us[place]) != run:
                 return
-            yield islice(self._rows, runs.counts[self._place])
+            yield runs.starts[place], runs.counts[place]
             self._place += 1
             if self._place < len(runs.keys):
                 return
@@ -167,6 +214,7 @@ class KeyedRows:
         """Begin the next batch that has rows."""
         for batch in self._batches:
             if batch.num_rows:
-                self._runs, self._rows, self._place = self._slices.of(batch), self._rows_of(batch), 0
+                self._runs, self._place = self._slices.of(batch), 0
+                self._handed_over.open(batch)
                 return
         self._runs = None

@@ -14,7 +14,8 @@ from ...platform.clean_up import take_all
 from ...platform.columns import quoted
 from ..admission import is_late
 from ..contract import EpochSpec, ShardContext
-from .definition import INITIAL_STATE_COLUMN, KIND_COLUMN, ProcessorStage
+from .definition import ProcessorStage
+from .keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .run import ProcessorRun
 from .user_failure import explain_failure
 
@@ -37,7 +38,7 @@ class ProcessorOperator(ProcessorStage):
         return {
             "operator": self.kind,
             "uid": self.uid,
-            "processor": self.processor_name,
+            "processor": " ".join(filter(None, (self.processor_name, self.form.label))),
             "key": [f"{field.name} {field.type}" for field in self.key_schema],
             "time mode": self.time_mode,
         }

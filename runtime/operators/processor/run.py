@@ -12,7 +12,7 @@ handed over one by one, each after the timers that are due by then (:mod:`.key_c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,12 +29,9 @@ from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.operator_events.event_codec import decode, encode, types_by_name
 from ..admission import can_be_late, note_event_time, rows_in_time
 from ..contract import ShardContext
-from .definition import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .handle import TaskCoordinator, TaskHandle
 from .key_clock import KeyClock
-from .keyed_rows import NO_TIME, Keyed, KeyedRows, KeySlices
-from .row_reader import RowReader
-from .row_writer import RowBuffer
+from .keyed_rows import KIND_COLUMN, NO_TIME, Keyed, KeyedRows, KeySlices
 from .shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
@@ -54,8 +51,9 @@ class ProcessorRun:
         self._epoch = context.epoch
         self._counters = context.counters
         self._codec = KeyCodec(operator.key_schema)
-        self._reader = RowReader(operator.input_schema)
-        self._output = RowBuffer(operator.output_schema, context.output.write)
+        self._input = operator.form.input(operator.input_schema, operator.initial_schema)
+        self._output = operator.form.output(operator.output_schema, context.output.write)
+        self._shown_key = operator.form.key(operator.key_schema)
         self._handle: TaskHandle | None = None
         self._key: tuple[Any, ...] = ()
         #: The current key of a sorted pass has due timers from before.
@@ -83,13 +81,13 @@ class ProcessorRun:
 
     def last_read(self, column: str) -> Any:
         """The value of an input column in the row that was handed over last; None: there is none."""
-        return self._reader.last_read(column)
+        return self._input.last_read(column)
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         epoch, context = self._epoch, self._context
         time_column = None if self._clock is None else self._operator.event_time
         slices = KeySlices(self._codec, self._operator.key_columns, time_column)
-        keyed = KeyedRows(self._admitted(rows), slices, self._rows_of)
+        keyed = KeyedRows(self._admitted(rows), slices, self._input)
         state: BatchKeyedState | RocksDBKeyedState
         if epoch.style == "sorted":
             state = BatchKeyedState(
@@ -188,8 +186,7 @@ class ProcessorRun:
             return
         walk, keys = state.walk_timers("event"), 0
         for key_group, key, values, _, rows in entries:
-            state.set_current_key(key_group, key)
-            self._key = values
+            self._begin_key(state, key_group, key, values)
             if rows is not None:
                 self._handle_rows(rows, self._row_times)
             # Most keys have no timer: looking for one in their cells would cost more than the rest of this loop.
@@ -266,8 +263,7 @@ class ProcessorRun:
                 if begun:
                     self._end_key(clock, state, walk)
                 begun, at = True, (key_group, key)
-                state.set_current_key(key_group, key)
-                self._key = values
+                self._begin_key(state, key_group, key, values)
                 clock.begin()
                 from_before = self._had_due or (isinstance(state, RocksDBKeyedState) and state.has_base)
                 walk.begin(list(state.list_timers("event")) if from_before else [])
@@ -300,35 +296,24 @@ class ProcessorRun:
             self._clock.begin()
         else:
             for key_group, key, values, _, rows in keyed:
-                state.set_current_key(key_group, key)
-                self._key = values
+                self._begin_key(state, key_group, key, values)
                 self._handle_rows(rows, self._row_times)
                 self._counters.keys += 1
         for kind, upto_ms in (("event", epoch.firing_watermark_ms), ("processing", epoch.processing_timers_upto_ms)):
             if upto_ms == MIN_WATERMARK:
                 continue
             for ts_ms, key_group, key in state.due_timers(kind, upto_ms):  # type: ignore[arg-type]
-                state.set_current_key(key_group, key)
-                self._key = self._codec.decode(key)
+                self._begin_key(state, key_group, key, self._codec.decode(key))
                 self._fire(ts_ms, self._at_timer(ts_ms, epoch.firing_watermark_ms))
+
+    def _begin_key(self, state: KeyedState, key_group: int, key: bytes, values: tuple[Any, ...]) -> None:
+        state.set_current_key(key_group, key)
+        self._key = values if self._shown_key is None else self._shown_key(values)
 
     def _handle_rows(self, rows: Iterator[Any], times: TimerValues) -> None:
         input_rows = rows if self._operator.initial_schema is None else self._initial_first(rows, times)
         if input_rows is not None:
             self._output.extend(self._processor.handleInputRows(self._key, input_rows, times), self._key)
-
-    def _rows_of(self, batch: pa.RecordBatch) -> Iterator[Any]:
-        """The batch's rows; for a stage with initial state pairs of (initial-state row or None, row)."""
-        rows = self._reader.rows(batch)
-        if self._operator.initial_schema is None:
-            return rows
-        initial = batch.column(INITIAL_STATE_COLUMN)
-        if initial.null_count == len(initial):
-            return zip(repeat(None), rows)
-        packed = pa.RecordBatch.from_arrays(initial.flatten(), names=[field.name for field in initial.type])
-        initial_rows = RowReader(self._operator.initial_schema).rows(packed)
-        kinds = batch.column(KIND_COLUMN).to_pylist()
-        return ((first if kind == 0 else None, row) for kind, first, row in zip(kinds, initial_rows, rows, strict=True))
 
     def _initial_first(self, pairs: Iterator[Any], times: TimerValues) -> Iterator[Any] | None:
         """Hand the key's initial-state rows to ``handleInitialState``; returns the input rows, None without any."""

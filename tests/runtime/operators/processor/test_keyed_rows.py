@@ -9,7 +9,12 @@ from itertools import groupby, pairwise
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN, KeyedRows, KeySlices
+from mixedmode.runtime.operators.processor.keyed_rows import (
+    KEY_GROUP_COLUMN,
+    HandedOverRows,
+    KeyedRows,
+    KeySlices,
+)
 from mixedmode.state.keys import KeyCodec
 
 KEY_SCHEMA = pa.schema([pa.field("a", pa.int64()), pa.field("b", pa.string())])
@@ -36,7 +41,7 @@ def batches(rows: list[Identity], cuts: list[int]) -> list[pa.RecordBatch]:
 
 
 def keyed(made: list[pa.RecordBatch], codec: KeyCodec = CODEC, columns: tuple[str, ...] = ("a", "b")) -> KeyedRows:
-    return KeyedRows(iter(made), KeySlices(codec, columns), numbers_of)
+    return KeyedRows(iter(made), KeySlices(codec, columns), HandedOverRows(numbers_of))
 
 
 def numbers_of(batch: pa.RecordBatch) -> Iterator[int]:
@@ -104,7 +109,7 @@ def test_huge_key_is_read_batch_by_batch() -> None:
             pulled += 1
             yield batches([(0, 1, "x")] * 10, [])[0]
 
-    (*_, rows) = next(iter(KeyedRows(source(), KeySlices(CODEC, ("a", "b")), numbers_of)))
+    (*_, rows) = next(iter(KeyedRows(source(), KeySlices(CODEC, ("a", "b")), HandedOverRows(numbers_of))))
     for number in range(1, 25):
         next(rows)
         assert pulled == (number + 9) // 10
