@@ -83,6 +83,46 @@ class MixedGroupedData(Generic[Frame]):
             )
         )
 
+    def transformWithStateInPandas(
+        self,
+        statefulProcessor: StatefulProcessor,
+        outputStructType: StructType | str,
+        outputMode: str,
+        timeMode: str,
+        initialState: GroupedData | None = None,
+        eventTimeColumnName: str = "",
+        coordinator: OperatorCoordinator | None = None,
+    ) -> Frame:
+        """Run a ``StatefulProcessor`` whose handlers get and yield pandas frames; otherwise :meth:`transformWithState`,
+        and with the same state: a job may go from one to the other.
+
+        Args:
+            statefulProcessor: as in Spark.
+            outputStructType: as in Spark.
+            outputMode: as in Spark.
+            timeMode: as in Spark.
+            initialState: as in Spark.
+            eventTimeColumnName: as in Spark.
+            coordinator: lives in the driver and exchanges events with the shards.
+
+        Raises:
+            PlanError: an argument does not fit; the message names it.
+        """
+        return self._result(
+            plan_processor(
+                self._rows,
+                self._keys,
+                statefulProcessor,
+                outputStructType,
+                outputMode,
+                timeMode,
+                initialState,
+                eventTimeColumnName,
+                coordinator,
+                in_pandas=True,
+            )
+        )
+
     # -- aggregates ----------------------------------------------------------------------------------------------------
 
     def agg(self, *exprs: Column | dict[str, str], **unknown: Any) -> Frame:
@@ -186,13 +226,6 @@ class MixedGroupedData(Generic[Frame]):
         return found
 
     # -- what is not there ---------------------------------------------------------------------------------------------
-
-    def transformWithStateInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: use :meth:`transformWithState`."""
-        raise PlanError(
-            "transformWithStateInPandas is not supported; use transformWithState, whose processor gets rows instead of"
-            " pandas frames"
-        )
 
     def applyInPandasWithState(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: use :meth:`transformWithState`."""

@@ -1,4 +1,5 @@
-"""``transformWithState`` planned: arguments checked, keys made columns, the operator described."""
+"""``transformWithState``, with rows or pandas frames, planned: arguments checked, keys made columns, the operator
+described."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
+from ...runtime.operators.processor.frame_form import Frames
 from ...runtime.operators.processor.operator import ProcessorOperator
 from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
@@ -21,6 +23,7 @@ from ...runtime.spec import Settings
 from ..inputs.environment import refuse_connect
 from ..inputs.event_time import check_event_time
 from ..inputs.schemas import check_distinct_columns, find_column, missing_column, same_type
+from .frame_settings import frame_settings
 from .keys import Keys
 from .stage import KeyedStage, StageInput, check_output_mode
 
@@ -42,13 +45,17 @@ def plan_processor(
     initial_state: Any,
     event_time_column: str,
     coordinator: Any = None,
+    *,
+    in_pandas: bool = False,
 ) -> KeyedStage:
-    """The keyed stage of a processor; the arguments are those of ``transformWithState``."""
+    """The keyed stage of a processor; the arguments are those of ``transformWithState``, and ``in_pandas``: its
+    handlers get and yield pandas frames, as with ``transformWithStateInPandas``."""
+    method = "transformWithStateInPandas" if in_pandas else "transformWithState"
     _check_processor(processor)
     _check_coordinator(coordinator, processor)
     output_schema = _output_schema(output)
     check_distinct_columns("outputStructType", output_schema, case_sensitive=rows.inputs.case_sensitive)
-    mode = check_output_mode(output_mode, "outputMode of transformWithState", "append, update or complete")
+    mode = check_output_mode(output_mode, f"outputMode of {method}", "append, update or complete")
     times = _time_mode(time_mode)
     watermark = rows.watermark
     if times == "eventTime" and watermark is None:
@@ -58,7 +65,7 @@ def plan_processor(
         )
     if keys.has_session:
         raise PlanError(
-            "a session window cannot be a key of transformWithState: its extent depends on other rows; use agg, or keep"
+            f"a session window cannot be a key of {method}: its extent depends on other rows; use agg, or keep"
             " the session in the processor's state"
         )
     if event_time_column:
@@ -82,6 +89,7 @@ def plan_processor(
             initial_state_key=initial_key,
             has_coordinator=coordinator is not None,
             event_max_bytes=settings.operator_event_max_bytes,
+            form=Frames(frame_settings(rows.inputs.spark)) if in_pandas else None,
         )
 
     return KeyedStage(

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from mixedmode.runtime.operators.contract import EpochSpec, ShardContext, ShardCounters
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
+from mixedmode.runtime.operators.processor.row_form import Form
 from mixedmode.runtime.platform.arrow_types import arrow_schema
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keygroups import KeyGroupRange
@@ -78,7 +79,13 @@ class Scripted(StatefulProcessor):
 class Stage:
     """One shard with all key groups; each epoch's files are committed, as the driver does it."""
 
-    def __init__(self, folder: Path, time_mode: str = "eventTime", processor: StatefulProcessor | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        time_mode: str = "eventTime",
+        processor: StatefulProcessor | None = None,
+        form: Form | None = None,
+    ) -> None:
         self.operator = ProcessorOperator(
             processor or Scripted(),
             uid="stage",
@@ -88,6 +95,7 @@ class Stage:
             output_schema=OUTPUT,
             time_mode=time_mode,  # type: ignore[arg-type]
             event_time="ts",
+            form=form,
         )
         self._folder = folder
         self._lineage = ShardLineage(KeyGroupRange(0, 127))
@@ -95,6 +103,10 @@ class Stage:
         self._pool, self._local = str(folder / "pool"), str(folder / "local")
         self.epoch = 0
         self.counters = ShardCounters()
+
+    def take_over(self, other: Stage) -> None:
+        """Go on from another version of the stage in the same folder."""
+        self._lineage, self.epoch = other._lineage, other.epoch
 
     def run(
         self,

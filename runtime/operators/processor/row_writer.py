@@ -59,7 +59,7 @@ class RowBuffer:
         self._keys: list[Any] = []
         self._ends: list[int] = []
         # A list or dict that a row holds may change after it was yielded; what counts is what was yielded.
-        self._mutable = any(_is_mutable(field) for field in schema.fields)
+        self._mutable = any(is_mutable(field) for field in schema.fields)
 
     def extend(self, rows: Iterable[Any], key: Any) -> None:
         """Take all rows that the handler of a key yields, as they are at this moment."""
@@ -67,7 +67,7 @@ class RowBuffer:
         before = len(values)
         for row in rows:
             fitting = row if type(row) is tuple and len(row) == width else check(row, key)
-            values.extend(map(_snapshot, fitting) if self._mutable else fitting)
+            values.extend(map(snapshot, fitting) if self._mutable else fitting)
             if len(values) >= self._full:
                 self._flush_within(key)
                 before = 0
@@ -90,22 +90,23 @@ class RowBuffer:
                 waiting.clear()
 
 
-def _is_mutable(field: StructField) -> bool:
+def is_mutable(field: StructField) -> bool:
+    """True if a value of the field may be changed by whoever holds it."""
     return not isinstance(field.dataType, AtomicType) or isinstance(field.dataType, BinaryType)
 
 
-def _snapshot(value: Any) -> Any:
-    """The value without anything that its owner could still change."""
+def snapshot(value: Any) -> Any:
+    """A value of an output row without anything that its owner could still change."""
     if isinstance(value, tuple):
-        parts = [_snapshot(part) for part in value]
+        parts = [snapshot(part) for part in value]
         if all(part is old for part, old in zip(parts, value, strict=True)):
             return value
         names = getattr(value, "__fields__", None)
         return tuple(parts) if names is None else Row(*names)(*parts)
     if isinstance(value, list):
-        return [_snapshot(part) for part in value]
+        return [snapshot(part) for part in value]
     if isinstance(value, dict):
-        return {key: _snapshot(part) for key, part in value.items()}
+        return {key: snapshot(part) for key, part in value.items()}
     if isinstance(value, bytearray):
         return bytes(value)
     return value.copy() if isinstance(value, np.ndarray) else value
@@ -176,12 +177,24 @@ class RowWriter:
                     raise ValueError("null")
                 self._columns[index]((value,))
             except Exception:
-                return OutputSchemaError(
-                    f"field {field.name!r} of the output schema is {field.dataType.simpleString()}"
-                    f"{'' if field.nullable else ' not null'}, but the processor yielded {value!r} "
-                    f"({type(value).__name__}) for key {key_of(position)!r}"
-                )
+                return misfit(field, value, key_of(position))
         return OutputSchemaError(f"field {field.name!r} of the output schema does not take the values {values[:5]!r}…")
+
+
+def misfit(field: StructField, value: Any, key: Any, where: str = "") -> OutputSchemaError:
+    """The error for a value that an output field cannot hold.
+
+    Args:
+        field: of the output schema.
+        value: what was yielded.
+        key: of the handler that did.
+        where: more of the value's place.
+    """
+    return OutputSchemaError(
+        f"field {field.name!r} of the output schema is {field.dataType.simpleString()}"
+        f"{'' if field.nullable else ' not null'}, but the processor yielded {value!r} "
+        f"({type(value).__name__}){where} for key {key!r}"
+    )
 
 
 def _column_writer(field: StructField, arrow: pa.DataType) -> Callable[[Sequence[Any]], pa.Array]:

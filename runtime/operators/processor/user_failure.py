@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import MixedModeError, OperatorEventError, PlanError, StateSchemaError, UserCodeError
 from ...platform.user_frames import UserFrames, is_ours
+from .frame_writer import FrameBuffer
 from .row_writer import RowBuffer
 from .run import ProcessorRun
 
@@ -26,7 +27,7 @@ _CALLERS: dict[CodeType, str | None] = {
     ProcessorRun._end.__code__: None,
 }
 #: What iterates over what a handler yields: a generator runs only there.
-_ITERATES = RowBuffer.extend.__code__
+_ITERATES = (RowBuffer.extend.__code__, FrameBuffer.extend.__code__)
 #: Errors of ours that come of what user code hands in.
 _OF_THE_CALL = (StateSchemaError, PlanError, OperatorEventError)
 #: Errors of the machine, which may strike while user code asks for its next row.
@@ -69,7 +70,7 @@ def _of_no_rows(error: BaseException) -> tuple[TracebackType, str, Any] | None:
         frame = found.tb_frame
         if frame.f_code in _CALLERS:
             caller = found
-        elif frame.f_code is _ITERATES and found.tb_next is None and isinstance(error, TypeError) and caller:
+        elif frame.f_code in _ITERATES and found.tb_next is None and isinstance(error, TypeError) and caller:
             rows = frame.f_locals["rows"]
             handler = _CALLERS[caller.tb_frame.f_code] or caller.tb_frame.f_locals.get("hook", "handleEvent")
             return None if hasattr(rows, "__iter__") else (caller, handler, rows)
@@ -84,7 +85,7 @@ def _entered(found: TracebackType | None) -> tuple[TracebackType | None, Traceba
         code = found.tb_frame.f_code
         if code in _CALLERS:
             caller = found
-        if caller is not None and code in (caller.tb_frame.f_code, _ITERATES):
+        if caller is not None and code in (caller.tb_frame.f_code, *_ITERATES):
             following = found.tb_next
             if following is not None and not is_ours(following.tb_frame.f_code.co_filename):
                 return caller, following

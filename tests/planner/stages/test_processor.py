@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from mixedmode import MixedModeError, OperatorCoordinator, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.stages.frame_settings import frame_settings
+from mixedmode.runtime.operators.processor.frame_settings import FrameSettings
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -179,7 +181,6 @@ def test_initial_state_must_fit(both: MixedFrame, live: DataFrame, spark: SparkS
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("transformWithStateInPandas", "use transformWithState"),
         ("applyInPandasWithState", "use transformWithState"),
         ("applyInPandas", "use transformWithState or agg"),
         ("applyInArrow", "use transformWithState or agg"),
@@ -191,6 +192,34 @@ def test_what_is_not_there_says_what_to_use(both: MixedFrame, name: str, hint: s
     """Other methods of GroupedData are refused by name."""
     with pytest.raises(PlanError, match=f"{name} is not supported.*{hint}"):
         getattr(both.groupBy("k"), name)()
+
+
+def test_the_variant_in_pandas_is_planned_alike(both: MixedFrame, spark: SparkSession) -> None:
+    """Same checks, same identity; how frames look is what the session says when the job is planned."""
+    both.groupBy("k").transformWithStateInPandas(Counter(), OUTPUT, "append", "none")
+    with pytest.raises(PlanError, match="outputMode of transformWithStateInPandas is 'x'"):
+        both.groupBy("k").transformWithStateInPandas(Counter(), OUTPUT, "x", "none")
+    with pytest.raises(PlanError, match="a session window cannot be a key of transformWithStateInPandas"):
+        both.groupBy(F.session_window("ts", "5 minutes")).transformWithStateInPandas(
+            Counter(), OUTPUT, "append", "none"
+        )
+    confs = {
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2m",
+        "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "false",
+        "spark.sql.execution.pandas.convertToArrowArraySafely": "true",
+    }
+    before = {name: spark.conf.get(name) for name in confs}
+    try:
+        for name, value in confs.items():
+            spark.conf.set(name, value)
+        assert frame_settings(spark) == FrameSettings("Asia/Tokyo", 7, 2 << 20, by_name=False, safe=True)
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
+        assert frame_settings(spark).max_rows == 2**31 - 1
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 class Deaf(OperatorCoordinator):

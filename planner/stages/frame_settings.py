@@ -1,0 +1,49 @@
+"""What the session says of pandas frames, as PySpark reads it for its pandas functions: when the job starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...runtime.operators.processor.frame_settings import FrameSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NO_LIMIT = 2**31 - 1
+#: As in Spark.
+_MAX_BYTES = 64 * 1024 * 1024
+
+
+def frame_settings(spark: SparkSession, *, exact_columns: bool = False) -> FrameSettings:
+    """The settings of a session.
+
+    Args:
+        spark: the session.
+        exact_columns: whether frames with more columns than the output schema are an error.
+    """
+
+    def conf(name: str, default: str) -> str:
+        return str(spark.conf.get(f"spark.sql.{name}", default))  # not every version knows all of them
+
+    def asked(name: str, default: str) -> bool:
+        return conf(name, default).lower() == "true"
+
+    max_rows = int(conf("execution.arrow.maxRecordsPerBatch", "10000"))
+    return FrameSettings(
+        time_zone=str(spark.conf.get("spark.sql.session.timeZone")),
+        max_rows=max_rows if max_rows > 0 else _NO_LIMIT,
+        max_bytes=_bytes(conf("execution.arrow.maxBytesPerBatch", str(_MAX_BYTES))),
+        by_name=asked("legacy.execution.pandas.groupedMap.assignColumnsByName", "true"),
+        safe=asked("execution.pandas.convertToArrowArraySafely", "false"),
+        int_to_decimal=asked("execution.pythonUDF.pandas.intToDecimalCoercionEnabled", "false"),
+        int_extension_dtypes=asked("execution.pythonUDF.pandas.preferIntExtensionDtype", "false"),
+        exact_columns=exact_columns,
+    )
+
+
+def _bytes(value: str) -> int:
+    """A size as ``spark.conf`` gives it, in bytes: digits, a unit perhaps; no limit for what is none."""
+    digits, unit = value.rstrip("bBkKmMgG"), value.lstrip("0123456789").lower().rstrip("b")
+    if not digits.isdigit() or int(digits) <= 0:
+        return _NO_LIMIT
+    return int(digits) * {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}.get(unit, 1)
