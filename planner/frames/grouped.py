@@ -14,6 +14,7 @@ from ...runtime.operators.contract import KeyedOperator
 from ...runtime.spec import Settings
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields, find_column, missing_column, quoted
 from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
+from ..stages.group_state import plan_group_state
 from ..stages.keys import Keys
 from ..stages.processor import plan_processor
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import GroupedData
     from pyspark.sql.streaming import StatefulProcessor
 
+    from ...runtime.operators.processor.group_state import GroupFunction
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 
@@ -121,6 +123,30 @@ class MixedGroupedData(Generic[Frame]):
                 coordinator,
                 in_pandas=True,
             )
+        )
+
+    def applyInPandasWithState(
+        self,
+        func: GroupFunction,
+        outputStructType: StructType | str,
+        stateStructType: StructType | str,
+        outputMode: str,
+        timeoutConf: str,
+    ) -> Frame:
+        """Run a function of key, pandas frames and PySpark's ``GroupState``; the same arguments as in Spark.
+
+        Args:
+            func: as in Spark.
+            outputStructType: as in Spark.
+            stateStructType: as in Spark.
+            outputMode: as in Spark.
+            timeoutConf: as in Spark; under ``pipeline.timers = in-order`` event-time timeouts come between the rows.
+
+        Raises:
+            PlanError: an argument does not fit; the message names it.
+        """
+        return self._result(
+            plan_group_state(self._rows, self._keys, func, outputStructType, stateStructType, outputMode, timeoutConf)
         )
 
     # -- aggregates ----------------------------------------------------------------------------------------------------
@@ -226,10 +252,6 @@ class MixedGroupedData(Generic[Frame]):
         return found
 
     # -- what is not there ---------------------------------------------------------------------------------------------
-
-    def applyInPandasWithState(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: use :meth:`transformWithState`."""
-        raise PlanError("applyInPandasWithState is not supported; use transformWithState, its successor in Spark")
 
     def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: use :meth:`transformWithState` or :meth:`agg`."""

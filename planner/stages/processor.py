@@ -7,7 +7,6 @@ import inspect
 from typing import Any, Literal
 
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
@@ -16,13 +15,13 @@ from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.processor.frame_form import Frames
 from ...runtime.operators.processor.operator import ProcessorOperator
-from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.protocols.operator_events.event_codec import types_by_name
 from ...runtime.spec import Settings
 from ..inputs.environment import refuse_connect
 from ..inputs.event_time import check_event_time
 from ..inputs.schemas import check_distinct_columns, find_column, missing_column, same_type
+from .declared_schema import declared_schema
 from .frame_settings import frame_settings
 from .keys import Keys
 from .stage import KeyedStage, StageInput, check_output_mode
@@ -53,7 +52,7 @@ def plan_processor(
     method = "transformWithStateInPandas" if in_pandas else "transformWithState"
     _check_processor(processor)
     _check_coordinator(coordinator, processor)
-    output_schema = _output_schema(output)
+    output_schema = declared_schema("outputStructType", output)
     check_distinct_columns("outputStructType", output_schema, case_sensitive=rows.inputs.case_sensitive)
     mode = check_output_mode(output_mode, f"outputMode of {method}", "append, update or complete")
     times = _time_mode(time_mode)
@@ -140,31 +139,6 @@ def _check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
     if not isinstance(coordinator, OperatorCoordinator):
         raise PlanError(f"coordinator must be a mixedmode.OperatorCoordinator, got {type(coordinator).__name__}")
     types_by_name(coordinator.eventTypes, type(coordinator).__name__)
-
-
-def _output_schema(output: Any) -> StructType:
-    schema = output
-    if isinstance(output, str):
-        try:
-            schema = StructType.fromDDL(output)
-        except (PySparkException, ValueError) as error:
-            first = str(error).strip().split("\n", 1)[0]
-            raise PlanError(f"outputStructType {output!r} is not a DDL schema: {first}") from error
-    if not isinstance(schema, StructType):
-        raise PlanError(
-            f"outputStructType must be a StructType or a DDL string such as 'key string, total long', got {output!r}"
-        )
-    if not schema.fields:
-        raise PlanError("outputStructType has no columns; name at least one")
-    for field in schema.fields:
-        try:
-            arrow_type(field.dataType)
-        except PySparkException as error:
-            raise PlanError(
-                f"column {field.name} of outputStructType is of type {field.dataType.simpleString()}, which cannot come"
-                " out of Python; use another type, such as string for char, or a number for an interval"
-            ) from error
-    return schema
 
 
 def _time_mode(value: Any) -> TimeMode:

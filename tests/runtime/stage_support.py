@@ -85,8 +85,9 @@ class Stage:
         time_mode: str = "eventTime",
         processor: StatefulProcessor | None = None,
         form: Form | None = None,
+        operator: ProcessorOperator | None = None,
     ) -> None:
-        self.operator = ProcessorOperator(
+        self.operator = operator or ProcessorOperator(
             processor or Scripted(),
             uid="stage",
             key_columns=("key",),

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pyspark import cloudpickle
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerValues
 from pyspark.sql.types import StructType
 
 from ....errors import MixedModeError, UserCodeError
@@ -17,6 +17,7 @@ from ..contract import KeyedOperator
 from .handle import DeclaringHandle
 from .keyed_rows import KIND_COLUMN
 from .row_form import Form, Rows
+from .shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -127,6 +128,26 @@ class ProcessorStage(KeyedOperator):
             if isinstance(error, MixedModeError):
                 raise type(error)(frames.located(error, context)) from error
             raise UserCodeError(frames.told(error, context)) from error
+
+    @property
+    def spoken(self) -> str:
+        """The user's code, for errors."""
+        return f"processor {self.processor_name}"
+
+    def code_of(self, processor: Any, handler: str) -> Any:
+        """The user's function that a handler of the processor is; None: it has no such handler."""
+        return getattr(type(processor), handler, None)
+
+    def times(self, processing_ms: int, watermark_ms: int) -> TimerValues:
+        """The times as PySpark reports them: both -1 when the time mode is none.
+
+        Args:
+            processing_ms: of the epoch.
+            watermark_ms: the engine's.
+        """
+        if self.time_mode == "none":
+            return TimerValues(-1, -1)
+        return TimerValues(processing_ms, shown_watermark_ms(watermark_ms) if self.time_mode == "eventTime" else -1)
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get everything but the initial state's data frame."""

@@ -38,7 +38,7 @@ class Frames(Form):
         converters = [_key_value(field.type, self.settings.time_zone) for field in schema]
         if not any(converters):
             return None
-        return lambda values: _converted(values, converters)
+        return lambda values: converted(values, converters)
 
 
 def _key_value(data_type: pa.DataType, time_zone: str) -> Callable[[Any], Any] | None:
@@ -53,14 +53,17 @@ def _key_value(data_type: pa.DataType, time_zone: str) -> Callable[[Any], Any] |
         converters = [_key_value(field.type, time_zone) for field in data_type]
         if any(converters):
             row = row_class([field.name for field in data_type])
-            return lambda value: tuple.__new__(row, _converted(value, converters))
+            return lambda value: tuple.__new__(row, converted(value, converters))
     return None
 
 
-def _converted(values: tuple[Any, ...], converters: list[Callable[[Any], Any] | None]) -> tuple[Any, ...]:
+def converted(
+    values: tuple[Any, ...], converters: list[Callable[[Any], Any] | None], *, nulls: bool = False
+) -> tuple[Any, ...]:
+    """The values, each through its converter if there is one; ``nulls``: those, too."""
     return tuple(
         [
-            value if convert is None or value is None else convert(value)
+            value if convert is None or (value is None and not nulls) else convert(value)
             for value, convert in zip(values, converters, strict=True)
         ]
     )

@@ -32,7 +32,6 @@ from ..contract import ShardContext
 from .handle import TaskCoordinator, TaskHandle
 from .key_clock import KeyClock
 from .keyed_rows import KIND_COLUMN, NO_TIME, Keyed, KeyedRows, KeySlices
-from .shown_times import shown_watermark_ms
 
 if TYPE_CHECKING:
     from .definition import ProcessorStage
@@ -331,10 +330,4 @@ class ProcessorRun:
         self._output.extend(yielded, self._key)
 
     def _times(self, watermark_ms: int) -> TimerValues:
-        """The times as PySpark reports them: both -1 when the time mode is none."""
-        mode = self._operator.time_mode
-        if mode == "none":
-            return TimerValues(-1, -1)
-        return TimerValues(
-            self._epoch.processing_time_ms, shown_watermark_ms(watermark_ms) if mode == "eventTime" else -1
-        )
+        return self._operator.times(self._epoch.processing_time_ms, watermark_ms)

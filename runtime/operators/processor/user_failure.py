@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 from ....errors import MixedModeError, OperatorEventError, PlanError, StateSchemaError, UserCodeError
 from ...platform.user_frames import UserFrames, is_ours
 from .frame_writer import FrameBuffer
+from .group_state import GroupStateFunction
 from .row_writer import RowBuffer
 from .run import ProcessorRun
 
 if TYPE_CHECKING:
     from .definition import ProcessorStage
 
+#: How a call of a function with a GroupState is named.
+_GROUP_STATE = "applyInPandasWithState"
 #: The methods that call handlers, each with the one that it calls (None: several, told apart by their own names).
 _CALLERS: dict[CodeType, str | None] = {
     ProcessorRun._handle_rows.__code__: "handleInputRows",
@@ -25,9 +28,17 @@ _CALLERS: dict[CodeType, str | None] = {
     ProcessorRun._fire.__code__: "handleExpiredTimer",
     ProcessorRun._begin.__code__: None,
     ProcessorRun._end.__code__: None,
+    GroupStateFunction._call.__code__: _GROUP_STATE,
 }
+#: Those of them that do it for a key.
+_OF_A_KEY = (
+    ProcessorRun._handle_rows.__code__,
+    ProcessorRun._initial_first.__code__,
+    ProcessorRun._fire.__code__,
+    GroupStateFunction._call.__code__,
+)
 #: What iterates over what a handler yields: a generator runs only there.
-_ITERATES = (RowBuffer.extend.__code__, FrameBuffer.extend.__code__)
+_ITERATES = (RowBuffer.extend.__code__, FrameBuffer.extend.__code__, GroupStateFunction._call.__code__)
 #: Errors of ours that come of what user code hands in.
 _OF_THE_CALL = (StateSchemaError, PlanError, OperatorEventError)
 #: Errors of the machine, which may strike while user code asks for its next row.
@@ -39,7 +50,7 @@ def explain_failure(error: BaseException, operator: ProcessorStage, run: Process
     result = _of_no_rows(error)
     if result is not None:
         asked, handler, rows = result
-        frames = UserFrames.defining(getattr(type(run.processor), handler, None))
+        frames = UserFrames.defining(operator.code_of(run.processor, handler))
         why = TypeError(f"{error}: {handler} returned {rows!r}; yield rows, or return an iterable of them")
         return UserCodeError(frames.told(why, _context(asked, handler, operator, run)))
     caller, start = _entered(error.__traceback__)
@@ -55,8 +66,8 @@ def explain_failure(error: BaseException, operator: ProcessorStage, run: Process
 
 def _context(caller: TracebackType, handler: str, operator: ProcessorStage, run: ProcessorRun) -> str:
     """Which processor, stage and handler; key and time; epoch and shard."""
-    context = f"processor {operator.processor_name} of stage {operator.uid!r}, {handler}"
-    if handler in ("handleInputRows", "handleInitialState", "handleExpiredTimer"):
+    context = f"{operator.spoken} of stage {operator.uid!r}, {handler}"
+    if caller.tb_frame.f_code in _OF_A_KEY:
         context += f", key {run.key!r}"
     context += _moment(handler, caller, operator, run)
     return f"{context} (epoch {run.epoch_number}, shard {run.shard})"
@@ -70,7 +81,7 @@ def _of_no_rows(error: BaseException) -> tuple[TracebackType, str, Any] | None:
         frame = found.tb_frame
         if frame.f_code in _CALLERS:
             caller = found
-        elif frame.f_code in _ITERATES and found.tb_next is None and isinstance(error, TypeError) and caller:
+        if frame.f_code in _ITERATES and found.tb_next is None and isinstance(error, TypeError) and caller:
             rows = frame.f_locals["rows"]
             handler = _CALLERS[caller.tb_frame.f_code] or caller.tb_frame.f_locals.get("hook", "handleEvent")
             return None if hasattr(rows, "__iter__") else (caller, handler, rows)
@@ -107,10 +118,12 @@ def _is_engines(error: BaseException, start: TracebackType) -> bool:
 
 def _moment(handler: str, caller: TracebackType, operator: ProcessorStage, run: ProcessorRun) -> str:
     """The event time that a handler was at, for the end of a sentence."""
-    if handler == "handleExpiredTimer":
+    expired_in = {"handleExpiredTimer": "ts_ms", _GROUP_STATE: "expired_ms"}.get(handler, "")
+    expired_ms = caller.tb_frame.f_locals.get(expired_in)
+    if expired_ms is not None:
         clock = "event time" if operator.uses_event_time else "processing time"
-        return f", timer of {clock} {_shown(caller.tb_frame.f_locals.get('ts_ms'))}"
-    if handler != "handleInputRows" or operator.event_time is None:
+        return f", timer of {clock} {_shown(expired_ms)}"
+    if handler not in ("handleInputRows", _GROUP_STATE) or operator.event_time is None:
         return ""
     found = run.last_read(operator.event_time)
     return "" if found is None else f", event time {_shown(found)}"

@@ -181,7 +181,6 @@ def test_initial_state_must_fit(both: MixedFrame, live: DataFrame, spark: SparkS
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("applyInPandasWithState", "use transformWithState"),
         ("applyInPandas", "use transformWithState or agg"),
         ("applyInArrow", "use transformWithState or agg"),
         ("cogroup", "one input stream"),

@@ -1,0 +1,98 @@
+"""``applyInPandasWithState`` planned: arguments checked as PySpark checks them, the operator described."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from pyspark import cloudpickle
+
+from ...errors import PlanError
+from ...runtime.operators.contract import KeyedOperator
+from ...runtime.operators.processor.group_state_operator import TIME_MODES, GroupStateOperator
+from ...runtime.spec import Settings
+from ..inputs.schemas import check_distinct_columns
+from .declared_schema import declared_schema
+from .frame_settings import frame_settings
+from .keys import Keys
+from .stage import KeyedStage, StageInput, check_output_mode
+
+METHOD = "applyInPandasWithState"
+
+
+def plan_group_state(
+    rows: StageInput,
+    keys: Keys,
+    function: Any,
+    output: Any,
+    state: Any,
+    output_mode: Any,
+    timeout: Any,
+) -> KeyedStage:
+    """The keyed stage of a function; the arguments are those of ``applyInPandasWithState``."""
+    _check_function(function)
+    output_schema = declared_schema("outputStructType", output)
+    state_schema = declared_schema("stateStructType", state)
+    for name, schema in (("outputStructType", output_schema), ("stateStructType", state_schema)):
+        check_distinct_columns(name, schema, case_sensitive=rows.inputs.case_sensitive)
+    usable = "append or update"
+    mode = check_output_mode(output_mode, f"outputMode of {METHOD}", usable)
+    if mode == "complete":
+        raise PlanError(f"outputMode complete of {METHOD} is not supported, as in Spark; use {usable}")
+    if timeout not in TIME_MODES:
+        raise PlanError(f"timeoutConf is {timeout!r}; use GroupStateTimeout.{', .'.join(TIME_MODES)}")
+    watermark = rows.watermark
+    if TIME_MODES[timeout] == "eventTime" and watermark is None:
+        raise PlanError(
+            f"timeoutConf {timeout} needs an event time; call withWatermark('<column>', '<delay>') before groupBy, or"
+            " use ProcessingTimeTimeout or NoTimeout"
+        )
+    if keys.has_session:
+        raise PlanError(
+            f"a session window cannot be a key of {METHOD}: its extent depends on other rows; use agg, or keep the"
+            " session in the function's state"
+        )
+    columns = keys.as_columns(rows.inputs)
+
+    def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
+        return GroupStateOperator(
+            function,
+            uid=uid,
+            key_columns=columns.names,
+            input_schema=rows.schema,
+            key_schema=columns.schema,
+            output_schema=output_schema,
+            state_schema=state_schema,
+            timeout=timeout,
+            event_time=None if watermark is None else watermark.event_time,
+            settings=frame_settings(rows.inputs.spark, exact_columns=True),
+        )
+
+    return KeyedStage(
+        inputs=columns.inputs,
+        watermark=watermark,
+        input_schema=rows.schema,
+        output_schema=output_schema,
+        output_mode=mode,
+        build=build,
+        fixed_output_mode=METHOD,
+    )
+
+
+def _check_function(function: Any) -> None:
+    if not callable(function):
+        raise PlanError(f"func must be a function of key, frames and state, got {type(function).__name__}")
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError as error:
+        raise PlanError(f"func {name} is called with key, frames and state, which it does not take: {error}") from error
+    except ValueError:  # what is not written in Python may not tell
+        pass
+    try:
+        cloudpickle.dumps(function)
+    except Exception as error:  # whatever __reduce__ of what it refers to raises
+        raise PlanError(
+            f"func {name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) inside"
+            " it"
+        ) from error

@@ -1,0 +1,179 @@
+"""The same function and micro-batches in stock ``applyInPandasWithState``: state, timeouts, late rows, numpy keys.
+
+As in :mod:`test_stock`, no row is exactly at the watermark and no timeout is due at exactly a watermark.  The function
+changes the state in each call: stock forgets to take back the timeout of a call that does not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import mixedmode
+import numpy as np
+import pandas as pd
+import pytest
+import support
+from mixedmode import PlanError
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from support import World
+
+pytestmark = pytest.mark.spark
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+DELAY = "100 seconds"
+STATE = "start timestamp, count long, tags array<string>"
+OUTPUT = f"half int, key string, what string, {STATE}, watermark long"
+
+
+def sessions(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """A row per call; a key that has been quiet for five minutes is closed."""
+    start, count, tags = state.getOption or (None, 0, [])
+    if state.hasTimedOut:
+        what = "closed"
+        assert [len(frame) for frame in frames] == [0]
+        state.remove()
+    else:
+        what = "rows"
+        last = 0
+        for frame in frames:
+            start = min([frame["ts"].min(), *([] if start is None else [pd.Timestamp(start)])]).to_pydatetime()
+            count += np.int64(len(frame))
+            tags = sorted([*tags, *(f"t{value}" for value in frame["value"])])
+            last = max(last, frame["ts"].max().value // 1_000_000)
+        state.update((start, count, tags))
+        state.setTimeoutTimestamp(max(last + 300_000, state.getCurrentWatermarkMs() + 1))
+    assert isinstance(key[0], np.integer) or np.isnan(key[0])
+    yield pd.DataFrame(
+        {
+            "key": [key[1]],
+            "half": [key[0]],
+            "what": [what],
+            "start": [start],
+            "count": [count],
+            "tags": [tags],
+            "watermark": [state.getCurrentWatermarkMs()],
+        }
+    )
+
+
+def job_of(read: Any) -> Any:
+    half = F.when(F.col("value") != 4, F.when(F.col("key") > "b", 2).otherwise(1)).alias("half")
+    return (
+        read.withWatermark("ts", DELAY)
+        .select("key", "ts", "value", half)
+        .groupBy("half", "key")
+        .applyInPandasWithState(sessions, OUTPUT, STATE, "append", GroupStateTimeout.EventTimeTimeout)
+    )
+
+
+#: Micro-batches with rows out of order, rows that are late, quiet keys, null keys, and a flush.
+BATCHES: list[list[support.Event]] = [
+    [("a", 1000, 1), ("b", 1010, 2), ("a", 950, 3), (None, 1001, 4)],
+    [("a", 1200, 4), ("b", 905, 5), ("c", 911, 6), (None, 1100, 9)],  # the watermark is 910: b is late, c is not
+    [("c", 1101, 7), ("a", 1099, 1), ("b", 1650, 8)],  # the watermark is 1100: a is late
+    [("d", 1549, 9), ("d", 1551, 10), ("a", 2600, 11), (None, 1990, 12)],
+    [("e", 2700, 12)],
+    [(support.FLUSH_KEY, 10_000, 0)],
+]
+
+
+def plain(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect() if row.key != support.FLUSH_KEY), key=repr)
+
+
+def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
+    """Micro-batch by micro-batch; rows of a key in any number of frames."""
+    stock, world = worlds(), worlds()
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+    found: list[Any] = []
+    try:
+        reference = (
+            job_of(stock.live())
+            .writeStream.foreachBatch(lambda frame, number: found.extend(frame.collect()))
+            .option("checkpointLocation", str(stock.folder / "stock"))
+            .start()
+        )
+        query = world.start(job_of(mixedmode.read(live=world.live())), {"execution.runtime-mode": "streaming"})
+        assert query.wait_for("live", 300), query.exception()
+        for batch in BATCHES:
+            for one, its in ((stock, reference), (world, query)):
+                one.land(batch)
+                its.processAllAvailable()
+        reference.stop()
+        query.stop()
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    schema = spark.createDataFrame([], OUTPUT).schema
+    expected = sorted((tuple(row) for row in found if row.key != support.FLUSH_KEY), key=repr)
+    assert plain(spark.read.schema(schema).parquet(str(world.out))) == expected
+    assert {row[2] for row in expected} == {"rows", "closed"}
+
+
+COUNTED = "key string, calls long, rows long"
+
+
+def counted(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """What README promises of a backlog: one call with all rows of the key."""
+    if state.hasTimedOut:
+        yield pd.DataFrame({"key": [key[0]], "calls": [-1], "rows": [0]})
+        return
+    calls, rows = state.getOption or (0, 0)
+    rows += sum(len(frame) for frame in frames)
+    state.update((calls + 1, rows))
+    yield pd.DataFrame({"key": [key[0]], "calls": [calls + 1], "rows": [rows]})
+
+
+def test_a_backlog_is_one_call_per_key(world: World) -> None:
+    """State goes on in the stream; the output mode of function and writer are one, as in stock."""
+    events = support.stream_of(120)
+    keyed = (
+        mixedmode.read(history=world.history(events), live=world.live())
+        .groupBy("key")
+        .applyInPandasWithState(counted, COUNTED, "calls long, rows long", "append", "NoTimeout")
+    )
+    query = world.start(keyed)
+    assert query.wait_for("live", 300), query.exception()
+    world.land([("k1", 5, 1), ("k2", 6, 1), ("k1", 7, 1)])
+    query.processAllAvailable()
+    query.stop()
+    counts = {key: sum(1 for one, _, _ in events if one == key) for key, _, _ in events}
+    assert world.output() == sorted(
+        [*((key, 1, rows) for key, rows in counts.items()), ("k1", 2, counts["k1"] + 2), ("k2", 2, counts["k2"] + 1)],
+        key=repr,
+    )
+    with pytest.raises(PlanError, match="append of applyInPandasWithState does not go with outputMode update"):
+        keyed.writeStream.outputMode("update").format("memory").queryName("x").plan()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"func": 5}, "func must be a function of key, frames and state, got int"),
+        (
+            {"func": lambda key, frames: []},
+            "func <lambda> is called with key, frames and state",
+        ),
+        ({"outputMode": "complete"}, "outputMode complete of applyInPandasWithState is not supported, as in Spark"),
+        ({"outputMode": "x"}, "outputMode of applyInPandasWithState is 'x'; use append or update"),
+        ({"timeoutConf": "never"}, "timeoutConf is 'never'; use GroupStateTimeout.NoTimeout"),
+        ({"timeoutConf": "EventTimeTimeout"}, "timeoutConf EventTimeTimeout needs an event time; call withWatermark"),
+        ({"stateStructType": "n"}, "stateStructType 'n' is not a DDL schema"),
+        ({"outputStructType": 5}, "outputStructType must be a StructType or a DDL string"),
+    ],
+)
+def test_arguments_are_checked_where_they_are_written(world: World, changes: dict[str, Any], problem: str) -> None:
+    arguments = {
+        "func": counted,
+        "outputStructType": COUNTED,
+        "stateStructType": "calls long, rows long",
+        "outputMode": "append",
+        "timeoutConf": "NoTimeout",
+        **changes,
+    }
+    with pytest.raises(PlanError, match=problem):
+        mixedmode.read(live=world.live()).groupBy("key").applyInPandasWithState(**arguments)
