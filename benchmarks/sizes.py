@@ -22,6 +22,9 @@ class Sizes:
     aggregate_keys: int = 1_000_000
     processor_rows: int = 1_000_000
     processor_keys: int = 100_000
+    #: The same on pandas frames, where stock takes some 3 ms for each key of a micro-batch.
+    pandas_rows: int = 200_000
+    pandas_keys: int = 20_000
     #: Throughput of the stream: micro-batches of so many rows.
     stream_batches: int = 5
     stream_batch_rows: int = 100_000
@@ -62,6 +65,8 @@ _SMALL = Sizes(
     aggregate_keys=100_000,
     processor_rows=100_000,
     processor_keys=10_000,
+    pandas_rows=20_000,
+    pandas_keys=2_000,
     stream_batch_rows=10_000,
     stream_keys=10_000,
     latency_batches=10,
@@ -85,6 +90,8 @@ _TINY = replace(
     aggregate_keys=2_000,
     processor_rows=2_000,
     processor_keys=200,
+    pandas_rows=400,
+    pandas_keys=40,
     stream_batches=3,
     stream_batch_rows=500,
     stream_keys=200,

@@ -31,6 +31,8 @@ TARGETS = (
     Target("aggregate-plain", "backlog, aggregate: speed against plain batch without state", "at least", 0.8, "x"),
     Target("aggregate-stock", "backlog, aggregate: speed against stock in ten micro-batches", "at least", 10, "x"),
     Target("processor-stock", "backlog, processor: speed against stock in ten micro-batches", "at least", 30, "x"),
+    Target("pandas-stock", "backlog, processor on pandas frames: speed against stock in ten micro-batches", "at least",
+           30, "x"),
     Target("timers-order", "backlog, timers between the rows: time by that of timers after them, 2 event times a key",
            "at most", 1.5, "x"),
     Target("timers-2-stock", "backlog, timers between the rows: speed against stock, 2 event times a key", "at least",

@@ -9,24 +9,28 @@ from dataset import Shape, dataset
 from pyspark.sql import SparkSession
 from race import Race, ratio
 from ways import BATCH_FILES, MIXED, PLAIN, PLAIN_FILES, SLOW, STOCK_ONE, STOCK_TEN, Ways
-from workload import aggregate, processor
+from workload import aggregate, processor, processor_in_pandas
 
 WARM_UP = Shape(1_000, 100)
 
 
-@pytest.mark.parametrize("name", ["aggregate", "processor"])
+@pytest.mark.parametrize("name", ["aggregate", "processor", "pandas"])
 def test_backlog(benchmark: Any, spark: SparkSession, bench: Any, name: str) -> None:
     """All ways in turn, round by round; the slow ones only in the first rounds."""
     sizes = bench.sizes
     if name == "aggregate":
         job, shape = aggregate(), Shape(sizes.aggregate_rows, sizes.aggregate_keys)
-    else:
+    elif name == "processor":
         job, shape = processor, Shape(sizes.processor_rows, sizes.processor_keys)
+    else:
+        job, shape = processor_in_pandas, Shape(sizes.pandas_rows, sizes.pandas_keys)
     begun = bench.begin(f"backlog-{name}", f"Backlog, {name}: {shape}", shape=shape.name, rounds=sizes.rounds)
     ways = Ways(spark, job, dataset(shape)).all()
-    if name == "processor":
+    if name != "aggregate":
         # Spark in batch keeps the state store for a processor, so there is no plain batch.
         del ways[PLAIN], ways[PLAIN_FILES], ways[BATCH_FILES]
+    if name == "pandas":
+        ways = {way: run for way, run in ways.items() if way in (MIXED, STOCK_TEN, STOCK_ONE)}
     warm_up = Ways(spark, job, dataset(WARM_UP)).all()
     for name_of_way in ways:
         with bench.scratch() as folder:
@@ -38,6 +42,8 @@ def test_backlog(benchmark: Any, spark: SparkSession, bench: Any, name: str) -> 
     if name == "aggregate":
         findings["aggregate-plain"] = ratio(seconds, MIXED, PLAIN)
         notes = (f"to Parquet files: batch at {ratio(seconds, BATCH_FILES, PLAIN_FILES):.2f} x plain batch",)
+    if name == "pandas":
+        notes = (f"{ratio(seconds, MIXED, STOCK_ONE):.1f} x the speed of stock in one micro-batch",)
     bench.record(
         begun,
         rows=shape.rows,

@@ -41,6 +41,13 @@ def processor(frame: Any) -> Any:
     )
 
 
+def processor_in_pandas(frame: Any) -> Any:
+    """The same on pandas frames."""
+    return frame.groupBy("key").transformWithStateInPandas(
+        TotalsInPandas(), outputStructType=OUTPUT, outputMode="update", timeMode="none"
+    )
+
+
 class Totals(StatefulProcessor):
     """Rows and total of every key so far: one value state, one get, one update and one result per key and batch."""
 
@@ -57,6 +64,20 @@ class Totals(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+class TotalsInPandas(Totals):
+    """As :class:`Totals`, as one writes it with pandas."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        import pandas as pd
+
+        count, total = self._state.get() if self._state.exists() else (0, 0.0)
+        for frame in rows:
+            count += len(frame)
+            total += frame["value"].sum()
+        self._state.update((count, float(total)))
+        yield pd.DataFrame({"key": [key[0]], "rows": [count], "total": [total]})
 
 
 def timed_processor(frame: Any) -> Any:

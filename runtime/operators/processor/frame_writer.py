@@ -96,11 +96,13 @@ class FrameBuffer:
                 if self._rows >= _BATCH_ROWS:
                     self.flush()
 
-    def _in_order(self, frame: pd.DataFrame, key: Any, place: _Place | None) -> list[pd.Series]:
-        """The columns of the output schema, by name or by position as PySpark decides it."""
+    def _in_order(self, frame: pd.DataFrame, key: Any, place: _Place | None) -> Iterable[Any]:
+        """The columns of the output schema as arrays, by name or by position as PySpark decides it."""
         names = frame.columns.tolist()
+        # As iloc[:, place].array, in a tenth of the time.
+        column = frame._get_column_array
         if names == self._names:
-            return [column for _, column in frame.items()]
+            return map(column, range(len(names)))
         by_name = self._settings.by_name and any(isinstance(name, str) for name in names)
         if by_name:
             missing = [name for name in self._names if name not in names]
@@ -114,14 +116,14 @@ class FrameBuffer:
                         f" {self._schema.simpleString()}",
                         place,
                     )
-            return [frame[name] for name in self._names]
+            return [column(names.index(name)) for name in self._names]
         if len(names) != len(self._names):
             raise _located(
                 f"the processor yielded a frame with {len(names)} columns for key {key!r}, but the output schema has"
                 f" {len(self._names)} fields, which are taken by position: {self._schema.simpleString()}",
                 place,
             )
-        return [frame.iloc[:, place] for place in range(len(names))]
+        return map(column, range(len(names)))
 
     def flush(self) -> None:
         """Write what is waiting."""
@@ -186,20 +188,17 @@ class _Column:
         # A list or dict that a frame holds may change after it was yielded; what counts is what was yielded.
         self._mutable = is_mutable(field)
 
-    def values(self, column: pd.Series) -> Any:
-        """A column's values, which nobody else can change: a numpy or a pandas array."""
-        dtype = column.dtype
-        if isinstance(dtype, np.dtype):
-            values = column.to_numpy(copy=True)
-            if self._mutable and dtype == np.object_:
+    def values(self, column: Any) -> Any:
+        """A numpy or pandas array of a frame as one that nobody else can change."""
+        values = column.copy()
+        if isinstance(values, np.ndarray):
+            if self._mutable and values.dtype == np.object_:
                 for place, value in enumerate(values):
                     values[place] = snapshot(value)
             return values
         import pandas as pd
 
-        if isinstance(dtype, pd.CategoricalDtype):
-            return self.values(column.astype(dtype.categories.dtype))
-        return column.array.copy()
+        return values.astype(values.categories.dtype) if isinstance(values.dtype, pd.CategoricalDtype) else values
 
     def arrow(self, values: Any, *, cast: bool = True) -> pa.Array:
         """Converted as PySpark does it: by the type; ``cast``: else by what Arrow makes of the values, cast to it."""

@@ -58,7 +58,7 @@ class GroupStateFunction(StatefulProcessor):
         self._handle = handle
         self._value = handle.getValueState(STATE_NAME, self._state_schema)
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues) -> Iterator[Any]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:
         return self._call(key, rows, timerValues, None)
 
     def handleExpiredTimer(

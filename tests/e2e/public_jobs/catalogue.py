@@ -23,7 +23,6 @@ NOT_YET = {
     "dedup",
     "frame methods",
     "joins of streams",
-    "pandas",
     "pipeline model",
     "stages",
     "static join",
