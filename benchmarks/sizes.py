@@ -17,9 +17,11 @@ class Sizes:
     #: Timed rounds of what takes seconds, and of what takes minutes (stock streaming).
     rounds: int = 5
     slow_rounds: int = 1
-    #: The backlog of the aggregate and of the processor.
+    #: The backlog of the aggregate, the deduplication and the processor.
     aggregate_rows: int = 10_000_000
     aggregate_keys: int = 1_000_000
+    dedup_rows: int = 10_000_000
+    dedup_keys: int = 1_000_000
     processor_rows: int = 1_000_000
     processor_keys: int = 100_000
     #: The same on pandas frames, where stock takes some 3 ms for each key of a micro-batch.
@@ -63,6 +65,8 @@ _SMALL = Sizes(
     rounds=3,
     aggregate_rows=2_000_000,
     aggregate_keys=100_000,
+    dedup_rows=2_000_000,
+    dedup_keys=200_000,
     processor_rows=100_000,
     processor_keys=10_000,
     pandas_rows=20_000,
@@ -88,6 +92,8 @@ _TINY = replace(
     rounds=1,
     aggregate_rows=20_000,
     aggregate_keys=2_000,
+    dedup_rows=20_000,
+    dedup_keys=2_000,
     processor_rows=2_000,
     processor_keys=200,
     pandas_rows=400,

@@ -30,6 +30,8 @@ class Target:
 TARGETS = (
     Target("aggregate-plain", "backlog, aggregate: speed against plain batch without state", "at least", 0.8, "x"),
     Target("aggregate-stock", "backlog, aggregate: speed against stock in ten micro-batches", "at least", 10, "x"),
+    Target("dedup-plain", "backlog, dedup: speed against plain batch without state", "at least", 0.8, "x"),
+    Target("dedup-stock", "backlog, dedup: speed against stock in ten micro-batches", "at least", 10, "x"),
     Target("processor-stock", "backlog, processor: speed against stock in ten micro-batches", "at least", 30, "x"),
     Target("pandas-stock", "backlog, processor on pandas frames: speed against stock in ten micro-batches", "at least",
            30, "x"),

@@ -1,4 +1,4 @@
-"""The jobs of all benchmarks: an aggregate, a Python processor, and one with timers."""
+"""The jobs of all benchmarks: an aggregate, a deduplication, a Python processor, and one with timers."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ def aggregate(width: Width = "narrow") -> Job:
         )
 
     return job
+
+
+def dedup(frame: Any) -> Any:
+    """One row of each key; of its other columns any row's, which plain Spark picks by chance."""
+    return frame.dropDuplicates(["key"])
 
 
 def processor(frame: Any) -> Any:

@@ -22,6 +22,7 @@ from ..inputs.analysis import check_stateless, is_aggregate
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, check_inputs, checked
 from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted
+from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.stage import KeyedStage, StageInput
 from .grouped import MixedGroupedData
@@ -235,25 +236,55 @@ class MixedFrame(StatelessFrame):
         """
 
         given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
-        self._check_stateless("groupBy")
-        if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
-            raise PlanError(
-                f"the watermarked column {self._watermark.label} is no longer there at groupBy; keep it, or call"
-                " withWatermark later"
-            )
-        check_reserved_columns(self.schema)
-        rows = self._with_time()
-        return MixedGroupedData(
-            StageInput(rows._inputs, rows._watermark, self.schema),
-            resolve_keys(rows._inputs, tuple(given)),
-            MixedFrame._of,
-        )
+        rows = self._stage_input("groupBy")
+        return MixedGroupedData(rows, resolve_keys(rows.inputs, tuple(given)), MixedFrame._of)
 
     groupby = groupBy
 
     def agg(self, *exprs: Column | dict[str, str]) -> Any:
         """Aggregate all rows as one group: ``groupBy().agg(…)``."""
         return self.groupBy().agg(*exprs)
+
+    def dropDuplicates(self, subset: list[str] | tuple[str, ...] | None = None) -> MixedFrame:
+        """Drop rows whose values in these columns (None: in all) have come before.
+
+        Of the rows of one backlog, or of one micro-batch, the one with the least event time stays, and of those the
+        least row.  With the watermark's column, or a window of it, among the columns, keys that the watermark has
+        passed are forgotten; without, every key is remembered for ever.
+
+        Raises:
+            PlanError: a column is missing or has no type that can be compared.
+        """
+        return self._deduplicated(subset, "dropDuplicates")
+
+    drop_duplicates = dropDuplicates
+
+    def distinct(self) -> MixedFrame:
+        """Drop rows that have come before: :meth:`dropDuplicates` by all columns."""
+        return self._deduplicated(None, "distinct")
+
+    def dropDuplicatesWithinWatermark(self, subset: list[str] | tuple[str, ...] | None = None) -> MixedFrame:
+        """Drop rows whose values in these columns (None: in all) have come before, within the watermark's delay.
+
+        Raises:
+            PlanError: as :meth:`dropDuplicates`, or there is no watermark.
+        """
+        return self._deduplicated(subset, "dropDuplicatesWithinWatermark")
+
+    def _deduplicated(self, subset: Any, method: Method) -> MixedFrame:
+        return MixedFrame._of(plan_dedup(self._stage_input(method), subset, method))
+
+    def _stage_input(self, what: str) -> StageInput:
+        """The rows for a keyed stage, if they are fit for one."""
+        self._check_stateless(what)
+        if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
+            raise PlanError(
+                f"the watermarked column {self._watermark.label} is no longer there at {what}; keep it, or call"
+                " withWatermark later"
+            )
+        check_reserved_columns(self.schema, what)
+        rows = self._with_time()
+        return StageInput(rows._inputs, rows._watermark, self.schema)
 
     def uid(self, uid: str) -> MixedFrame:
         """Name the keyed stage: the id under which its state is stored, the same for the life of the state.
@@ -269,7 +300,10 @@ class MixedFrame(StatelessFrame):
                 " first of them a letter or digit"
             )
         if self._stage is None:
-            raise PlanError(f"uid({uid!r}) names a keyed stage; call it right behind agg(…) or transformWithState(…)")
+            raise PlanError(
+                f"uid({uid!r}) names a keyed stage; call it right behind agg(…), transformWithState(…) or"
+                " dropDuplicates(…)"
+            )
         return MixedFrame._of(replace(self._stage, uid=uid))
 
     @property
@@ -277,8 +311,8 @@ class MixedFrame(StatelessFrame):
         """Where to and how, as PySpark's ``DataStreamWriter``."""
         if not self._inputs.outputs:
             raise PlanError(
-                "there is no keyed stage to run: call groupBy(…).transformWithState(…) or groupBy(…).agg(…) before"
-                " writeStream; a job without state is served by spark.readStream as it is"
+                "there is no keyed stage to run: call groupBy(…).transformWithState(…), groupBy(…).agg(…) or"
+                " dropDuplicates(…) before writeStream; a job without state is served by spark.readStream as it is"
             )
         self._check_stateless("writeStream")
         return MixedStreamWriter(

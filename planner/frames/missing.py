@@ -7,7 +7,6 @@ _STATELESS = (
     *("alias", "coalesce", "crossJoin", "hint", "join", "lateralJoin", "mapInArrow", "mapInPandas", "melt"),
     *("repartition", "replace", "to", "toDF", "unpivot", "withMetadata"),
 )
-_DISTINCT = ("distinct", "dropDuplicates", "drop_duplicates", "dropDuplicatesWithinWatermark")
 _OF_ALL_ROWS = (
     *("exceptAll", "intersect", "intersectAll", "limit", "offset", "orderBy", "randomSplit", "sort", "subtract"),
     *("transpose", "zip", "zipWithIndex"),
@@ -19,11 +18,6 @@ def hint_for(name: str) -> str:
     """What works instead of ``DataFrame``'s method, for the end of an error's text."""
     if name in _STATELESS:
         return f"transform(lambda frame: frame.{name}(…)) applies a stateless operation of DataFrame to both inputs"
-    if name in _DISTINCT:
-        return (
-            "what has been seen is state, and a job has one keyed stage: groupBy(…) what is to be distinct, and take"
-            " agg(F.first(…)) or a processor that yields the first row of its key"
-        )
     if name in _OF_ALL_ROWS:
         return "it needs all rows at once, which a stream never has; do it where the job's output is read"
     if name in _GROUPINGS:

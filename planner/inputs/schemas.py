@@ -101,11 +101,11 @@ def check_distinct_fields(name: str, schema: StructType, *, case_sensitive: bool
             raise PlanError(f"{name} has structs with two fields named {repeated} in column {field.name}; rename one")
 
 
-def check_reserved_columns(schema: StructType) -> None:
+def check_reserved_columns(schema: StructType, what: str = "groupBy") -> None:
     """Raise if a column has a name that the runtime gives to a column of its own."""
     for name in schema.fieldNames():
         if RESERVED.fullmatch(name):
-            raise PlanError(f"column {name} has a name that mixedmode uses itself; rename it before groupBy")
+            raise PlanError(f"column {name} has a name that mixedmode uses itself; rename it before {what}")
 
 
 def same_type(one: DataType, other: DataType) -> bool:

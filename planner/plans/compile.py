@@ -78,7 +78,11 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     format = _format(spark, request)
     output_mode = _output_mode(stage, request, format)
     final = resolve_final_watermark(
-        resolved, is_aggregate=stage.output_key is not None, output_mode=output_mode, stages=len(graph.stages)
+        resolved,
+        is_aggregate=stage.output_key is not None,
+        output_mode=output_mode,
+        stages=len(graph.stages),
+        why_observed=stage.why_observed,
     )
     settings, why_timers = resolve_timers(final.settings, resolved)
     given = _take(sink_options, "checkpointLocation")
@@ -133,6 +137,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
                 operator=_described(spec.operator),
                 reads=graph.reads(stage),
                 coordinator=None if spec.coordinator is None else type(spec.coordinator).__name__,
+                warning=stage.warning,
             )
             for spec, stage in zip(specs, graph.stages, strict=True)
         ),
@@ -257,6 +262,11 @@ def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
         raise PlanError(
             f"outputMode {stage.output_mode} of {stage.fixed_output_mode} does not go with outputMode {written} of the"
             " writer, as in Spark; give both the same"
+        )
+    if stage.refuses_complete is not None and written == "complete":
+        raise PlanError(
+            f"outputMode complete is not supported {stage.refuses_complete}; use append or update, which are the same"
+            " here"
         )
     if stage.output_mode is not None and written == "complete":
         raise PlanError(

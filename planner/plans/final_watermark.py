@@ -35,7 +35,12 @@ class FinalWatermark:
 
 
 def resolve_final_watermark(
-    options: ResolvedOptions, *, is_aggregate: bool, output_mode: str, stages: int = 1
+    options: ResolvedOptions,
+    *,
+    is_aggregate: bool,
+    output_mode: str,
+    stages: int = 1,
+    why_observed: str | None = None,
 ) -> FinalWatermark:
     """The final watermark of the backlog: what was asked for, or else the default for this job.
 
@@ -44,13 +49,16 @@ def resolve_final_watermark(
         is_aggregate: the last keyed stage is an aggregate; False: a processor.
         output_mode: of that stage.
         stages: how many the job has.
+        why_observed: why a deduplication cannot have MAX_WATERMARK at the switch; None: there is none, or it can.
 
     Raises:
-        OptionError: ``max`` was asked for a job in which it would overwrite results by parts of them.
+        OptionError: ``max`` was asked for a job in which it would overwrite results by parts of them, or repeat them.
     """
     settings, given = options.settings, options.given.get(_FIELD)
     if stages > 1:
         what, why, instead = f"a job of {stages} keyed stages", _WHY_OBSERVED_BETWEEN, ""
+    elif why_observed is not None:
+        what, why, instead = "a deduplication", why_observed, ""
     elif is_aggregate and output_mode in _REPLACING_MODES:
         what, why = f"an aggregate in outputMode {output_mode}", _WHY_OBSERVED
         instead = ", or outputMode append"

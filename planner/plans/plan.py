@@ -66,6 +66,8 @@ class StagePlan(BaseModel):
     reads: tuple[str, ...]
     #: Class of its coordinator; None: it has none.
     coordinator: str | None = None
+    #: What it warns of; None: of nothing.
+    warning: str | None = None
 
 
 class ExecutionPlan(BaseModel):
@@ -98,7 +100,8 @@ class ExecutionPlan(BaseModel):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What may give results that the author does not expect, or cost them state; ``start()`` logs it."""
-        found = [phase.details["warning"] for phase in self.phases if "warning" in phase.details]
+        found = [stage.warning for stage in self.stages if stage.warning is not None]
+        found += [phase.details["warning"] for phase in self.phases if "warning" in phase.details]
         if len(self.stages) > 1 and self._unnamed:
             found.append(self._unnamed)
         return tuple(found)
@@ -152,6 +155,8 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield from _graph(plan)
     for stage in plan.stages:
         yield from _stage(stage, named=len(plan.stages) > 1)
+        if stage.warning is not None:
+            yield "warning", stage.warning
         if stage.coordinator is not None:
             yield (
                 "coordinator",

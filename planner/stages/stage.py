@@ -60,6 +60,12 @@ class KeyedStage:
     coordinator: OperatorCoordinator | None = None
     #: Id under which its state is stored.
     uid: str = STAGE_UID
+    #: Why MAX_WATERMARK may not come at its switch; None: it may.
+    why_observed: str | None = None
+    #: Where outputMode complete stands that makes it impossible; None: see the operator.
+    refuses_complete: str | None = None
+    #: What ``start()`` has to say of it; None: nothing.
+    warning: str | None = None
     #: Output column that is event time of which nothing older comes any more; None: there is none.
     output_event_time: str | None = None
 

@@ -48,7 +48,7 @@ class Work:
 
 @dataclass(frozen=True)
 class KeyRows:
-    """A batch that holds whole keys only."""
+    """A batch, and where its keys begin."""
 
     batch: pa.RecordBatch
     groups: np.ndarray
@@ -67,25 +67,26 @@ def whole_keys(batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], 
             # Most keys have few rows.  Those of a key with many are joined once, when all are there.
             batch = pa.concat_batches([*waiting, batch])
             waiting = []
-        rows = _key_rows(batch, key_columns, codec)
+        rows = key_rows(batch, key_columns, codec)
         cut = int(rows.starts[-1])
         head = (int(rows.groups[0]), rows.keys[0].as_py())
         if cut > 0 or head != last:
             complete = [*waiting, batch.slice(0, cut)] if cut > 0 else waiting
             if complete:
-                yield _key_rows(pa.concat_batches(complete), key_columns, codec) if waiting else _first(rows, cut)
+                yield key_rows(pa.concat_batches(complete), key_columns, codec) if waiting else _first(rows, cut)
             waiting = []
         waiting.append(batch.slice(cut))
         last = (int(rows.groups[cut]), rows.keys[cut].as_py())
     if waiting:
-        yield _key_rows(pa.concat_batches(waiting), key_columns, codec)
+        yield key_rows(pa.concat_batches(waiting), key_columns, codec)
 
 
 def _first(rows: KeyRows, stop: int) -> KeyRows:
     return KeyRows(rows.batch.slice(0, stop), rows.groups[:stop], rows.keys.slice(0, stop), rows.starts[:-1])
 
 
-def _key_rows(batch: pa.RecordBatch, key_columns: tuple[str, ...], codec: KeyCodec) -> KeyRows:
+def key_rows(batch: pa.RecordBatch, key_columns: tuple[str, ...], codec: KeyCodec) -> KeyRows:
+    """Where each key of a sorted batch begins."""
     groups = batch.column(KEY_GROUP_COLUMN).to_numpy(zero_copy_only=False)
     if key_columns:
         keys = codec.encode_columns([batch.column(name) for name in key_columns])

@@ -20,7 +20,6 @@ from .shape import Shape
 NOT_YET = {
     "complete",
     "complete to a format",
-    "dedup",
     "frame methods",
     "joins of streams",
     "pipeline model",

@@ -1,0 +1,1 @@
+"""Deduplication over keyed state: ``dropDuplicates``, ``dropDuplicatesWithinWatermark`` and ``distinct``."""

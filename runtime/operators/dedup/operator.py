@@ -1,0 +1,117 @@
+"""Deduplication over keyed state: the first row of each key goes out, later ones are dropped.
+
+Spark's own engine picks the row of each key in an epoch first (:meth:`DedupOperator.prepare`), so that one row per key
+crosses into Python.  There a shard's keys are looked up in the state of earlier epochs, a batch at a time
+(:mod:`.run`).  A key costs a mark and, if it is to be forgotten some time, an entry of the timer index; the values of
+the rows are not kept.
+
+Which row of a key goes out: in an epoch, and so in the backlog, the one with the least event time, and of those the
+least row (:mod:`.survivor`).  Over several epochs the first one has it, as its row is out already.  A key with a delay
+may be forgotten between its own rows; under ``pipeline.timers = in-order`` that is so within an epoch, too, and then
+one row per key and event time crosses (:mod:`.clock`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from ...platform.columns import quoted
+from ..admission import can_be_late, is_late, is_over
+from ..contract import EpochSpec, ShardContext
+from .columns import (
+    LATE_COLUMN,
+    LATE_END_COLUMN,
+    LATE_ROWS_COLUMN,
+    MAX_TIME_COLUMN,
+    ROW_COLUMN,
+    ROWS_COLUMN,
+    TIME_COLUMN,
+)
+from .definition import Deduplication
+from .run import DedupRun
+from .survivor import survivor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Which row stays of several: a changed rule makes other rows of the same backlog.
+_RULE = 1
+
+
+class DedupOperator(Deduplication):
+    """``dropDuplicates`` and ``distinct``; made by ``planner.stages.dedup``."""
+
+    def fingerprint(self) -> str | None:
+        """Keys, columns and retention; what they are made of is in the plan of the input."""
+        parts = [self.describe(), self.output_schema.json(), repr(self.retention), repr(self.lateness), _RULE]
+        return json.dumps(parts, sort_keys=True)
+
+    # -- driver --------------------------------------------------------------------------------------------------------
+
+    def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """One row per key (in-order: per key and event time): the one that stays, and how many it stands for."""
+        in_time = ""
+        counts = [f"count(1) AS {ROWS_COLUMN}"]
+        if self.lateness is not None and can_be_late(epoch.late_watermark_ms):
+            frame = self._with_lateness(frame, epoch)
+            counts.append(f"count_if({LATE_COLUMN}) AS {LATE_ROWS_COLUMN}")
+            in_time = f" FILTER (WHERE NOT {LATE_COLUMN})"
+        by_time = self.has_timers and epoch.in_order is not None
+        order_time = None if self.event_time_key is not None or by_time else self.event_time
+        if order_time is not None:
+            counts.append(f"max({quoted(order_time)}){in_time} AS {MAX_TIME_COLUMN}")
+        fields = {field.name: field for field in self.output_schema.fields}
+        payload = [fields[name] for name in self.payload if not (by_time and name == self.event_time)]
+        stays = survivor(payload, order_time, ROW_COLUMN)
+        columns = [*self.key_columns, *[count.rpartition(" ")[2] for count in counts]]
+        values = {}
+        if stays is not None:
+            counts.append(f"{stays.aggregate}{in_time} AS {ROW_COLUMN}")
+            values = {field.name: column for field, column in zip(payload, stays.columns, strict=True)}
+        if by_time:
+            assert self.event_time is not None
+            values[self.event_time] = TIME_COLUMN
+        columns += [f"{values[name]} AS __b{place}" for place, name in enumerate(self.payload)]
+        if self.time_column == TIME_COLUMN:
+            columns.append(TIME_COLUMN if stays is None or stays.time is None else f"{stays.time} AS {TIME_COLUMN}")
+        # As SQL: a call of a function on columns is a dozen calls to the JVM.
+        keys = [f"{quoted(name)} AS {column}" for name, column in zip(self.keys, self.key_columns, strict=True)]
+        if by_time:
+            keys.append(f"{quoted(str(self.event_time))} AS {TIME_COLUMN}")
+        return frame.groupBy(*map(F.expr, keys)).agg(*map(F.expr, counts)).selectExpr(*columns)
+
+    def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
+        """The input rows that are behind what has fired."""
+        if self.lateness is None:
+            return None
+        rows = self._with_lateness(frame, epoch)
+        return rows.where(LATE_COLUMN).drop(LATE_COLUMN)
+
+    def _with_lateness(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """The rows with a column that tells which of them are late."""
+        assert self.lateness is not None
+        late_ms = epoch.late_watermark_ms
+        if not self.lateness.is_window:
+            late = is_late(frame, self.lateness.column, late_ms)
+            return frame.withColumn(LATE_COLUMN, F.coalesce(late, F.lit(False)))
+        # A row without a window has no event time, and is not late.
+        ends = frame.withColumn(LATE_END_COLUMN, F.col(quoted(self.lateness.column))["end"])
+        late = is_over(ends, LATE_END_COLUMN, late_ms) & F.col(LATE_END_COLUMN).isNotNull()
+        return ends.withColumn(LATE_COLUMN, late).drop(LATE_END_COLUMN)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
+        """Process one shard of one epoch."""
+        DedupRun(self, context).execute(rows)
+
+
+class DedupWithinWatermarkOperator(DedupOperator):
+    """``dropDuplicatesWithinWatermark``: as :class:`DedupOperator`, but for how long a key is remembered."""
+
+    kind = "dropDuplicatesWithinWatermark"
