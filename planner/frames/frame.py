@@ -199,6 +199,32 @@ class MixedFrame(StatelessFrame):
         delays = tuple((part.name, delay) for part, delay in zip(inputs.lives, given, strict=True))
         return MixedFrame(inputs, replace(mine, delay_ms=max(mine.delay_ms, theirs.delay_ms), delays_ms=delays))
 
+    def orderBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int], **kwargs: Any) -> MixedFrame:
+        """Sort the result where it is shown; for outputMode ``complete`` alone, as in Spark.
+
+        Raises:
+            PlanError: there is no keyed stage before it.
+        """
+        return self._arranged("orderBy", lambda frame: frame.orderBy(*cols, **kwargs))
+
+    sort = orderBy
+
+    def limit(self, num: int) -> MixedFrame:
+        """Show only so many rows of the result; for outputMode ``complete`` alone.
+
+        Raises:
+            PlanError: there is no keyed stage before it.
+        """
+        return self._arranged("limit", lambda frame: frame.limit(num))
+
+    def _arranged(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
+        if not self._inputs.outputs:
+            raise PlanError(
+                f"{what} needs a whole result, and a stream's rows never are one; call it behind agg(…), with"
+                " outputMode complete"
+            )
+        return MixedFrame(self._inputs.arranged(what, function), self._watermark)
+
     # -- event time and keys -------------------------------------------------------------------------------------------
 
     def withWatermark(self, eventTime: str, delayThreshold: str) -> MixedFrame:

@@ -186,6 +186,8 @@ class MixedGroupedData(Generic[Frame]):
             bounded = settings.runtime_mode == "batch" or inputs.live is None
             label = None if watermark is None else watermark.label
             mode = checked_output_mode(output_mode, operator.keys, label, bounded=bounded)
+            if mode == "complete" and settings.runtime_mode == "batch":
+                mode = "append"  # a key is forgotten when its row is written, and each is written once
             return operator.with_output_mode(mode, uid)
 
         return self._result(

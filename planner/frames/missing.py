@@ -8,7 +8,7 @@ _STATELESS = (
     *("repartition", "replace", "to", "toDF", "unpivot", "withMetadata"),
 )
 _OF_ALL_ROWS = (
-    *("exceptAll", "intersect", "intersectAll", "limit", "offset", "orderBy", "randomSplit", "sort", "subtract"),
+    *("exceptAll", "intersect", "intersectAll", "offset", "randomSplit", "subtract"),
     *("transpose", "zip", "zipWithIndex"),
 )
 _GROUPINGS = ("cube", "groupingSets", "rollup")

@@ -90,8 +90,8 @@ class MixedStreamWriter:
         return self
 
     def outputMode(self, outputMode: str) -> MixedStreamWriter:
-        """What is written: ``append`` (final rows only) or ``update`` (changed rows)."""
-        self._output_mode = check_output_mode(outputMode, "outputMode", "append or update")
+        """What is written: ``append`` (final rows only), ``update`` (changed rows) or ``complete`` (all rows)."""
+        self._output_mode = check_output_mode(outputMode, "outputMode", "append, update or complete")
         return self
 
     def trigger(

@@ -88,6 +88,8 @@ class Inputs:
     parts: tuple[Part, ...]
     #: Operations that were asked for and have no effect, for explain().
     ignored: tuple[str, ...] = ()
+    #: How a whole result is put in order, or cut short, where it is shown.
+    arrangement: tuple[Step, ...] = ()
 
     @property
     def histories(self) -> tuple[Part, ...]:
@@ -165,6 +167,11 @@ class Inputs:
             AnalysisException: Spark's own, if the first part does not take it.
             PlanError: a later part does not take it.
         """
+        if self.arrangement:
+            raise PlanError(
+                f"{what} comes after {self.arrangement[-1].what}, which is done where the result is shown; call {what}"
+                f" before {self.arrangement[0].what}"
+            )
         first, *others = self.parts
         mapped = [first.mapped(what, function)]
         for part in others:
@@ -176,6 +183,15 @@ class Inputs:
                     " from a frame (frame['x'], frame.x) belongs to that frame alone, use its name or F.col('x')"
                 ) from error
         return replace(self, parts=tuple(mapped))
+
+    def arranged(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
+        """The same, with a whole result put in order or cut short by a function; ``what`` names it.
+
+        Raises:
+            AnalysisException: Spark's own, if the columns do not take it.
+        """
+        function(self.template)
+        return replace(self, arrangement=(*self.arrangement, Step(what, function)))
 
     def ignoring(self, what: str) -> Inputs:
         """The same, with an operation that was asked for and has no effect."""

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import OptionError, PlanError
 from ...runtime.connectors.late_rows import LateRows
-from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, make_sink, table_format
+from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, WholeResult, make_sink, table_format
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.platform.folder_checks import Place, place_of
 from ...runtime.platform.spark_durations import duration_ms
@@ -34,6 +34,8 @@ from .timer_order import resolve_timers
 _PASSING_FORMATS = ("memory", "console", "noop")
 #: Formats without a use for a path.
 _PATHLESS_FORMATS = (*_PASSING_FORMATS, "foreachBatch")
+#: Those that can show the whole result in place of the one before.
+_WHOLE_FORMATS = ("memory", "console", "noop", "foreachBatch")
 #: Formats that can only add rows.
 _FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "delta")
 #: Option with the folder of late rows.
@@ -106,7 +108,9 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         partition_by=request.partition_by,
         transactional=settings.sink_transactional,
         deliveries=Deliveries(
-            key=None if output_mode == "append" else stage.output_key, order_column=settings.sink_order_column
+            key=stage.output_key if output_mode == "update" else None,
+            order_column=settings.sink_order_column,
+            whole=_whole_result(output, stage, output_mode, format),
         ),
     )
     sink.check(spark)
@@ -159,6 +163,25 @@ def _without_steps(output: Inputs) -> None:
             "operations after the keyed stage do not run for now; do them before groupBy, in the stage itself, in"
             " foreachBatch, or in whatever reads the output"
         )
+
+
+def _whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: str) -> WholeResult | None:
+    """How the whole result is shown each time; None: the job does not give it."""
+    if output_mode != "complete" or stage.output_key is None:  # what a processor calls complete are rows all the same
+        if output.arrangement:
+            raise PlanError(
+                f"{output.arrangement[0].what} is supported behind an aggregate in outputMode complete only, as in"
+                f" Spark: in outputMode {output_mode} the rows never are the whole result; use complete, or do it in"
+                " whatever reads the output"
+            )
+        return None
+    if format not in _WHOLE_FORMATS:
+        raise PlanError(
+            f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
+            f" {', '.join(_WHOLE_FORMATS[:-1])} or {_WHOLE_FORMATS[-1]}, and in its function overwrite the table, or"
+            " outputMode update"
+        )
+    return WholeResult(output.arrangement)
 
 
 def _late_rows(stage: KeyedStage, path: str | None) -> LateRows | None:

@@ -60,6 +60,7 @@ class CheckpointCoordinator:
         tasks: the lifecycle of the job's tasks, and the work that it asks for.
         events: what goes between the driver and the shards.
         exchanges: what stages hand on to others, by stage.
+        stage_result: has all of the result staged, where each checkpoint shows all of it.
         compactor: compacts state files.
         tell: called with the report of each one that is complete.
     """
@@ -72,6 +73,7 @@ class CheckpointCoordinator:
     tasks: TaskWorker
     events: JobEvents
     exchanges: Mapping[str, Exchange]
+    stage_result: Callable[[], None]
     compactor: StateCompactor
     tell: Callable[[CheckpointReport], None]
     #: The last checkpoint that this run has completed.
@@ -175,6 +177,8 @@ class CheckpointCoordinator:
                     f"not all tasks have taken part in checkpoint {number}: they have work to do first"
                 )
         failpoint("checkpoint-start")
+        if state.epoch > self._epoch and not self.job.sink.shows_at_once:
+            self.stage_result()
         if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
             state.spark = self.store.spark_log.position(state.batch_id)
         events = self.events.begin(number)

@@ -212,6 +212,7 @@ class EpochRunner:
         """Hand rows to a sink that shows them at once; all others wait for the checkpoint."""
         if self.job.sink.shows_at_once:
             started = time.monotonic()
+            self.graph.stage_whole_result()
             self.store.guard()
             self.job.sink.deliver(self.state.epoch, self.state.pending)
             self.listener.on(RowsDelivered(time.monotonic() - started))

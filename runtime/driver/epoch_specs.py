@@ -113,6 +113,26 @@ def last_epoch_of(state: JobState, stage: StageState, time_ms: int, *, keep_stat
     )
 
 
+def whole_result_of(state: JobState, stage: StageState, time_ms: int) -> EpochSpec:
+    """A look at a stage's state as the last epoch has left it; nothing fires and nothing changes.
+
+    Args:
+        state: where the job stands.
+        stage: where the stage stands.
+        time_ms: processing time.
+    """
+    return EpochSpec(
+        epoch=state.epoch,
+        style="random",
+        watermark_ms=stage.watermark.current_ms,
+        firing_watermark_ms=MIN_WATERMARK,
+        late_watermark_ms=MIN_WATERMARK,
+        processing_time_ms=time_ms,
+        processing_timers_upto_ms=MIN_WATERMARK,
+        whole_result=True,
+    )
+
+
 def following_epoch_of(
     base: EpochSpec,
     watermark: WatermarkTracker,

@@ -29,7 +29,7 @@ from ..tasks.executor import EpochExecutor
 from ..tasks.report import ShardReport
 from .clocks import now_ms
 from .epoch_facts import epoch_applied
-from .epoch_specs import following_epoch_of
+from .epoch_specs import following_epoch_of, whole_result_of
 from .event_channels import JobEvents
 from .exchanges import place_of
 from .job_state import JobState
@@ -94,6 +94,18 @@ class GraphEpochs:
             raise
         self._apply(phase, base, ran, late, started)
         self._discard_exchanges(ran)
+
+    def stage_whole_result(self) -> None:
+        """Have the row of every key staged, in place of what is pending, if that is what the job's output is."""
+        stage = self.job.stage
+        if not stage.operator.gives_whole_result:
+            return
+        held = self.state.stages[stage.uid]
+        with self._labelled(f"whole result after epoch {self.state.epoch}"):
+            spec = whole_result_of(self.state, held, now_ms())
+            reports = self.executors[stage.uid].execute(None, spec, held.lineages)
+        self.job.sink.discard(self.state.pending)
+        self.state.pending = [file for report in reports for file in report.output]
 
     def _run(self, phase: Phase, stage: StageSpec, order: Order) -> Ran:
         """One stage's Spark job, if it has anything to do."""

@@ -109,6 +109,17 @@ class RunningJob:
             context.published.of_state(state)
             listener.on(fact)
 
+        graph = GraphEpochs(
+            job=job,
+            state=state,
+            executors=executors,
+            exchanges=exchanges,
+            listener=listener,
+            backlog=context.backlog,
+            tag=context.tag,
+            events=events,
+            applied=applied,
+        )
         context.published.of_state(state)
         return cls(
             job=job,
@@ -122,17 +133,7 @@ class RunningJob:
                 job=job,
                 state=state,
                 store=context.store,
-                graph=GraphEpochs(
-                    job=job,
-                    state=state,
-                    executors=executors,
-                    exchanges=exchanges,
-                    listener=listener,
-                    backlog=context.backlog,
-                    tag=context.tag,
-                    events=events,
-                    applied=applied,
-                ),
+                graph=graph,
                 listener=listener,
                 turn=context.turn,
                 stopping=context.stopping,
@@ -147,6 +148,7 @@ class RunningJob:
                 tasks=tasks,
                 events=events,
                 exchanges=exchanges,
+                stage_result=graph.stage_whole_result,
                 compactor=StateCompactor(job, state.job_id, context.run_id, context.store, executors),
                 tell=completed,
             ),

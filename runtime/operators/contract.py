@@ -71,6 +71,8 @@ class EpochSpec:
     in_order: InOrder | None = None
     #: True for the epoch without rows and timers in which the operator's endInput() and finish() are called.
     ending: bool = False
+    #: True for a look at the state between two epochs: the row of every key is output, and nothing changes.
+    whole_result: bool = False
     #: True while any source is in backlog.
     is_backlog: bool = False
 
@@ -164,6 +166,8 @@ class KeyedOperator(ABC):
     has_end_hooks: bool = False
     #: Class of the user's processor, for errors; None: it has none.
     processor_name: str | None = None
+    #: True if its output is the row of every key, each time; epochs themselves give none (outputMode complete).
+    gives_whole_result: bool = False
     #: True if it can handle events from a coordinator.
     takes_events: bool = False
     #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from ....errors import MixedModeError, PlanError
-from ....runtime.operators.aggregate.definition import GroupColumns, GroupKey, KeyKind, Partials
+from ....runtime.operators.aggregate.definition import AggregateMode, GroupColumns, GroupKey, KeyKind, Partials
 from ....runtime.operators.aggregate.operator import AggregateOperator
 from ....runtime.operators.aggregate.record_codec import RecordCodec
 from ....runtime.platform.arrow_types import arrow_type
@@ -64,7 +64,7 @@ def plan_aggregate(
         group_cols: what ``groupBy`` was given.
         exprs: what ``agg`` was given.
         event_time: the column of ``withWatermark``; None: no watermark was declared.
-        output_mode: ``append`` or ``update``; None: not known yet, everything else is checked.
+        output_mode: ``append``, ``update`` or ``complete``; None: not known yet, everything else is checked.
         uid: id under which the state is stored.
         bounded: True if the whole input is there before anything is emitted (``execution.runtime-mode=batch``, or a
             job without live input), so that an append without watermark has an end to wait for.
@@ -267,19 +267,14 @@ def _check_types(fields: Sequence[StructField], partials: Partials) -> None:
 
 def checked_output_mode(
     output_mode: str | None, keys: Sequence[GroupKey], event_time: str | None, *, bounded: bool
-) -> Literal["append", "update"]:
+) -> AggregateMode:
     """The output mode of an aggregation with these keys; arguments and errors as of :func:`plan_aggregate`."""
     session = any(key.kind == "session" for key in keys)
     if output_mode is None:
         return "append" if session else "update"
     mode = output_mode.lower()
-    if mode == "complete":
-        raise PlanError(
-            "outputMode complete is not supported: it would write the whole state at every epoch; use update and keep"
-            " the latest row of each key, or append with a watermark (allowed: append, update)"
-        )
-    if mode not in ("append", "update"):
-        raise PlanError(f"outputMode {output_mode!r} is unknown; allowed for agg are append and update")
+    if mode not in ("append", "update", "complete"):
+        raise PlanError(f"outputMode {output_mode!r} is unknown; allowed for agg are append, update and complete")
     if session and mode == "update":
         raise PlanError(
             "outputMode update is not supported with a session window, as in Spark: sessions that merge would take back"
@@ -292,10 +287,10 @@ def checked_output_mode(
             else f"group by F.window({event_time!r}, …) too: no key is made of the watermark's column {event_time}"
         )
         raise PlanError(
-            f"{add}, so no key is ever complete, which is when outputMode append writes it; or use outputMode update,"
-            " or set execution.runtime-mode=batch (allowed here without that: update)"
+            f"{add}, so no key is ever complete, which is when outputMode append writes it; or use outputMode update"
+            " or complete, or set execution.runtime-mode=batch (allowed here without that: update, complete)"
         )
-    return cast(Literal["append", "update"], mode)
+    return cast(AggregateMode, mode)
 
 
 def _arrow(field: StructField) -> pa.DataType:

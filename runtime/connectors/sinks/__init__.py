@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import OptionError
 from .base import Sink
-from .deliveries import Deliveries
+from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .per_epoch import ConsoleSink, MemorySink, NoopSink
@@ -21,7 +21,7 @@ from .table_checks import table_format
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["FORMATS", "Deliveries", "Sink", "make_sink", "table_format"]
+__all__ = ["FORMATS", "Deliveries", "Sink", "WholeResult", "make_sink", "table_format"]
 
 #: Formats that are ours; every other one is Spark's to write.
 FORMATS = ("parquet", "memory", "console", "noop")
@@ -99,9 +99,9 @@ def make_sink(
     if format == "memory":
         if not query_name:
             raise OptionError('format "memory" needs a name for its table: .queryName(…)')
-        return MemorySink(schema, query_name)
+        return MemorySink(schema, query_name, given.whole)
     if format == "console":
-        return _console(schema, options)
+        return _console(schema, options, given.whole)
     return NoopSink(schema)
 
 
@@ -114,14 +114,14 @@ def _check_new(order_column: str, schema: StructType) -> None:
         )
 
 
-def _console(schema: StructType, options: Mapping[str, str]) -> ConsoleSink:
+def _console(schema: StructType, options: Mapping[str, str], whole: WholeResult | None) -> ConsoleSink:
     given = {name.lower(): text for name, text in options.items()}
     rows, truncate = given.get("numrows", "20"), given.get("truncate", "true").lower()
     if not rows.isdecimal():
         raise OptionError(f"option numRows = {rows!r} of format console is not allowed; allowed: 0, 1, 2, …")
     if truncate not in ("true", "false"):
         raise OptionError(f"option truncate = {truncate!r} of format console is not allowed; allowed: true, false")
-    return ConsoleSink(schema, int(rows), truncate == "true")
+    return ConsoleSink(schema, int(rows), truncate == "true", whole)
 
 
 def _check_options(name: str, options: Mapping[str, str]) -> None:

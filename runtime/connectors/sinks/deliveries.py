@@ -11,8 +11,9 @@ aggregate in ``update`` mode writes one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -30,6 +31,18 @@ _PLACE_BITS = 36
 
 
 @dataclass(frozen=True)
+class WholeResult:
+    """Each delivery is the whole result, in place of the one before."""
+
+    #: What puts it in order, or cuts it short, one after the other.
+    arrangement: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+
+    def arranged(self, rows: DataFrame) -> DataFrame:
+        """The result as it is shown."""
+        return reduce(lambda frame, step: step(frame), self.arrangement, rows)
+
+
+@dataclass(frozen=True)
 class Deliveries:
     """How staged rows become the rows of a delivery."""
 
@@ -37,6 +50,8 @@ class Deliveries:
     key: tuple[str, ...] | None = None
     #: A column that is added: it is greater in a later row of the same key; None: there is none.
     order_column: str | None = None
+    #: The staged rows are the whole result; None: they are more of it.
+    whole: WholeResult | None = None
 
     def schema(self, staged: StructType) -> StructType:
         """The columns of a delivery."""
@@ -47,6 +62,8 @@ class Deliveries:
     def describe(self) -> str:
         """For explain(): what is not as it was staged; empty if everything is."""
         facts = []
+        if self.whole is not None:
+            facts.append("each time the whole result")
         if self.key is not None:
             facts.append("each time one row per key, the last")
         if self.order_column is not None:
@@ -60,6 +77,8 @@ class Deliveries:
             staged: the rows of staged files, as Spark's file source reads them.
             epochs: those that the files are of.
         """
+        if self.whole is not None:
+            return self.whole.arranged(staged)
         names = staged.columns
         chosen = [F.col(quoted(name)) for name in names]
         key = self.key if len(epochs) > 1 else None  # one epoch has one row per key

@@ -12,6 +12,7 @@ from ...platform.spark_tables import check_view_name
 from ..output_place import OutputPlace
 from ..staging import StagedFile
 from .base import Sink
+from .deliveries import WholeResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,9 +26,10 @@ class MemorySink(Sink):
     guarantee = "at-least-once"
     shows_at_once = True
 
-    def __init__(self, schema: StructType, view: str) -> None:
+    def __init__(self, schema: StructType, view: str, whole: WholeResult | None = None) -> None:
         super().__init__(schema)
         self.view = view
+        self._whole = whole
         self._rows: DataFrame | None = None
 
     def describe(self) -> str:
@@ -52,9 +54,12 @@ class MemorySink(Sink):
     def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
         if files:
             assert self._spark is not None and self._rows is not None
+            rows = self.frame(files)
+            if self._whole is not None:
+                rows = self._whole.arranged(rows)
             # Collected on purpose: the staged files go away, and a memory sink is meant for few rows.
-            fresh = self._spark.createDataFrame(self.frame(files).collect(), self.schema)
-            self._rows = self._rows.unionAll(fresh)
+            fresh = self._spark.createDataFrame(rows.collect(), self.schema)
+            self._rows = fresh if self._whole is not None else self._rows.unionAll(fresh)
             self._rows.createOrReplaceTempView(self.view)
         self.discard(files)
 
@@ -66,8 +71,9 @@ class ConsoleSink(Sink):
     guarantee = "at-least-once"
     shows_at_once = True
 
-    def __init__(self, schema: StructType, rows: int, truncate: bool) -> None:
+    def __init__(self, schema: StructType, rows: int, truncate: bool, whole: WholeResult | None = None) -> None:
         super().__init__(schema)
+        self._whole = whole
         self._shown_rows = rows
         self._truncate = truncate
 
@@ -78,7 +84,8 @@ class ConsoleSink(Sink):
         if files:
             rule = "-" * 43
             print(f"{rule}\nEpoch: {epoch}\n{rule}")
-            self.frame(files).show(self._shown_rows, self._truncate)
+            rows = self.frame(files)
+            (rows if self._whole is None else self._whole.arranged(rows)).show(self._shown_rows, self._truncate)
         self.discard(files)
 
 

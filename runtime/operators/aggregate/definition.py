@@ -25,6 +25,7 @@ COUNT_ROWS = "count(1)"
 #: Name of the one state variable.
 STATE_NAME = "aggregate"
 
+AggregateMode = Literal["append", "update", "complete"]
 KeyKind = Literal["plain", "window", "session"]
 
 
@@ -106,7 +107,7 @@ class Aggregation(KeyedOperator):
         partials: what is computed.
         output_schema: Spark's schema of the result.
         key_outputs: places in ``keys`` of the leading output columns.
-        output_mode: ``append`` or ``update``.
+        output_mode: ``append``, ``update`` or ``complete``.
         event_time: the watermark's column, if there is one.
         projection: how output rows are made of keys and results; None: keys and results are the output.
     """
@@ -124,7 +125,7 @@ class Aggregation(KeyedOperator):
         partials: Partials,
         output_schema: StructType,
         key_outputs: tuple[int, ...],
-        output_mode: Literal["append", "update"],
+        output_mode: AggregateMode,
         event_time: str | None,
         projection: Projection | None = None,
     ) -> None:
@@ -165,7 +166,12 @@ class Aggregation(KeyedOperator):
     @property
     def timed(self) -> bool:
         """True if keys wait in the timer index: for the watermark, or (append without event time) for the end."""
-        return self.uses_event_time or self.output_mode == "append"
+        return self.output_mode == "append" or (self.uses_event_time and self.output_mode == "update")
+
+    @property
+    def gives_whole_result(self) -> bool:  # type: ignore[override]
+        """True in outputMode complete, which drops and evicts nothing."""
+        return self.output_mode == "complete"
 
     @property
     def key_labels(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ....state.key_fields import binary_from_matrix
 from ....state.keygroups import KeyGroupRange
 from ....state.keys import KeyCodec
-from ....state.layout import after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
+from ....state.layout import CELL_SECTION, after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
 from ....state.replica import ShardReplica
 from ..processor.keyed_rows import KEY_GROUP_COLUMN
 
@@ -144,6 +144,20 @@ class DueKeys:
         count = next((i for i, (candidate, _) in enumerate(loaded) if candidate > key), len(loaded))
         found, self._loaded = loaded[:count], loaded[count:]
         return found
+
+
+def all_keys(base: ShardReplica, key_groups: KeyGroupRange) -> Iterator[Work]:
+    """Every key of a shard that has a cell, in stored order, without rows."""
+    found: list[tuple[int, bytes, int]] = []
+    for group in key_groups:
+        prefix = group.to_bytes(2, "big") + bytes([CELL_SECTION])
+        for stored, _ in base.scan(prefix, after_prefix(prefix)):
+            found.append((group, stored[len(prefix) : -1], 0))  # the last byte is the variable's slot
+            if len(found) >= _CHUNK_KEYS:
+                yield _work(None, 0, 0, found)
+                found = []
+    if found:
+        yield _work(None, 0, 0, found)
 
 
 def works(rows: Iterator[KeyRows], due: DueKeys | None) -> Iterator[Work]:

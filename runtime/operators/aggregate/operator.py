@@ -10,6 +10,8 @@ When results come out:
 ``append``  once, when the watermark passes the end of the window (or the event time that is a key); keys without event
             time when input ends.  Their state goes with them.
 ``update``  for every key that the epoch touched.  State of windows that the watermark has passed goes silently.
+``complete`` for every key, when somebody asks between two epochs (``EpochSpec.whole_result``).  Nothing is late, and no
+            state goes.
 
 Both styles work through the keys in stored order, which gives the same results; in ``random`` style the rows of an
 append are put into time order before they leave.
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -30,7 +32,7 @@ from ...platform.arrow_types import arrow_schema
 from ...platform.columns import quoted
 from ..contract import EpochSpec, Evolved, ShardContext
 from .columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
-from .definition import COUNT_ROWS, STATE_NAME, Aggregation, Partials, interval
+from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, Partials, interval
 from .evolution import take_over
 from .identity import output_identity, record_of
 from .late import late_rows
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 class AggregateOperator(Aggregation):
     """A keyed stage that aggregates; made by ``planner.stages.aggregates``."""
 
-    def with_output_mode(self, output_mode: Literal["append", "update"], uid: str) -> AggregateOperator:
+    def with_output_mode(self, output_mode: AggregateMode, uid: str) -> AggregateOperator:
         """The same stage with another output mode and id; planning it again would take a dozen analyses."""
         return self._with(output_mode=output_mode, uid=uid)
 

@@ -20,7 +20,7 @@ from ..admission import can_be_late, note_event_time, windows_over
 from ..contract import ShardContext
 from .buffers import merge_buffers, reduce_segments
 from .columns import MAX_TIME_COLUMN
-from .key_batches import DueKeys, Work, whole_keys, works
+from .key_batches import DueKeys, Work, all_keys, whole_keys, works
 from .output import ResultWriter
 from .record_codec import RecordCodec
 from .state import Cells
@@ -45,6 +45,9 @@ class AggregateRun(ABC):
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         """Process all rows and all due keys."""
+        if self.epoch.whole_result:
+            self._show_all()
+            return
         due = None
         if self.context.base is not None and self.operator.timed and self.epoch.firing_watermark_ms > MIN_WATERMARK:
             due = DueKeys(self.context.base, self.context.key_groups, self.epoch.firing_watermark_ms)
@@ -53,6 +56,17 @@ class AggregateRun(ABC):
             self._process(work)
         self.cells.close(self.operator.timed)
         self.output.close()
+
+    def _show_all(self) -> None:
+        """Output every key's row; nothing changes, and what the shard waits for stays as it is: nothing."""
+        if self.context.base is not None:
+            for work in all_keys(self.context.base, self.context.key_groups):
+                self._show(work)
+        self.output.close()
+
+    @abstractmethod
+    def _show(self, work: Work) -> None:
+        """Output the rows of some keys as they stand."""
 
     @abstractmethod
     def _process(self, work: Work) -> None:
@@ -66,7 +80,7 @@ class AggregateRun(ABC):
         """Count rows and drop late ones."""
         late_ms = self.epoch.late_watermark_ms
         # Without keys Spark gives a row for no rows, too: nothing to be shown of a stream that has not begun.
-        is_update = self.operator.output_mode == "update" and self.epoch.keep_state
+        is_update = self.operator.output_mode != "append" and self.epoch.keep_state
         begins_with_rows = is_update and not self.operator.keys and self.context.base is None
         for batch in rows:
             if batch.num_rows == 0:
@@ -77,7 +91,8 @@ class AggregateRun(ABC):
                 batch = batch.filter(pc.greater(counts, 0))
                 if batch.num_rows == 0:
                     continue
-            ends_ms = self._ends_ms(batch) if can_be_late(late_ms) else None
+            drops_late = can_be_late(late_ms) and not self.operator.gives_whole_result
+            ends_ms = self._ends_ms(batch) if drops_late else None
             if ends_ms is not None and (over := windows_over(ends_ms, late_ms)).any():
                 late = pa.array(over)
                 self.counters.rows_late += pc.sum(counts.filter(late)).as_py()
@@ -111,6 +126,10 @@ class KeyedRun(AggregateRun):
         column = batch.column(key.column)
         return micros_to_ms(pc.struct_field(column, "end") if key.kind == "window" else column)
 
+    def _show(self, work: Work) -> None:
+        exists, data, offsets = self.cells.read(self.cells.names(work.groups, work.keys))
+        self.output.write(work, np.flatnonzero(exists), self.records.decode(data, offsets), None)
+
     def _process(self, work: Work) -> None:
         count = len(work)
         new = self._new_buffers(work)
@@ -133,6 +152,8 @@ class KeyedRun(AggregateRun):
                 firing[:] = False
             self.counters.timers_fired += int(firing.sum()) if self.operator.uses_event_time else 0
         emitted = firing & (touched | exists) if self.operator.output_mode == "append" else touched
+        if self.operator.gives_whole_result:
+            emitted = np.zeros(count, dtype=bool)
         if emitted.any():
             self.output.write(work, np.flatnonzero(emitted), merged, timers)
         if self.epoch.keep_state:

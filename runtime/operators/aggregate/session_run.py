@@ -39,6 +39,13 @@ class SessionRun(AggregateRun):
     def _ends_ms(self, batch: pa.RecordBatch) -> np.ndarray | None:
         return micros_to_ms(batch.column(SESSION_END_COLUMN)) if self.operator.uses_event_time else None
 
+    def _show(self, work: Work) -> None:
+        _, data, offsets = self.cells.read(self.cells.names(work.groups, work.keys))
+        columns, lengths = self._cells.decode(data, offsets)
+        owners = np.repeat(np.arange(len(work)), lengths)
+        sessions = pa.StructArray.from_arrays(columns[:2], fields=list(self._session_type))
+        self.output.write(work, np.arange(len(owners)), columns[2:], None, (owners, sessions))
+
     def _process(self, work: Work) -> None:
         count = len(work)
         names = self.cells.names(work.groups, work.keys)
@@ -56,7 +63,7 @@ class SessionRun(AggregateRun):
         owners, columns = self._merged(owners, columns)
         ends_ms = self._completed_at_ms(columns[1])
         fired = np.zeros(len(owners), dtype=bool)
-        if self.epoch.firing_watermark_ms > MIN_WATERMARK:
+        if self.epoch.firing_watermark_ms > MIN_WATERMARK and not self.operator.gives_whole_result:
             fired = ends_ms <= self.epoch.firing_watermark_ms
         if self.operator.uses_event_time:
             self.counters.timers_fired += int(fired.sum())

@@ -23,7 +23,7 @@ def test_the_hint_for_a_missing_method_is_one_that_works() -> None:
     assert "transform(lambda frame: frame.join(…))" in hint_for("join")
     for name in {name for name in dir(DataFrame) if not name.startswith("_")} - set(_STATELESS):
         assert "transform(lambda" not in hint_for(name)
-    assert "needs all rows at once" in hint_for("orderBy")
+    assert "needs all rows at once" in hint_for("subtract")
     assert "nothing runs before writeStream.start(); use show of" in hint_for("show")
 
 
@@ -36,8 +36,8 @@ def test_no_hint_is_for_what_is_there() -> None:
 
 
 def test_the_writer_names_the_output_modes_that_it_can_have(writer: MixedStreamWriter) -> None:
-    """complete is known, and refused at start; it is no advice."""
-    with pytest.raises(PlanError, match=r"outputMode is 'apend'; use append or update$"):
+    """All three that Spark has."""
+    with pytest.raises(PlanError, match=r"outputMode is 'apend'; use append, update or complete$"):
         writer.outputMode("apend")
 
 

@@ -1,0 +1,117 @@
+"""outputMode complete: the whole result each time, put in order where it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from support import Event, World
+
+pytestmark = pytest.mark.spark
+
+PARTS = [support.stream_of(120, seed=seed, keys=30) for seed in (1, 2, 3, 4)]
+
+
+def totals(rows: Any) -> Any:
+    """Running totals of each key and hour, and an expression over them."""
+    grouped = rows.groupBy("key", F.window("ts", "1 hour"))
+    return grouped.agg(F.sum("value").alias("total"), (F.sum("value") / F.count("*")).alias("mean"))
+
+
+def top(frame: Any) -> Any:
+    return frame.orderBy(F.desc("total"), "key", "window").limit(7)
+
+
+def as_batch(world: World, events: list[Event]) -> DataFrame:
+    rows = [(key, support.at(seconds), value) for key, seconds, value in events]
+    return totals(world.spark.createDataFrame(rows, support.ROW_SCHEMA))
+
+
+def test_the_memory_table_is_stocks_after_each_batch(world: World) -> None:
+    """C14: after each micro-batch equal to stock's table, and to a batch over all rows so far; nothing is late, and no
+    group is let go, however far the watermark is."""
+    seen: list[Event] = []
+    world.land(PARTS[0])
+    stock = totals(world.live().withWatermark("ts", "0 seconds")).writeStream.format("memory").queryName("stock_totals")
+    stock_query = stock.outputMode("complete").start()
+    ours = totals(mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds"))
+    writer = top(ours).writeStream.format("memory").queryName("our_totals").outputMode("complete")
+    query = writer.option("checkpointLocation", str(world.checkpoints)).start()
+    world.queries.append(query)
+    try:
+        for part in PARTS:
+            if seen:
+                world.land(part)
+            seen += part
+            stock_query.processAllAvailable()
+            query.processAllAvailable()
+            whole = [tuple(row) for row in world.spark.table("our_totals").collect()]
+            assert whole == [tuple(row) for row in top(world.spark.table("stock_totals")).collect()]
+            assert whole == [tuple(row) for row in top(as_batch(world, seen)).collect()]
+    finally:
+        stock_query.stop()
+
+
+def test_foreach_batch_gets_the_whole_result_of_each_checkpoint(world: World) -> None:
+    """From the backlog's checkpoint on, in the order that was asked for; also after a restart with other shards."""
+    got: dict[int, list[tuple[Any, ...]]] = {}
+
+    def take(rows: DataFrame, number: int) -> None:
+        got[number] = [tuple(row) for row in rows.collect()]
+
+    def start(shards: int) -> mixedmode.MixedQuery:
+        frame = mixedmode.read(history=world.history(PARTS[0]), live=world.live()).withWatermark("ts", "0 seconds")
+        job = top(totals(frame))
+        writer = job.writeStream.outputMode("complete").foreachBatch(take)
+        query = (
+            writer.option("checkpointLocation", str(world.checkpoints)).option("pipeline.parallelism", shards).start()
+        )
+        world.queries.append(query)
+        return query
+
+    world.land(PARTS[1])
+    query = start(2)
+    query.processAllAvailable()
+    assert got[max(got)] == [tuple(row) for row in top(as_batch(world, PARTS[0] + PARTS[1])).collect()]
+    query.stop()
+    world.land(PARTS[2])
+    query = start(4)
+    query.processAllAvailable()
+    query.stop()
+    so_far = PARTS[0] + PARTS[1] + PARTS[2]
+    assert got[max(got)] == [tuple(row) for row in top(as_batch(world, so_far)).collect()]
+
+
+@pytest.mark.parametrize("mode", ["batch", "mixed", "streaming"])
+def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
+    """Sessions, and one group of all rows, in every mode."""
+    for name, grouping in (("sessions", ["key", F.session_window("ts", "5 minutes")]), ("all", [])):
+        for rows, table in ((mixedmode.read(history=world.history(PARTS[0])), f"bounded_{name}"),):
+            job = rows.withWatermark("ts", "0 seconds").groupBy(*grouping).agg(F.sum("value").alias("total"))
+            writer = job.writeStream.format("memory").queryName(table).outputMode("complete")
+            query = writer.option("execution.runtime-mode", mode).start()
+            query.awaitTermination(60)
+            batch = world.spark.createDataFrame(
+                [(key, support.at(seconds), value) for key, seconds, value in PARTS[0]], support.ROW_SCHEMA
+            )
+            expected = batch.groupBy(*grouping).agg(F.sum("value").alias("total")).collect()
+            assert sorted(map(repr, world.spark.table(table).collect())) == sorted(map(repr, expected))
+
+
+def test_what_complete_mode_does_not_do_is_said(world: World) -> None:
+    """Files cannot be replaced, a processor has no whole result, and order needs one."""
+    frame = totals(mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds"))
+    with pytest.raises(mixedmode.PlanError, match="format parquet supports outputMode append only, got complete"):
+        frame.writeStream.format("parquet").outputMode("complete").option("path", "x").plan()
+    with pytest.raises(mixedmode.PlanError, match="orderBy is supported behind an aggregate in outputMode complete"):
+        top(frame).writeStream.format("noop").outputMode("update").plan()
+    with pytest.raises(mixedmode.PlanError, match="where comes after orderBy, which is done where the result is shown"):
+        frame.orderBy("total").where("total > 1")
+    with pytest.raises(mixedmode.PlanError, match="orderBy needs a whole result"):
+        mixedmode.read(live=world.live()).orderBy("ts")
+    text = top(frame).writeStream.format("noop").outputMode("complete").plan().explain()
+    assert "complete: key string" in text
