@@ -17,9 +17,8 @@ from pyspark.sql.types import StructType
 from ....errors import OutputSchemaError, StateSchemaError
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
-
     import pandas as pd
+    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 #: Name of the state variable: on-disk contract.
 STATE_NAME = "groupState"
