@@ -320,9 +320,22 @@ def hours_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=repr)
 
 
+def unique(history: DataFrame | None, live: DataFrame | None) -> Any:
+    """A job that remembers every pair of key and value."""
+    return mixedmode.read(history=history, live=live).dropDuplicates(["key", "value"])
+
+
+def unique_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """What it puts out of events in order of time."""
+    first: dict[tuple[Any, Any], Event] = {}
+    for event in events:
+        first.setdefault((event[0], event[2]), event)
+    return sorted(((key, at(seconds), value) for key, seconds, value in first.values()), key=repr)
+
+
 def expected_of(job: str, events: Sequence[Event]) -> list[tuple[Any, ...]]:
     """The expected output of one of the jobs here, without Spark."""
-    return {"sessions": sessions_of, "means": means_of, "hours": hours_of}[job](events)
+    return {"sessions": sessions_of, "means": means_of, "hours": hours_of, "unique": unique_of}[job](events)
 
 
 def events_of(query: MixedQuery) -> list[str]:

@@ -137,7 +137,7 @@ def forgetful(events: Sequence[support.Event], delay_s: int = 100) -> list[suppo
     until: dict[Any, int] = {}
     out = []
     for event in sorted(set(events), key=lambda event: (event[1], event[2])):
-        if event[1] - delay_s >= until.get(event[0], 0):
+        if event[1] - delay_s >= until.get(event[0], -delay_s):
             out.append(event)
             until[event[0]] = event[1] + delay_s
     return out

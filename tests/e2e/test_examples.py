@@ -14,7 +14,11 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.mark.parametrize(
     ("script", "said"),
-    [("quickstart.py", "live"), ("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts")],
+    [
+        ("quickstart.py", "live"),
+        ("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts"),
+        ("unique_events.py", "4000 rows, 4000 ids"),
+    ],
 )
 def test_example_runs(script: str, said: str, tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """The script ends well and says what the README promises of it."""

@@ -137,6 +137,16 @@ def test_killed_between_two_stages(tmp_path: Path, driver_jvm: DriverJvm) -> Non
     assert [row for row in support.committed(tmp_path / "out") if row[0] in [one[0] for one in expected]] == expected
 
 
+def test_killed_while_keys_are_remembered(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """A deduplication that is killed in the backlog and in the stream puts each key out once, the first row of it."""
+    job = Job(tmp_path, driver_jvm, name="unique")
+    for point in ("epoch-before-apply=kill", "epoch-applied=kill", "checkpoint-after-metadata=kill:2"):
+        assert job.run(point) == KILLED, point
+    assert job.run() == 0
+    assert job.output == support.unique_of(EVENTS)
+    assert len(job.output) < len(EVENTS)
+
+
 @pytest.mark.parametrize(
     ("name", "points"),
     [("sessions", [*support.TASK_POINTS, *support.COMPACTION_POINTS]), ("means", support.PUBLISH_POINTS)],

@@ -93,9 +93,7 @@ def unique_counts(frames: Frames) -> Any:
     return ended.dropDuplicates(["count", "windowEnd"]).select(F.col("windowEnd").cast("long"), "count")
 
 
-@public_job(
-    SHAPES, f"{_DEDUPLICATION}: multiple deduplicates", "append", "memory", columns=("_1",), needs=("dedup", "stages")
-)
+@public_job(SHAPES, f"{_DEDUPLICATION}: multiple deduplicates", "append", "memory", columns=("_1",), needs=("dedup",))
 def unique_twice(frames: Frames) -> Any:
     """Memory stream; dropDuplicates() of all columns, then of one."""
     return frames.stream("pairs").dropDuplicates().dropDuplicates(["_1"])
@@ -106,7 +104,7 @@ def unique_twice(frames: Frames) -> Any:
     f"{_DEDUPLICATION}: deduplicate with aggregate - update mode",
     "update",
     "memory",
-    needs=("dedup", "stages"),
+    needs=("dedup",),
 )
 def unique_sums(frames: Frames) -> Any:
     """Memory stream; select with aliases; dropDuplicates(); key one column; sum; no watermark anywhere."""

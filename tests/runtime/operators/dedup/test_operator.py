@@ -1,0 +1,119 @@
+"""Epochs of a deduplication as Spark prepares them: windows as keys, late rows, keys that are forgotten, other bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import mixedmode
+import pytest
+from aggregate_support import Job, at, events, ms
+from mixedmode.runtime.operators.contract import EpochSpec
+from mixedmode.runtime.operators.dedup.operator import DedupOperator
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from mixedmode.runtime.spec import Settings
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+pytestmark = pytest.mark.spark
+
+SPEC = EpochSpec(1, "random", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
+
+
+def operator(described: Any) -> DedupOperator:
+    made = described._stage.build("d", "append", Settings())
+    assert isinstance(made, DedupOperator)
+    return made
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    """Two windows of ten minutes of key a, one of b, each more than once, and rows without event time."""
+    return events(
+        spark,
+        [
+            *[(1, "a", 1, 1), (1, "a", 2, 2), (1, "a", 11, 3), (1, "b", 12, 4), (1, "b", None, 5), (1, "b", None, 6)],
+            *[(2, "a", 3, 1), (2, "a", 13, 2), (2, "b", 21, 3), (2, None, 22, 4), (2, None, 23, 4), (2, "b", None, 7)],
+        ],
+    )
+
+
+def test_windows_among_the_columns_forget_keys_at_their_end(
+    spark: SparkSession, rows: DataFrame, job: Callable[..., Job]
+) -> None:
+    """Late is what a window says that is over, if the rows have no other event time; null windows are never over."""
+    windowed = rows.select("e", "k", F.window("ts", "10 minutes").alias("w"))
+    described = mixedmode.read(history=rows).withWatermark("ts", "0 seconds")
+    described = described.select("k", F.window("ts", "10 minutes").alias("w")).distinct()
+    made = operator(described)
+    epochs = [windowed.where(F.col("e") == number).select("k", "w") for number in (1, 2)]
+    running = job(made)
+
+    def starts(found: list[tuple[Any, ...]]) -> list[Any]:
+        known = [(k, None if w is None else w["start"].replace(tzinfo=None)) for k, w in found]
+        return sorted(known, key=repr)
+
+    first = running.run(epochs[0], firing_ms=ms(10))
+    assert starts(first) == sorted([("a", at(0)), ("a", at(10)), ("b", at(10)), ("b", None)], key=repr)
+    assert running.stored_entries() == 2 + 2 + 1, "two open windows with their timers, and a key without an end"
+    second = running.run(epochs[1], late_ms=ms(10), firing_ms=ms(20), style="random")
+    assert starts(second) == sorted([("b", at(20)), (None, at(20))], key=repr)
+    assert (running.total("rows_in"), running.total("rows_late")) == (6, 1)
+    assert running.total("timers_fired") == 2
+    late = made.late_rows(epochs[1], replace(SPEC, late_watermark_ms=ms(10)))
+    assert late is not None and [row.k for row in late.collect()] == ["a"]
+    assert late.columns == ["k", "w"]
+    running.run(None, firing_ms=MAX_WATERMARK)
+    assert running.stored_entries() == 1
+
+
+@pytest.mark.parametrize("method", ["dropDuplicates", "dropDuplicatesWithinWatermark"])
+def test_late_rows_are_those_that_are_counted(
+    spark: SparkSession, rows: DataFrame, job: Callable[..., Job], method: str
+) -> None:
+    """By event time, also where it is no key, or is gone; a key of which some rows are late has the others."""
+    frame = rows.select("k", "ts", "v")
+    described = mixedmode.read(history=frame).withWatermark("ts", "1 minute")
+    made = operator(getattr(described, method)(["k"]))
+    running = job(made)
+    found = running.run(frame, late_ms=ms(12))
+    # Without event time a row is never late, and comes first.
+    assert sorted(((row[0], row[2]) for row in found), key=repr) == sorted([("a", 2), ("b", 5), (None, 4)], key=repr)
+    late = made.late_rows(frame, replace(SPEC, late_watermark_ms=ms(12)))
+    assert late is not None
+    assert running.total("rows_late") == late.count() == 4
+    assert sorted(row.v for row in late.collect()) == [1, 1, 2, 3]
+    assert max(one.max_event_time_ms or 0 for one in running.counters) == ms(23)
+
+
+def test_a_carried_event_time_decides_within_the_watermark(
+    spark: SparkSession, rows: DataFrame, job: Callable[..., Job]
+) -> None:
+    """The column that users have dropped is not in the output, but says what is late and when a key is forgotten."""
+    described = mixedmode.read(history=rows).withWatermark("ts", "5 minutes").select("k", "v")
+    within = described.dropDuplicatesWithinWatermark(["k"])
+    made, frame = operator(within), within._stage.inputs.template  # type: ignore[union-attr]
+    running = job(made)
+    found = running.run(frame.where("k = 'a'"), late_ms=ms(2), firing_ms=ms(6))
+    assert found == [("a", 2)]
+    assert running.stored_entries() == 2
+    running.run(None, firing_ms=ms(7))
+    assert running.stored_entries() == 0, "the row of minute 2, and five more"
+    assert made.output_schema.names == ["k", "v"]
+
+
+def test_what_decides_the_result_is_in_the_fingerprint(rows: DataFrame) -> None:
+    """Other keys, retention or columns are another pass."""
+    described = mixedmode.read(history=rows)
+    timed = described.withWatermark("ts", "1 minute")
+    jobs = [
+        described.dropDuplicates(["k"]),
+        described.dropDuplicates(["v"]),
+        described.drop("t").dropDuplicates(["k"]),
+        timed.dropDuplicates(["k"]),
+        timed.dropDuplicatesWithinWatermark(["k"]),
+        described.withWatermark("ts", "2 minutes").dropDuplicatesWithinWatermark(["k"]),
+    ]
+    assert len({operator(one).fingerprint() for one in jobs}) == len(jobs)
+    assert operator(jobs[0]).fingerprint() == operator(described.dropDuplicates(["k", "k"])).fingerprint()
