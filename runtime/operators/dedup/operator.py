@@ -67,7 +67,8 @@ class DedupOperator(Deduplication):
             counts.append(f"max({quoted(order_time)}){in_time} AS {MAX_TIME_COLUMN}")
         fields = {field.name: field for field in self.output_schema.fields}
         payload = [fields[name] for name in self.payload if not (by_time and name == self.event_time)]
-        stays = survivor(payload, order_time, ROW_COLUMN)
+        has_choice = bool(payload) or self.time_column == TIME_COLUMN
+        stays = survivor(payload, order_time, ROW_COLUMN) if has_choice else None
         columns = [*self.key_columns, *[count.rpartition(" ")[2] for count in counts]]
         values = {}
         if stays is not None:
