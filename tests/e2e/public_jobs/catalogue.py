@@ -23,7 +23,6 @@ NOT_YET = {
     "frame methods",
     "joins of streams",
     "pipeline model",
-    "stages",
     "static join",
     "tail",
     "union with a stage's output",

@@ -1,4 +1,4 @@
-"""The page of the public jobs: ``python -m public_jobs.table`` in ``tests/e2e`` writes ``docs/public-jobs.md``."""
+"""The page of the public jobs: ``python -m public_jobs.table`` in ``tests/e2e`` writes it, and the README's figure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from .catalogue import GROUPS, INSTEAD, JOINS, SHAPES, figure, missing
 from .shape import FUNCTION_SINKS, Shape
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "public-jobs.md"
+README = Path(__file__).resolve().parents[3] / "README.md"
+PAGE = README.parent / "docs" / "public-jobs.md"
 
 _ABOVE = """
 # Public jobs, and what it takes to move them
@@ -58,7 +59,8 @@ def _link(reference: str) -> str:
 
 def _main() -> Iterator[str]:
     PAGE.write_text(page())
-    yield f"{PAGE}: {figure()}"
+    README.write_text(re.sub(r"\d+ of \d+(?= move by )", figure(), README.read_text()))
+    yield f"{PAGE}, {README}: {figure()}"
 
 
 if __name__ == "__main__":
