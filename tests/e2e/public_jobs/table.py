@@ -59,7 +59,7 @@ def _link(reference: str) -> str:
 
 def _main() -> Iterator[str]:
     PAGE.write_text(page())
-    README.write_text(re.sub(r"\d+ of \d+(?= move by )", figure(), README.read_text()))
+    README.write_text(re.sub(r"\d+ of \d+(?= move by\s)", figure(), README.read_text()))
     yield f"{PAGE}, {README}: {figure()}"
 
 

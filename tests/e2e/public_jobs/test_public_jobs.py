@@ -63,7 +63,7 @@ def test_shape_that_is_only_planned_has_one_that_runs() -> None:
 
 def test_page_and_readme_say_what_the_tests_find() -> None:
     assert table.PAGE.read_text() == table.page()
-    assert f"{catalogue.figure()} move by " in table.README.read_text()
+    assert f"{catalogue.figure()} move by" in table.README.read_text()
 
 
 def test_catalogue_says_of_each_part_what_to_do_without_it() -> None:
