@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked_driver
 import pyspark
 import pytest
 from pyspark import SparkConf
@@ -29,10 +30,11 @@ class DriverJvm:
     """The JVM of one driver after the other.
 
     Args:
-        folder: takes its log, and what executors of a cluster write.
+        folder: takes its log, what drivers print, and what executors of a cluster write.
     """
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._log = folder / "jvm.log"
         # Links to the installed Spark, so that the cluster's work folder does not land in it.
         home = folder / "spark-home"
@@ -44,22 +46,25 @@ class DriverJvm:
             patched.setenv("SPARK_HOME", str(home))
             self._gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})
 
-    def run(self, script: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, script: Path, *arguments: object, as_users_do: bool = False, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a driver to its end, which is an ordinary one or a SIGKILL.
 
         Args:
             script: the driver's.
             arguments: of the script.
+            as_users_do: with an interpreter that has imported nothing.
             environment: what is different in the driver's.
         """
+        words = [*map(str, arguments)]
+        around = self.environment(**environment)
         try:
-            done = subprocess.run(
-                [sys.executable, str(script), *map(str, arguments)],
-                env=self.environment(**environment),
-                capture_output=True,
-                text=True,
-                timeout=_LONGEST_S,
-            )
+            if as_users_do:
+                command = [sys.executable, str(script), *words]
+                done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=_LONGEST_S)
+            else:
+                done = forked_driver.run(script, words, around, self._folder, _LONGEST_S)
         finally:
             self.settle()
         said = f"{done.stdout}\n{done.stderr[-6000:]}"

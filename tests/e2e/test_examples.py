@@ -22,6 +22,6 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 )
 def test_example_runs(script: str, said: str, tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """The script ends well and says what the README promises of it."""
-    done = driver_jvm.run(EXAMPLES / script, TMPDIR=str(tmp_path))
+    done = driver_jvm.run(EXAMPLES / script, as_users_do=True, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     assert said in done.stdout
