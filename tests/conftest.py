@@ -27,8 +27,16 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# Most JVMs of the tests live for seconds only: optimised code and a parallel collector come too late for them.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+#: How the tests' JVMs differ from those of users: they only take less time.
+JAVA_OPTIONS = (
+    # Most live for seconds only: optimised code and a parallel collector come too late for them.
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:-UsePerfData"
+    # Those that live long compile more than fits into what such a JVM takes for it; it would sweep and compile again.
+    " -XX:ReservedCodeCacheSize=240m"
+    # Hadoop starts a process for each chmod and readlink, several for each file of Spark's log.
+    " -Djdk.lang.Process.launchMechanism=VFORK"
+)
 
 # State and checkpoints are forced to the disk, file by file, and tests would wait for little else.  What they prove by
 # killing processes does not depend on it: only a machine that fails forgets what is in memory.
@@ -39,6 +47,10 @@ if "TMPDIR" not in os.environ and _has_room:
 
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))
+from spark_home import spark_home  # noqa: E402
+
+os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+os.environ.setdefault("SPARK_HOME", str(spark_home(Path(__file__).parents[1] / "build")))
 
 #: Whoever uses one of these fixtures, by whatever way, has the marker "spark"; from all others Spark is hidden.
 _SPARK_FIXTURES = {"spark", "driver_jvm"}

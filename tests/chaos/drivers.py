@@ -42,12 +42,13 @@ class DriverProcess:
         folder.mkdir()
         replies, far_end = os.pipe()
         environment = {
+            # A driver of few jobs is gone before optimised code would pay.
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             **os.environ,
             "TZ": "UTC",
             "SPARK_LOCAL_IP": "127.0.0.1",
-            # A driver of few jobs is gone before optimised code would pay.
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
+        environment.pop("SPARK_HOME", None)  # workers as users have them
         if cluster:
             environment["SPARK_HOME"] = str(_spark_home(folder))
         with open(self.log, "w", encoding="utf-8") as log:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import forked_driver
-import pyspark
 import pytest
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
+from spark_home import spark_home
 
 KILLED = -signal.SIGKILL
 #: A driver that has not ended by itself within this time will not.
@@ -36,11 +36,7 @@ class DriverJvm:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._log = folder / "jvm.log"
-        # Links to the installed Spark, so that the cluster's work folder does not land in it.
-        home = folder / "spark-home"
-        home.mkdir()
-        for part in Path(pyspark.__file__).parent.iterdir():
-            (home / part.name).symlink_to(part)
+        home = spark_home(folder)
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
         with open(self._log, "w", encoding="utf-8") as log, pytest.MonkeyPatch.context() as patched:
             patched.setenv("SPARK_HOME", str(home))
