@@ -7,9 +7,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
-# Tests wait for Spark more than they compute, so two processes are worth it on two cores; each has a Spark of its own.
-# In the order of the folders the files that take minutes (tests/e2e) come first, so neither process ends up alone.
-JOBS   ?= 2
+# A test waits for processes that start and leases that end about as long as it computes, so three at a time keep two
+# cores busy; each has a Spark of its own, or two, hence two at a time where less than 12 GB are free.
+# In the order of the folders the files that take minutes (tests/e2e) come first, so no process ends up alone.
+JOBS   ?= $(shell cat /proc/meminfo 2>/dev/null | awk '/^MemAvailable/ { kib = $$2 } END { print (kib > 12000000 ? 3 : 2) }')
 # Of a chaos run.
 SECONDS ?= 300
 SEED    ?= 1
