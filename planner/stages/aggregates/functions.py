@@ -34,13 +34,16 @@ SUPPORTED = (
     "count, count_if, count_distinct, approx_count_distinct, sum, sum_distinct, avg, mean, min, max, first,"
     " first_value, last, last_value, any_value, min_by, max_by, bool_and, bool_or, every, some, any, bit_and, bit_or,"
     " bit_xor, stddev, stddev_samp, stddev_pop, variance, var_samp, var_pop, skewness, kurtosis, covar_pop, covar_samp,"
-    " corr, median, percentile, percentile_cont, mode, collect_list, array_agg, collect_set, listagg, string_agg,"
+    " corr, median, percentile, percentile_cont, percentile_approx, approx_percentile, mode, collect_list, array_agg,"
+    " collect_set, listagg, string_agg,"
     " regr_count, regr_avgx, regr_avgy"
 )
 #: DISTINCT makes no difference to these.
 _INDIFFERENT_TO_DISTINCT = {"Min", "Max", "CollectSet", "BitAndAgg", "BitOrAgg", "HyperLogLogPlusPlus"}
 _SUBQUERIES = {"Exists", "InSubquery", "ListQuery", "ScalarSubquery"}
 _UDF = re.compile(r"UDF|UDAF")
+#: Spark writes the columns of a pandas function with their ids.
+_ID = re.compile(r"#\d+L?")
 
 
 def plan_function(expression: Any, name: str, partials: PartialColumns) -> PlannedResult:
@@ -49,6 +52,13 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
     Raises:
         PlanError: the function is not supported.
     """
+    if class_name(expression.aggregateFunction()) == "PythonUDAF":
+        text = _ID.sub("", str(expression.sql()))
+        raise PlanError(
+            f"agg: {text} is a pandas function over all rows of a group, and what it gives for some of them cannot be"
+            " merged with what it gives for others; use transformWithStateInPandas and keep what can, or functions of"
+            " Spark's"
+        )
     for kind in map(class_name, tree(expression)):
         problem = "calls a user-defined function" if _UDF.search(kind) else None
         # Its text does not say what is looked up, and each epoch would look it up again.

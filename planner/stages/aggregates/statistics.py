@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ....errors import PlanError
 from ....runtime.operators.aggregate.buffers import ListBuffer
@@ -67,11 +68,32 @@ def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     given = function.percentageExpression().eval(None)
     if given is None:
         raise PlanError(f"agg: the percentage of {call.name} is null; it must be from 0 to 1")
-    shares = (float(given),) if isinstance(given, float) else tuple(float(share) for share in given.toDoubleArray())
+    shares = _shares(given)
     if bool(function.reverse()):
         shares = tuple(1.0 - share for share in shares)
     places = partials.add(ListBuffer, call.partial("collect_list", f"CAST({value} AS DOUBLE)"))
     return PlannedResult(call.name, "percentile", places, shares)
+
+
+def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResult:
+    """The value that Spark's sketch looks for, found exactly: no sketch that SQL shows can be merged outside Spark."""
+    kind = call.argument_type()
+    if kind.startswith("interval"):
+        raise PlanError(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
+    given, accuracy = call.function.percentageExpression().eval(None), call.function.accuracyExpression().eval(None)
+    if given is None or accuracy is None:
+        raise PlanError(
+            f"agg: percentage or accuracy of {call.name} is null; give the first from 0 to 1, the other > 0"
+        )
+    places = partials.add(ListBuffer, call.partial("collect_list", call.arguments[0]))
+    return PlannedResult(call.name, "ranked", places, (_shares(given), 1.0 / float(accuracy)))
+
+
+def _shares(given: Any) -> tuple[float, ...]:
+    """One percentage, or those of an array, as Spark evaluates them."""
+    if hasattr(given, "toDoubleArray"):
+        return tuple(float(share) for share in given.toDoubleArray())
+    return (float(str(given)),)
 
 
 def _mode(call: Call, partials: PartialColumns) -> PlannedResult:
@@ -124,6 +146,7 @@ STATISTICS: dict[str, Plan] = {
     "CovSample": _together("covar_samp"),
     "Corr": _together("corr"),
     "Percentile": _percentile,
+    "ApproximatePercentile": _approximate_percentile,
     "Mode": _mode,
     "HyperLogLogPlusPlus": _approximate_count,
 }

@@ -31,6 +31,31 @@ def percentiles(lists: pa.Array, shares: tuple[float, ...]) -> list[np.ndarray]:
     return found
 
 
+def ranked(lists: pa.Array, shares: tuple[float, ...], margin: float) -> list[pa.Array]:
+    """For each share a value of each list, the one that Spark's ``percentile_approx`` looks for; any for an empty list.
+
+    Args:
+        lists: the values, without nulls.
+        shares: from 0 to 1: the least value is asked for that so many are not greater than.
+        margin: a share that is so near 0, or 1, stands for the least value, or the greatest.
+    """
+    lengths, values = list_lengths(lists), lists.flatten()
+    if not len(values):
+        return [pa.nulls(len(lengths), values.type) for _ in shares]
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    table = pa.table({"owner": owners, "value": values})
+    # NaN comes last, as in Spark.
+    order = pc.sort_indices(table, [("owner", "ascending"), ("value", "ascending")]).to_numpy()
+    starts = np.cumsum(lengths) - lengths
+    found = []
+    for share in shares:
+        rank = np.ceil(share * lengths) if margin < share < 1 - margin else lengths * (share > margin)
+        place = starts + np.clip(rank.astype(np.int64) - 1, 0, np.maximum(lengths - 1, 0))
+        # Empty lists at the end begin behind the last value.
+        found.append(values.take(pa.array(order[np.minimum(place, len(order) - 1)])))
+    return found
+
+
 def modes(lists: pa.Array) -> pa.Array:
     """The most frequent value of each list, of several the least; null for an empty list."""
     lengths, values = list_lengths(lists), lists.flatten()

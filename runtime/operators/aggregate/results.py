@@ -14,7 +14,7 @@ from .buffers import AggregateOverflowError
 from .distinct import distinct_mean, distinct_sum
 from .list_arrays import list_from_lengths, list_lengths
 from .moments import floats
-from .percentiles import modes, percentiles
+from .percentiles import modes, percentiles, ranked
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Result:
     ``kind`` is one of: ``value`` (the first buffer column as it is), ``count``, ``mean``, ``decimal_mean``, ``list``,
     ``size`` (number of elements of a list), ``sum_distinct``, ``mean_distinct``, ``stddev_samp``, ``stddev_pop``,
     ``var_samp``, ``var_pop``, ``skewness``, ``kurtosis``, ``covar_samp``, ``covar_pop``, ``corr``, ``mode``,
-    ``percentile`` (argument: the shares), ``registers`` (argument: an Estimator).
+    ``percentile`` (argument: the shares), ``ranked`` (argument: the shares, and how near 0 or 1 one counts as that),
+    ``registers`` (argument: an Estimator).
     """
 
     name: str
@@ -162,10 +163,27 @@ def _percentile(result: Result, columns: list[pa.Array]) -> pa.Array:
     found = percentiles(columns[0], shares)
     if not pa.types.is_list(result.type):
         return pa.array(found[0], mask=nothing)
-    rows, each = len(nothing), len(shares)
-    values = np.stack(found, axis=1).reshape(-1) if each else np.zeros(0)
+    return _per_share(result, pa.array(np.stack(found, axis=1).reshape(-1) if shares else np.zeros(0)), nothing)
+
+
+def _ranked(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """The same for values that are there."""
+    shares, margin = result.argument
+    nothing = list_lengths(columns[0]) == 0
+    found = ranked(columns[0], shares, margin)
+    if not pa.types.is_list(result.type):
+        return pc.if_else(pa.array(nothing), pa.scalar(None, found[0].type), found[0])
+    places = np.arange(len(shares) * len(nothing)).reshape(len(shares), len(nothing)).T.reshape(-1)
+    values = pa.concat_arrays(found).take(pa.array(places)) if shares else columns[0].flatten()[:0]
+    return _per_share(result, values, nothing)
+
+
+def _per_share(result: Result, values: pa.Array, nothing: np.ndarray) -> pa.Array:
+    """Lists of equal lengths; null where there is nothing, and without shares."""
+    rows = len(nothing)
+    each = len(values) // rows if rows else 0
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * each)
-    return pa.ListArray.from_arrays(offsets, pa.array(values), type=result.type, mask=pa.array(nothing | (each == 0)))
+    return pa.ListArray.from_arrays(offsets, values, type=result.type, mask=pa.array(nothing | (each == 0)))
 
 
 def _registers(result: Result, columns: list[pa.Array]) -> pa.Array:
@@ -192,5 +210,6 @@ _KINDS: dict[str, Callable[[Result, list[pa.Array]], pa.Array]] = {
     "corr": _correlation,
     "mode": _mode,
     "percentile": _percentile,
+    "ranked": _ranked,
     "registers": _registers,
 }

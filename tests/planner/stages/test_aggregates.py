@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from mixedmode.errors import PlanError, StateSchemaError
@@ -154,8 +155,23 @@ def test_state_of_other_aggregates_is_another_schema(frame: DataFrame) -> None:
     assert [field.type for field in descriptor.schema] == [pa.int64()]
 
 
+def mean_of(values: pd.Series) -> float:
+    return float(values.mean())
+
+
+def pandas_mean(column: str) -> Any:
+    return F.pandas_udf(mean_of, "double")(column)
+
+
 REFUSED: list[tuple[Callable[[], list[Any]], Callable[[], list[Any]], str]] = [
-    (lambda: ["k"], lambda: [F.approx_percentile("v", 0.5)], "function approx_percentile is not.*supported are count,"),
+    (lambda: ["k"], lambda: [F.histogram_numeric("v", F.lit(3))], "function histogram_numeric is not.*supported are"),
+    (lambda: ["k"], lambda: [F.approx_percentile(F.expr("make_ym_interval(v)"), 0.5)], "percentiles of interval"),
+    (
+        lambda: ["k"],
+        lambda: [pandas_mean("v")],
+        r"mean_of\(v\) is a pandas function over all rows.*transformWithStateIn",
+    ),
+    (lambda: ["k"], lambda: [pandas_mean("v") + F.sum("v")], "is a pandas function over all rows of a group"),
     (lambda: ["k"], lambda: [F.product("v")], "function product is not supported"),
     (lambda: ["k"], lambda: [F.expr("try_sum(v)")], "function try_sum is not supported"),
     (lambda: ["k"], lambda: [F.expr("try_avg(v) + 1")], "function try_avg is not supported"),
