@@ -27,6 +27,10 @@ class Frames(Form):
     def __init__(self, settings: FrameSettings) -> None:
         self.settings = settings
 
+    @property
+    def facts(self) -> str:
+        return repr(self.settings)
+
     def input(self, schema: StructType, initial_schema: StructType | None) -> ProcessorInput:
         return FrameInput(schema, initial_schema, self.settings)
 

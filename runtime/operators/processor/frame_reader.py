@@ -15,25 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import _create_converter_to_pandas
-from pyspark.sql.types import (
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructType, TimestampNTZType, TimestampType
 
 from .frame_settings import FrameSettings
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_INTEGERS: dict[type[DataType], str] = {ByteType: "Int8", ShortType: "Int16", IntegerType: "Int32", LongType: "Int64"}
+#: Names of Spark's types and of pandas' own ones.
+_INTEGERS = {"byte": "Int8", "short": "Int16", "integer": "Int32", "long": "Int64"}
+_FLAT = {"boolean", "float", "double"}
 #: So many ways of having nulls in a batch's columns are worth a conversion of the batch.
 _MAX_BASES = 8
 #: As PySpark asks Arrow.
@@ -102,7 +93,7 @@ class FrameView:
         with_nulls = {place for (place, _), nulls in zip(self._nulls, pattern, strict=True) if nulls}
         filled = {place for place, _ in self._nulls} - with_nulls
         values = {
-            place: self._values(column.slice(start, stop - start), reader.types[place], place in filled)
+            place: self._values(place, column.slice(start, stop - start), place in filled)
             for place, column in enumerate(self._columns)
         }
         # It copies: handlers may write into their frames, and Arrow's memory is not theirs.
@@ -111,24 +102,33 @@ class FrameView:
         return frame
 
     def _changes_with_nulls(self, data_type: DataType) -> bool:
-        integer = type(data_type) in _INTEGERS and not self._reader.settings.int_extension_dtypes
-        return integer or isinstance(data_type, BooleanType)
+        name = data_type.typeName()
+        return (name in _INTEGERS and not self._reader.settings.int_extension_dtypes) or name == "boolean"
 
-    def _values(self, column: pa.Array, data_type: DataType, filled: bool) -> Any:
+    def _values(self, place: int, column: pa.Array, filled: bool) -> Any:
         """A column's values; ``filled``: what stands for its nulls is never shown."""
-        if type(data_type) in _INTEGERS:
-            if self._reader.settings.int_extension_dtypes:
-                import pandas as pd
+        settings, data_type = self._reader.settings, self._reader.types[place]
+        kind = data_type.typeName()
+        if kind in _INTEGERS and settings.int_extension_dtypes:
+            import pandas as pd
 
-                return column.to_pandas(types_mapper=pd.ArrowDtype).astype(_INTEGERS[type(data_type)])
-            return (column.fill_null(0) if filled else column).to_numpy(zero_copy_only=False)
-        if isinstance(data_type, (BooleanType, FloatType, DoubleType)):
-            return (column.fill_null(False) if filled else column).to_numpy(zero_copy_only=False)
-        if isinstance(data_type, TimestampType):
-            # Not pandas' zones, which know other offsets before 1901 than Arrow's, PySpark's.
-            local = pc.local_timestamp(column.cast(pa.timestamp("us", self._reader.settings.time_zone)))
-            return local.cast(pa.timestamp("ns")).to_numpy(zero_copy_only=False)
-        return self._converter(data_type)(column.to_pandas(**_TO_PANDAS))
+            return column.to_pandas(types_mapper=pd.ArrowDtype).astype(_INTEGERS[kind])
+        if kind in _INTEGERS or kind in _FLAT:
+            whole = column.fill_null(False if kind == "boolean" else 0) if filled else column
+            return whole.to_numpy(zero_copy_only=False)
+        try:
+            if isinstance(data_type, TimestampType):
+                # Not pandas' zones, which know other offsets before 1901 than Arrow's, PySpark's.
+                local = pc.local_timestamp(column.cast(pa.timestamp("us", settings.time_zone)))
+                return local.cast(pa.timestamp("ns")).to_numpy(zero_copy_only=False)
+            return self._converter(data_type)(column.to_pandas(**_TO_PANDAS))
+        except pa.ArrowInvalid as error:
+            if not isinstance(data_type, (TimestampType, TimestampNTZType)):
+                raise
+            raise OverflowError(
+                f"column {self._reader.names[place]}: {error}; timestamps of pandas go from 1677 to 2262, filter out"
+                " what is beyond"
+            ) from error
 
     def _converter(self, data_type: DataType) -> Callable[[pd.Series], pd.Series]:
         converter: Callable[[pd.Series], pd.Series] = _create_converter_to_pandas(
@@ -138,6 +138,5 @@ class FrameView:
             struct_in_pandas="dict",
             error_on_duplicated_field_names=True,
             ndarray_as_list=False,
-            integer_object_nulls=True,
         )
         return converter

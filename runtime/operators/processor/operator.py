@@ -27,11 +27,12 @@ class ProcessorOperator(ProcessorStage):
     """A keyed stage whose operator is a user's ``StatefulProcessor``."""
 
     def fingerprint(self) -> str | None:
-        """The user's sources, the schemas and the time mode; None for code without source files or initial state."""
+        """The user's sources, the schemas, the time mode and how rows are shown; None for code without source files, or
+        with initial state."""
         if self._code is None or self.initial_schema is not None:
             return None
         schemas = [self.input_schema.json(), self.output_schema.json(), self.registry.to_json()]
-        return json.dumps([self._code, self.describe(), schemas], sort_keys=True)
+        return json.dumps([self._code, self.describe(), schemas, self.form.facts], sort_keys=True)
 
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""

@@ -38,6 +38,11 @@ class Form(ABC):
     #: How explain() tells the form; empty: as everybody expects.
     label: ClassVar[str] = ""
 
+    @property
+    def facts(self) -> str:
+        """All that results may depend on besides the rows."""
+        return ""
+
     @abstractmethod
     def input(self, schema: StructType, initial_schema: StructType | None) -> ProcessorInput:
         """Hands over rows of a schema, and of an initial state if there is one."""

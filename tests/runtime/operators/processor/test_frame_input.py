@@ -134,3 +134,21 @@ def test_the_last_row_that_was_handed_over_is_known(cuts: list[int]) -> None:
     for key, its in handed_over(batches(columns, cuts), frames):
         last = [frames.last_read("n") for _ in its]
         assert last == ([2, 3] if key == "a" else [5])
+
+
+def test_a_key_with_all_rows_streams_through() -> None:
+    """Its frames are handed over while batches are still being read."""
+    taken: list[int] = []
+
+    def counted(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in made:
+            taken.append(batch.num_rows)
+            yield batch
+
+    columns = {"key": pa.array(["k"] * 100), "n": pa.array(range(100), pa.int64())}
+    frames = FrameInput(INPUT, None, FrameSettings("UTC", max_rows=10))
+    source = counted(batches(columns, list(range(0, 100, 5))))
+    _, its = next(handed_over(source, frames))
+    for number, frame in enumerate(its):
+        assert list(frame["n"]) == list(range(number * 10, number * 10 + 10))
+        assert sum(taken) <= 10 * (number + 1) + 5

@@ -104,6 +104,12 @@ def test_frames_of_a_batch_are_their_owners() -> None:
     assert list(second.index) == [0, 1, 2]
 
 
+def test_a_time_that_pandas_cannot_hold_is_told_with_its_column() -> None:
+    schema = StructType([StructField("at", TimestampType())])
+    with pytest.raises(OverflowError, match=r"column at: .*timestamps of pandas go from 1677 to 2262"):
+        FrameReader(schema, FrameSettings("UTC")).view(batch_of(schema, [(datetime(2300, 1, 1),)])).frame(0, 1)
+
+
 def test_many_ways_of_having_nulls_and_no_columns_at_all() -> None:
     """More patterns of nulls than conversions are kept for; rows without columns are counted."""
     names = ["a", "b", "c", "d"]

@@ -142,3 +142,10 @@ def test_the_form_is_no_part_of_the_identity(tmp_path: Path) -> None:
     """It is told beside the processor's name, which may change."""
     rows, frames = Stage(tmp_path).operator.describe(), Stage(tmp_path, form=FRAMES).operator.describe()
     assert frames == {**rows, "processor": "Scripted on pandas frames"}
+
+
+def test_what_frames_look_like_is_part_of_what_is_computed(tmp_path: Path) -> None:
+    """Finished shards of a backlog are not reused for a session that shows other values."""
+    forms = [None, FRAMES, Frames(FrameSettings("UTC", max_rows=2)), Frames(FrameSettings("Asia/Tokyo", max_rows=2))]
+    one, two, same, other = (Stage(tmp_path, form=form).operator.fingerprint() for form in forms)
+    assert two == same and len({one, two, other}) == 3
