@@ -66,6 +66,7 @@ def plan_group_state(
             timeout=timeout,
             event_time=None if watermark is None else watermark.event_time,
             settings=frame_settings(rows.inputs.spark, exact_columns=True),
+            follows_a_stage=bool(rows.inputs.outputs),
         )
 
     return KeyedStage(

@@ -84,6 +84,7 @@ def plan_processor(
             output_schema=output_schema,
             time_mode=times,
             event_time=event_time,
+            follows_a_stage=bool(rows.inputs.outputs),
             initial_state=initial,
             initial_state_key=initial_key,
             has_coordinator=coordinator is not None,

@@ -66,6 +66,7 @@ def sorted_pass_of(
         in_order=InOrder(watermark.fired_ms, watermark.greatest_delay_ms, reached_ms) if in_order else None,
         first=state.epoch == 0,
         is_backlog=state.is_backlog,
+        delay_ms=watermark.greatest_delay_ms,
     )
 
 
@@ -94,6 +95,7 @@ def streaming_epoch_of(
         in_order=InOrder(watermark.fired_ms, watermark.greatest_delay_ms, upto_ms) if in_order else None,
         first=state.epoch == 0,
         is_backlog=state.is_backlog,
+        delay_ms=watermark.greatest_delay_ms,
     )
 
 
@@ -164,6 +166,7 @@ def following_epoch_of(
         firing_watermark_ms=firing_ms,
         late_watermark_ms=watermark.fired_ms if is_late else MIN_WATERMARK,
         reached_watermark_ms=reached_ms if in_order or not has_rows else MIN_WATERMARK,
-        in_order=InOrder(watermark.fired_ms, 0) if in_order else None,
+        in_order=InOrder(watermark.fired_ms, watermark.greatest_delay_ms, reached_ms) if in_order else None,
         ending=False,
+        delay_ms=watermark.greatest_delay_ms,
     )

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from ...state.keygroups import KeyGroupRange
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.operator_events.task_events import TaskEvents
+from .emission import emitted_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,6 +77,8 @@ class EpochSpec:
     whole_result: bool = False
     #: True while any source is in backlog.
     is_backlog: bool = False
+    #: How far the watermark stays behind the event times of the stage's rows.
+    delay_ms: int = 0
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> EpochSpec:
@@ -132,6 +136,12 @@ class ShardContext:
     counters: ShardCounters
     #: What came from the coordinator and goes to it, and the shard's own state.
     events: TaskEvents = field(default_factory=TaskEvents)
+    #: True if the output goes to another stage: each row with the watermark at which it is emitted.
+    hands_on: bool = False
+
+    def emit(self, rows: pa.RecordBatch, emitted_ms: np.ndarray | int) -> None:
+        """Output rows; ``emitted_ms``: the watermark at which each, or all, are emitted."""
+        self.output.write(emitted_at(rows, emitted_ms) if self.hands_on else rows)
 
 
 class KeyedOperator(ABC):

@@ -26,6 +26,8 @@ class ResultWriter:
         self._in_time_order = (
             context.epoch.style == "random" and operator.output_mode == "append" and operator.uses_event_time
         )
+        #: What rows without a time of their own are emitted at.
+        self._now_ms = max(context.epoch.watermark_ms, context.epoch.firing_watermark_ms)
         self._held: list[pa.RecordBatch] = []
         self._held_times: list[np.ndarray] = []
 
@@ -68,7 +70,7 @@ class ResultWriter:
             self._held.append(batch)
             self._held_times.append(times_ms[places])
         else:
-            self._context.output.write(batch)
+            self._context.emit(batch, self._now_ms if times_ms is None else times_ms[places])
 
     def _keys(self, work: Work, owners: np.ndarray) -> list[pa.Array]:
         """The key columns of keys of the work: from their rows if they have any, else out of the encoded key."""
@@ -86,10 +88,12 @@ class ResultWriter:
         """Let go of held rows, earliest first."""
         if not self._held:
             return
-        order = pa.array(np.argsort(np.concatenate(self._held_times), kind="stable"))
-        table = pa.Table.from_batches(self._held).take(order)
+        times_ms = np.concatenate(self._held_times)
+        order = np.argsort(times_ms, kind="stable")
+        table, done = pa.Table.from_batches(self._held).take(pa.array(order)), 0
         for batch in table.combine_chunks().to_batches():
-            self._context.output.write(batch)
+            self._context.emit(batch, times_ms[order[done : done + batch.num_rows]])
+            done += batch.num_rows
 
 
 def _typed(column: pa.Array, data_type: pa.DataType) -> pa.Array:

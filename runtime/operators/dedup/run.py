@@ -172,7 +172,15 @@ class DedupRun:
         schema = self._operator.output_arrow_schema
         columns = [batch.column(source) for source in self._operator.sources]
         typed = [_typed(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        self._context.output.write(pa.RecordBatch.from_arrays(typed, schema=schema))
+        self._context.emit(pa.RecordBatch.from_arrays(typed, schema=schema), self._emitted_ms(batch))
+
+    def _emitted_ms(self, batch: pa.RecordBatch) -> np.ndarray | int:
+        """The watermark that the orderly stream brings each row at."""
+        now_ms = max(self._epoch.watermark_ms, MIN_WATERMARK)
+        if self._operator.time_column is None:
+            return now_ms
+        reached_ms = micros_to_ms(batch.column(self._operator.time_column)) - self._epoch.delay_ms
+        return np.maximum(reached_ms, now_ms)
 
     def _expiry_ms(self, work: Work) -> np.ndarray:
         """The watermark at which each key goes; MAX: it stays.  Of a key with state and a delay it is not known."""

@@ -14,6 +14,7 @@ from ...platform.arrow_types import arrow_schema
 from ...platform.code_fingerprint import code_fingerprint
 from ...platform.user_frames import UserFrames
 from ..contract import KeyedOperator
+from ..emission import EMITTED_COLUMN
 from .handle import DeclaringHandle
 from .keyed_rows import KIND_COLUMN
 from .row_form import Form, Rows
@@ -56,6 +57,7 @@ class ProcessorStage(KeyedOperator):
         output_schema: schema of the rows that the processor yields.
         time_mode: ``"none"``, ``"processingTime"`` or ``"eventTime"``.
         event_time: the watermarked column, if there is one.
+        follows_a_stage: its rows come from another stage.
         initial_state: rows grouped by the same key columns (by name, first) to start from.
         has_coordinator: whether there is somebody to send events to.
         event_max_bytes: the most that one event, or a shard's own state, may take.
@@ -76,6 +78,7 @@ class ProcessorStage(KeyedOperator):
         output_schema: StructType,
         time_mode: TimeMode,
         event_time: str | None,
+        follows_a_stage: bool = False,
         initial_state: DataFrame | None = None,
         initial_state_key: tuple[str, ...] = (),
         has_coordinator: bool = False,
@@ -101,7 +104,10 @@ class ProcessorStage(KeyedOperator):
         self.has_coordinator = has_coordinator
         self.event_max_bytes = event_max_bytes
         kind = (KIND_COLUMN,) if initial_state is not None else ()
-        self.sort_columns = (*kind, *((event_time,) if event_time else ()))
+        #: What the orderly stream's watermark follows: event times, or, behind another stage, when rows were emitted.
+        self.clock_column = EMITTED_COLUMN if follows_a_stage and self.has_timers else event_time
+        order = (self.clock_column, event_time) if self.clock_column != event_time else (event_time,)
+        self.sort_columns = (*kind, *(column for column in order if column is not None))
         self._initial_state = initial_state
         self._initial_state_key = initial_state_key or key_columns
         self.initial_schema = None if initial_state is None else initial_state.schema

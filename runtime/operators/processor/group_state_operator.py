@@ -59,6 +59,7 @@ class GroupStateOperator(ProcessorOperator):
         timeout: str,
         event_time: str | None,
         settings: FrameSettings,
+        follows_a_stage: bool = False,
     ) -> None:
         super().__init__(
             GroupStateFunction(
@@ -71,6 +72,7 @@ class GroupStateOperator(ProcessorOperator):
             output_schema=output_schema,
             time_mode=TIME_MODES[timeout],
             event_time=event_time,
+            follows_a_stage=follows_a_stage,
             form=GroupStateFrames(settings),
         )
         self._timeout = timeout

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....state.keys import KeyCodec
+from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 
 KEY_GROUP_COLUMN = "__kg"
 #: Column that holds a row of the initial state; null for input rows.
@@ -23,6 +24,8 @@ INITIAL_STATE_COLUMN = "__initial_state"
 #: Column that sorts initial-state rows before the input rows of their key.
 KIND_COLUMN = "__row_kind"
 
+#: The greatest time whose microseconds are a number of 64 bits.
+_GREATEST_MS = MAX_WATERMARK // 1000
 #: As an event time in microseconds: a row has none, or nobody asks for it.
 NO_TIME = -(2**63)
 
@@ -92,7 +95,11 @@ class KeySlices:
 
 
 def micros_of(times: pa.Array) -> np.ndarray:
-    """Event times in microseconds; ``NO_TIME`` for null."""
+    """Event times in microseconds, or watermarks (ms) as if they were; ``NO_TIME`` for null."""
+    if pa.types.is_int64(times.type):
+        times_ms = pc.fill_null(times, MIN_WATERMARK).to_numpy(zero_copy_only=False)
+        micros_of_times = np.clip(times_ms, -_GREATEST_MS, _GREATEST_MS) * 1000
+        return np.where(times_ms == MIN_WATERMARK, NO_TIME, micros_of_times)
     micros = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64())
     return pc.fill_null(micros, NO_TIME).to_numpy(zero_copy_only=False)
 

@@ -46,7 +46,8 @@ class ProcessorOperator(ProcessorStage):
 
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Input rows as they are; in the very first epoch with the rows of the initial state before them."""
-        event_time = [] if self.event_time is None else [self.event_time]  # it need not be among the user's columns
+        # They need not be among the user's columns.
+        event_time = [column for column in (self.event_time, self.clock_column) if column is not None]
         names = list(dict.fromkeys([*self.key_columns, *self.input_schema.fieldNames(), *event_time]))
         rows = frame if frame.columns == names else frame.select(*map(quoted, names))
         if self._initial_state is None:

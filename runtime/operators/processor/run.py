@@ -34,7 +34,8 @@ from .key_clock import KeyClock
 from .keyed_rows import KIND_COLUMN, NO_TIME, Keyed, KeyedRows, KeySlices
 
 if TYPE_CHECKING:
-    from .definition import ProcessorStage
+    from ..emission import EmissionLog
+from .definition import ProcessorStage
 
 #: A key without rows of its own: as :data:`Keyed`, without an event time and rows.
 _Due = tuple[int, bytes, tuple[Any, ...], int, None]
@@ -51,7 +52,8 @@ class ProcessorRun:
         self._counters = context.counters
         self._codec = KeyCodec(operator.key_schema)
         self._input = operator.form.input(operator.input_schema, operator.initial_schema)
-        self._output = operator.form.output(operator.output_schema, context.output.write)
+        self._emissions = EmissionLog() if context.hands_on else None
+        self._output = operator.form.output(operator.output_schema, self._write)
         self._shown_key = operator.form.key(operator.key_schema)
         self._handle: TaskHandle | None = None
         self._key: tuple[Any, ...] = ()
@@ -84,7 +86,7 @@ class ProcessorRun:
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         epoch, context = self._epoch, self._context
-        time_column = None if self._clock is None else self._operator.event_time
+        time_column = None if self._clock is None else self._operator.clock_column
         slices = KeySlices(self._codec, self._operator.key_columns, time_column)
         keyed = KeyedRows(self._admitted(rows), slices, self._input)
         state: BatchKeyedState | RocksDBKeyedState
@@ -114,7 +116,8 @@ class ProcessorRun:
         for hook in self._operator.end_hooks if self._epoch.ending else ():
             rows = getattr(self._processor, hook)()
             if rows is not None:
-                self._output.extend(rows, ())
+                self._key = ()
+                self._take(rows, self._epoch.watermark_ms)
         if self._operator.keeps_own_state:
             failpoint("task-events-snapshot")
             kept = self._processor.snapshotShard()  # type: ignore[attr-defined]
@@ -142,7 +145,7 @@ class ProcessorRun:
             failpoint("task-events-received")
             rows = self._processor.handleEvent(decode(event, types))  # type: ignore[attr-defined]
             if rows is not None:
-                self._output.extend(rows, ())
+                self._take(rows, self._epoch.watermark_ms)
             failpoint("task-events-handled")
 
     def close(self) -> None:
@@ -312,7 +315,16 @@ class ProcessorRun:
     def _handle_rows(self, rows: Iterator[Any], times: TimerValues) -> None:
         input_rows = rows if self._operator.initial_schema is None else self._initial_first(rows, times)
         if input_rows is not None:
-            self._output.extend(self._processor.handleInputRows(self._key, input_rows, times), self._key)
+            self._take(self._processor.handleInputRows(self._key, input_rows, times), self._epoch.watermark_ms)
+
+    def _take(self, rows: Iterable[Any], watermark_ms: int) -> None:
+        """Output what a handler of the current key yields; ``watermark_ms``: the epoch's for it, if no clock runs."""
+        if self._emissions is not None and rows is not None:
+            rows = self._emissions.yielded(rows, watermark_ms if self._clock is None else self._clock.now_ms)
+        self._output.extend(rows, self._key)
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        self._context.output.write(rows if self._emissions is None else self._emissions.stamped(rows))
 
     def _initial_first(self, pairs: Iterator[Any], times: TimerValues) -> Iterator[Any] | None:
         """Hand the key's initial-state rows to ``handleInitialState``; returns the input rows, None without any."""
@@ -327,7 +339,7 @@ class ProcessorRun:
         yielded: Iterable[Any] = self._processor.handleExpiredTimer(
             key=self._key, timerValues=times, expiredTimerInfo=ExpiredTimerInfo(ts_ms)
         )
-        self._output.extend(yielded, self._key)
+        self._take(yielded, self._epoch.firing_watermark_ms)
 
     def _times(self, watermark_ms: int) -> TimerValues:
         return self._operator.times(self._epoch.processing_time_ms, watermark_ms)
