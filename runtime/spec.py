@@ -16,10 +16,12 @@ from .operators.contract import KeyedOperator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from .connectors.late_rows import LateRows
     from .connectors.sinks.base import Sink
     from .connectors.sources.inputs import LiveInput
+    from .operators.tail import Tail
     from .protocols.operator_events.coordinator import OperatorCoordinator
 
 
@@ -192,6 +194,8 @@ class JobSpec:
     live_inputs: tuple[LiveInput, ...] = ()
     #: Where rows that came too late go; None: they are dropped.
     late_rows: LateRows | None = None
+    #: What is done to the last stage's rows before they are staged; None: nothing.
+    tail: Tail | None = None
     #: The plan as JSON, for savepoints.
     plan_json: str = "{}"
 
@@ -220,9 +224,17 @@ class JobSpec:
         return any(phase.kind == kind for phase in self.phases)
 
     @property
+    def output_schema(self) -> StructType:
+        """Columns of the rows that are staged."""
+        return self.operator.output_schema if self.tail is None else self.tail.schema
+
+    @property
     def staged_form(self) -> StagedForm:
         """What its output is until it is shown."""
-        columns = columns_of(self.operator.output_schema, self.operator.output_identities)
+        identities = self.operator.output_identities
+        if self.tail is not None:
+            identities = self.tail.identities(identities)
+        columns = columns_of(self.output_schema, identities)
         return StagedForm(columns=columns, partition_by=self.sink.partition_by, path=self.sink.staging_path)
 
     @property

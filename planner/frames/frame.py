@@ -341,9 +341,10 @@ class MixedFrame(StatelessFrame):
                 " dropDuplicates(…) before writeStream; a job without state is served by spark.readStream as it is"
             )
         self._check_stateless("writeStream")
-        return MixedStreamWriter(
-            self._inputs.map("writeStream", lambda frame: frame.drop(CARRIER)) if self._has_carrier else self._inputs
-        )
+        if not self._has_carrier:
+            return MixedStreamWriter(self._inputs)
+        parts = [part.mapped("writeStream", lambda frame: frame.drop(CARRIER)) for part in self._inputs.parts]
+        return MixedStreamWriter(replace(self._inputs, parts=tuple(parts)))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

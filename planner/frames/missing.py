@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: Good for each input alone: no row depends on another one of a stream.
 _STATELESS = (
-    *("alias", "coalesce", "crossJoin", "hint", "join", "lateralJoin", "mapInArrow", "mapInPandas", "melt"),
+    *("alias", "coalesce", "hint", "lateralJoin", "melt"),
     *("repartition", "replace", "to", "toDF", "unpivot", "withMetadata"),
 )
 _OF_ALL_ROWS = (

@@ -9,9 +9,14 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
 
+from ...errors import PlanError
+from ...runtime.platform.spark_errors import error_text
 from ..inputs.event_time import carried, carried_sql
+from ..inputs.static import broadcast_if_small, check_static
 from .described import Described
 
 if TYPE_CHECKING:
@@ -80,3 +85,87 @@ class StatelessFrame(Described):
 
     def fillna(self, value: Any, subset: str | tuple[str, ...] | list[str] | None = None) -> Self:
         return self._map("fillna", lambda frame: frame.fillna(value, subset))
+
+    # -- joins with static frames --------------------------------------------------------------------------------------
+
+    def join(
+        self, other: DataFrame, on: str | Column | list[str] | list[Column] | None = None, how: str | None = None
+    ) -> Self:
+        """Join with a static frame, which is read anew for each epoch, as Spark reads it for each micro-batch.
+
+        Args:
+            other: a batch DataFrame.
+            on: a name, names, or a condition; None: every row with every row.
+            how: inner (the default), left, leftsemi, leftanti or cross.
+
+        Raises:
+            PlanError: that is no static frame, or such a join has no answer before a stream's end.
+        """
+        static = check_static("join", other, how)
+        side = broadcast_if_small(static) if self._is_behind_stage else static
+        try:
+            return self._map("join", lambda frame: frame.join(side, on, how))
+        except AnalysisException as error:
+            if error.getCondition() != "AMBIGUOUS_REFERENCE":
+                raise
+            raise PlanError(
+                f"join: {error_text(error)}; both sides have a column of that name: join on it, on='<name>', or rename"
+                " one of them before"
+            ) from error
+
+    def crossJoin(self, other: DataFrame) -> Self:
+        """Every row with every row of a static frame, which is read anew for each epoch."""
+        static = check_static("crossJoin", other)
+        side = broadcast_if_small(static) if self._is_behind_stage else static
+        return self._map("crossJoin", lambda frame: frame.crossJoin(side))
+
+    # -- functions of batches of rows ----------------------------------------------------------------------------------
+
+    def mapInPandas(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
+        """Rows through a Python function of pandas frames, as in Spark.
+
+        Args:
+            func: takes an iterator of frames, and gives one.
+            schema: columns of what it gives.
+            barrier: as in Spark; not behind a keyed stage.
+            profile: as in Spark; not behind a keyed stage.
+
+        Raises:
+            PlanError: a barrier or profile is asked for behind a keyed stage, whose tasks these are.
+        """
+        self._check_own_tasks("mapInPandas", barrier, profile)
+        return self._map(
+            "mapInPandas",
+            lambda frame: frame.mapInPandas(func, schema, barrier, profile),
+            lambda frame, event_time: frame.mapInPandas(func, schema, barrier, profile),
+        )
+
+    def mapInArrow(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
+        """Rows through a Python function of Arrow batches, as in Spark; arguments as of :meth:`mapInPandas`.
+
+        Args:
+            func: takes an iterator of batches, and gives one.
+            schema: columns of what it gives.
+            barrier: as in Spark; not behind a keyed stage.
+            profile: as in Spark; not behind a keyed stage.
+
+        Raises:
+            PlanError: as :meth:`mapInPandas`.
+        """
+        self._check_own_tasks("mapInArrow", barrier, profile)
+        return self._map(
+            "mapInArrow",
+            lambda frame: frame.mapInArrow(func, schema, barrier, profile),
+            lambda frame, event_time: frame.mapInArrow(func, schema, barrier, profile),
+        )
+
+    @property
+    def _is_behind_stage(self) -> bool:
+        return bool(self._read().outputs)
+
+    def _check_own_tasks(self, what: str, barrier: bool, profile: Any) -> None:
+        if self._is_behind_stage and (barrier or profile is not None):
+            raise PlanError(
+                f"{what} behind a keyed stage runs in the stage's own tasks, so it takes no"
+                f" {'barrier' if barrier else 'profile'}; leave it out"
+            )

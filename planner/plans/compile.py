@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,16 +14,18 @@ from ...errors import OptionError, PlanError
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, WholeResult, make_sink, table_format
 from ...runtime.operators.contract import KeyedOperator
+from ...runtime.operators.tail import Tail
 from ...runtime.platform.folder_checks import Place, place_of
 from ...runtime.platform.spark_durations import duration_ms
 from ...runtime.platform.spark_plans import size_bytes
 from ...runtime.platform.spark_session import session_settings
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.analysis import spark_plan
-from ..inputs.inputs import Inputs
+from ..inputs.inputs import Inputs, Part
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
+from ..stages.tail import output_key, plan_tail
 from .final_watermark import resolve_final_watermark
 from .graph import StageGraph
 from .phases import JobFacts, plan_phases, runs_sorted
@@ -71,8 +73,8 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         PlanError: the job cannot be done as described.
     """
     graph = StageGraph.of(output)
-    _without_steps(output)
     stage = graph.last
+    tail = plan_tail(stage, output.parts[0])
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
     sink_options = dict(resolved.sink_options)
@@ -102,15 +104,20 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         path,
         sink_options,
         request.query_name,
-        stage.output_schema,
+        stage.output_schema if tail is None else tail.schema,
         request.foreach_batch,
         table=request.table,
         partition_by=request.partition_by,
         transactional=settings.sink_transactional,
-        deliveries=Deliveries(
-            key=stage.output_key if output_mode == "update" else None,
-            order_column=settings.sink_order_column,
-            whole=_whole_result(output, stage, output_mode, format),
+        deliveries=_deliveries(
+            stage,
+            output.parts[0],
+            output_mode,
+            request,
+            format,
+            Deliveries(
+                order_column=settings.sink_order_column, whole=_whole_result(output, stage, output_mode, format)
+            ),
         ),
     )
     sink.check(spark)
@@ -153,16 +160,10 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         parallelism=parallelism,
         checkpoint_location=location,
         phases=plan_phases(settings, facts),
+        tail=() if tail is None else tail.names,
+        ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
-    return plan, _job(first, plan, specs, sink)
-
-
-def _without_steps(output: Inputs) -> None:
-    if output.parts[0].steps:
-        raise PlanError(
-            "operations after the keyed stage do not run for now; do them before groupBy, in the stage itself, in"
-            " foreachBatch, or in whatever reads the output"
-        )
+    return plan, _job(first, plan, specs, sink, tail)
 
 
 def _whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: str) -> WholeResult | None:
@@ -192,7 +193,20 @@ def _late_rows(stage: KeyedStage, path: str | None) -> LateRows | None:
     return late_rows
 
 
-def _job(stage: KeyedStage, plan: ExecutionPlan, stages: tuple[StageSpec, ...], sink: Sink) -> JobSpec:
+def _deliveries(
+    stage: KeyedStage, part: Part, output_mode: str, request: SinkRequest, format: str, all_rows: Deliveries
+) -> Deliveries:
+    """What is handed over per checkpoint: all rows, or of each key the last; of a key that is gone every update."""
+    if output_mode != "update" or stage.output_key is None:
+        return all_rows
+    per_epoch = request.table is None and request.foreach_batch is None and format in FORMATS
+    key = stage.output_key if per_epoch else output_key(stage, part)
+    return replace(all_rows, key=key, key_is_gone=key is None)
+
+
+def _job(
+    stage: KeyedStage, plan: ExecutionPlan, stages: tuple[StageSpec, ...], sink: Sink, tail: Tail | None
+) -> JobSpec:
     """The job; ``stage``: the one that reads the sources."""
     inputs, watermark = stage.inputs.numbered(), stage.watermark
     return JobSpec(
@@ -209,6 +223,7 @@ def _job(stage: KeyedStage, plan: ExecutionPlan, stages: tuple[StageSpec, ...], 
         late_rows=_late_rows(stage, plan.settings.late_data_path),
         trigger=dict(plan.trigger),
         explain=plan.explain,
+        tail=tail,
         plan_json=plan.model_dump_json(indent=1),
     )
 

@@ -91,6 +91,10 @@ class ExecutionPlan(BaseModel):
     parallelism: int
     checkpoint_location: str | None
     phases: tuple[Phase, ...]
+    #: What is done to the last stage's rows before they are staged, in order.
+    tail: tuple[str, ...] = ()
+    #: Operations that were asked for and have no effect.
+    ignored: tuple[str, ...] = ()
 
     @property
     def operator(self) -> dict[str, Any]:
@@ -165,6 +169,10 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
             )
     if plan._unnamed:
         yield "warning", plan._unnamed
+    if plan.tail:
+        yield "behind it", f"{', '.join(plan.tail)}: inside the keyed stage's Spark job, before rows are staged"
+    if plan.ignored:
+        yield "without effect", f"{', '.join(plan.ignored)}: a keyed stage deals rows to its shards itself"
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"

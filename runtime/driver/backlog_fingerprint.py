@@ -39,13 +39,16 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
     stages = [_stage(stage) for stage in job.stages]
     history = None if job.history is None else _frame(job.history, files=True)
     live = None if job.live is None else _frame(job.live, files=False)
-    if None in stages or (job.history is not None and history is None) or (job.live is not None and live is None):
+    tail = None if job.tail is None else _frame(job.tail.template, files=True, is_template=True)
+    read = [(job.history, history), (job.live, live), (job.tail, tail)]
+    if None in stages or any(what is not None and known is None for what, known in read):
         return None
     settings = job.settings
     parts = {
         "stages": stages,
         "history": history,
         "live": live,
+        "tail": tail,
         "output": [job.sink.name, job.staged_form.model_dump()],
         "layout": [parallelism, max_parallelism],
         "modes": [settings.runtime_mode, settings.final_watermark, [phase.kind for phase in job.phases]],

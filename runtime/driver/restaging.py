@@ -174,7 +174,7 @@ def _restaged(job: JobSpec, old: _Old, sources: list[int]) -> tuple[StagedFile, 
         tuple(file.name for file in files),
         tuple(old.form.columns[source].name for source in sources),
         job.sink.output,
-        job.operator.output_schema,
+        job.output_schema,
         uuid.uuid4().hex[:8],
     )
     reports = _run(job.spark, task, len(files))

@@ -196,5 +196,6 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, outp
         state_filesystem=context.store.filesystem,
         state_pool=context.store.pool(uid),
         output=output,
+        tail=job.tail if uid == job.stage.uid else None,
         progress_folder=context.backlog.folder,
     )

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
-
-from ..platform.arrow_types import arrow_schema
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-#: Column of a task's report.
-REPORT_COLUMN = "report"
 
 
 @dataclass(frozen=True)
@@ -31,13 +18,15 @@ class Projection:
 
     #: Schema of the rows that the operator writes; names that are plain and distinct.
     row_schema: StructType
-    #: The output's columns over them, in the output schema's order; they cannot leave the driver.
+    #: The output's columns.
+    output_schema: StructType
+    #: The same over the rows, in this order; they cannot leave the driver.
     columns: tuple[Column, ...]
     #: For each of them the same column over others of the operator's rows, by their names; None: it is not to be had.
     renamers: tuple[Renamer | None, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"row_schema": self.row_schema, "columns": (), "renamers": ()}
+        return {"row_schema": self.row_schema, "output_schema": self.output_schema, "columns": (), "renamers": ()}
 
     def over(self, row_schema: StructType, names: Sequence[Mapping[str, str]]) -> Projection:
         """The same output columns over other rows.
@@ -50,17 +39,7 @@ class Projection:
         for place, (renamer, its) in enumerate(zip(self.renamers, names, strict=True)):
             if its and renamer is not None:
                 columns[place] = renamer(its)
-        return Projection(row_schema, tuple(columns), self.renamers)
-
-    def report_row(self, report: bytes) -> pa.RecordBatch:
-        """A row that carries a report and no values."""
-        schema = arrow_schema(self.row_schema)
-        columns = [pa.array([report], pa.binary()), *[pa.nulls(1, field.type) for field in schema]]
-        return pa.RecordBatch.from_arrays(columns, schema=_with_report(schema))
-
-
-def _with_report(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(REPORT_COLUMN, pa.binary()), *schema])
+        return replace(self, row_schema=row_schema, columns=tuple(columns))
 
 
 #: Makes a column over columns with other names, given by those that it has read.

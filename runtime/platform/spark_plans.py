@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .gateway import java_class, query_execution
+from .gateway import java_class, query_execution, session_state
 from .spark_expressions import class_name, items
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: What Spark's own Python code asks a frame for; nothing but a ``DataFrame`` has it.
 HANDLE = "_jdf"
+#: What a plan's text draws its tree with.
+_BRANCHES = " :+-"
 
 
 def analyzed(frame: DataFrame) -> Any:
@@ -53,6 +55,11 @@ def size_bytes(frame: DataFrame) -> int | None:
     if any(size >= unknown for size in sizes):
         return None
     return min(int(str(plan.stats().sizeInBytes())), sum(sizes))
+
+
+def broadcast_limit_bytes(spark: SparkSession) -> int:
+    """The greatest table that Spark broadcasts without being asked to; negative: none."""
+    return int(session_state(spark).conf().autoBroadcastJoinThreshold())
 
 
 def executed_text(frame: DataFrame) -> str:
@@ -91,6 +98,24 @@ def uppermost_exchange(frame: DataFrame) -> Exchange | None:
     if kind != "HashPartitioning":
         return Exchange(kind, 0, 0, text)
     return Exchange(kind, int(partitioning.numPartitions()), int(partitioning.expressions().size()), text)
+
+
+def nodes_above(frame: DataFrame, mark: str) -> list[str] | None:
+    """The nodes of the physical plan above the lowest one whose text has the mark, from below; None: there is none."""
+    lines = executed_text(frame).splitlines()
+    at = next((place for place in reversed(range(len(lines))) if mark in lines[place]), None)
+    if at is None:
+        return None
+    above, depth = [], _depth(lines[at])
+    for line in reversed(lines[:at]):
+        if _depth(line) < depth:
+            depth = _depth(line)
+            above.append(line.lstrip(_BRANCHES))
+    return above
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(_BRANCHES))
 
 
 @contextlib.contextmanager

@@ -21,10 +21,9 @@ from ...state.lineage import CompactionKind, ShardLineage
 from ...state.local_folder import local_root
 from ...state.registry import StateRegistry
 from ...state.replica import process_cache
-from ..operators.projection import REPORT_COLUMN
 from ..platform.failpoints import failpoint
 from ..platform.worker_errors import translate
-from .report import NO_SHARD, REPORT_SCHEMA
+from .report import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -23,13 +23,16 @@ from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
 from .placement import ShardPins
-from .publish_task import ArrowFunction, PublishTask, projected
+from .publish_task import ArrowFunction, PublishTask, published
 from .report import NO_SHARD, REPORT_SCHEMA, ShardReport
 from .shard_task import ShardTask, SortPlan
 from .shuffle import SHARD_COLUMN, HashExchange, exchanged_by_shard, with_key_group
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.types import StructType
+
+    from ..operators.tail import Tail
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,8 @@ class EpochExecutor:
     state_pool: str
     output: OutputPlace
     progress_folder: str
+    #: What is done to the rows before they are staged; None: nothing.
+    tail: Tail | None = None
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
@@ -113,21 +118,53 @@ class EpochExecutor:
             report_folder=report_folder,
             inboxes=tuple(inboxes.items()),
             sort=self._sort_plan() if frame is not None and sorter == "arrow" else None,
+            hands_on=self._hands_on,
         )
-        reports = [] if frame is None else self._run(frame, task, finished)
+        reports: list[ShardReport] = []
+        if frame is not None:
+            rows = frame
+            reports = self._completed(visited, task, lambda task: self._run(rows, task))
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
-            rows, partitions = self.places(visited, lineages)
-            task = replace(task, shards=partitions)
-            reports = self._mapped(rows, task, _without_rows(task)).collect()
-        decoded = sorted((ShardReport.from_bytes(bytes(row[0])) for row in reports), key=lambda report: report.shard)
-        if [report.shard for report in decoded] != sorted(visited):
+            places, partitions = self.places(visited, lineages)
+            reports = self._completed(
+                visited,
+                replace(task, shards=partitions),
+                lambda task: self._mapped(places, task, _without_rows(task)).collect(),
+            )
+        reports = sorted(reports, key=lambda report: report.shard)
+        if [report.shard for report in reports] != sorted(visited):
             raise MixedModeError(
                 f"epoch {epoch.epoch} expected one report from each of the shards {sorted(visited)}, "
-                f"got {[report.shard for report in decoded]}: Spark changed the partitioning of the shuffle"
+                f"got {[report.shard for report in reports]}: Spark changed the partitioning of the shuffle"
             )
-        return decoded
+        return reports
+
+    @property
+    def _hands_on(self) -> StructType | None:
+        """Columns of the rows that the tasks hand on; None: they stage them themselves."""
+        if self.operator.projection is not None:
+            return self.operator.projection.row_schema
+        return None if self.tail is None else self.tail.row_schema
+
+    def _completed(
+        self, visited: Sequence[int], task: ShardTask, run: Callable[[ShardTask], list[Row]]
+    ) -> list[ShardReport]:
+        """The reports of a task's shards.
+
+        If Spark finds that nothing gets through what follows the stage (a filter that is never true, a join with an
+        empty table), it does not ask the stage for its rows.  They are input all the same, so such shards run again by
+        themselves, and their output is dropped.
+        """
+        reports = _decoded(run(task))
+        found = {report.shard for report in reports}
+        if self.tail is None or found.issuperset(visited):
+            return reports
+        logger.info("nothing gets through behind the keyed stage in shards %s", sorted(set(visited) - found))
+        finished = (*task.finished, *[(report.shard, report.to_bytes()) for report in reports])
+        alone = replace(task, hands_on=None, output=replace(task.output, folder=None), finished=finished)
+        return [report if report.shard in found else replace(report, dropped_rows=0) for report in _decoded(run(alone))]
 
     def places(self, shards: Sequence[int], lineages: Sequence[ShardLineage]) -> tuple[DataFrame, tuple[int, ...]]:
         """Rows for a task over some shards that reads none, to be run where the shards' replicas are.
@@ -147,22 +184,25 @@ class EpochExecutor:
             self._asked_for_pins = True
             self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
 
-    def _run(self, frame: DataFrame, task: ShardTask, without: Collection[int]) -> list[Row]:
+    def _run(self, frame: DataFrame, task: ShardTask) -> list[Row]:
         """Bring the rows to their shards and run the task on them, with one exchange if Spark's plan allows it."""
-        parallelism = len(task.lineages)
-        if self._pins is not None and task.epoch.style == "random":
-            job = self._planned(lambda pins: self._job(self._beside_pins(pins, frame, task), task), self._pins)
+        parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
+        # Python code may need what was added to the user's session.
+        own_session = task.hands_on is None or self.tail is None or not self.tail.runs_python
+        if self._pins is not None and task.epoch.style == "random" and own_session:
+            job = self._planned(lambda pins: (self._beside_pins(pins, frame, task), task), self._pins)
             if job is not None:
                 return job.collect()
         # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
         if (
             not without
             and not self._misplaced
+            and own_session
             and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism)
         ):
             exchange = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
             moved = replace(task, shards=exchange.shards)
-            job = self._planned(lambda way: self._job(self._prepared(way.adopt(frame), task.epoch), moved), exchange)
+            job = self._planned(lambda way: (self._prepared(way.adopt(frame), task.epoch), moved), exchange)
             if job is not None:
                 try:
                     return job.collect()
@@ -174,12 +214,14 @@ class EpochExecutor:
         rows = self._prepared(frame, task.epoch)
         return self._job(exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without), task).collect()
 
-    @staticmethod
-    def _planned(make: Callable[[_Way], DataFrame], way: _Way) -> DataFrame | None:
+    def _planned(self, make: Callable[[_Way], tuple[DataFrame, ShardTask]], way: _Way) -> DataFrame | None:
         """A job in a session of our own, if that works and its plan is as expected."""
         try:
-            job = make(way)
-            return job if way.holds(job) else None
+            rows, task = make(way)
+            job = self._job(rows, task)
+            # What follows the stage may have exchanges of its own, below a join.
+            alone = job if self.tail is None else self._job(rows, replace(task, hands_on=None))
+            return job if way.holds(alone) else None
         except AnalysisException as error:
             # The job's keys or aggregates name functions or variables of the user's session; there they are known.
             logger.info("rows are moved to their shards in the user's session: %s", error)
@@ -205,10 +247,11 @@ class EpochExecutor:
 
     def _mapped(self, rows: DataFrame, task: ShardTask, function: ArrowFunction) -> DataFrame:
         """The reports of ``function``, which runs the task."""
-        projection = self.operator.projection
-        if projection is None:
+        if task.hands_on is None:
             return rows.mapInArrow(function, REPORT_SCHEMA)
-        return projected(rows, function, projection, PublishTask(task, self.operator.output_schema))
+        schema = self.operator.output_schema if self.tail is None else self.tail.schema
+        handed_on = rows.mapInArrow(function, task.hands_on)
+        return published(handed_on, self.operator.projection, self.tail, PublishTask(task, schema))
 
     def _sort_plan(self) -> SortPlan:
         return SortPlan(
@@ -217,6 +260,10 @@ class EpochExecutor:
             memory_bytes=self.settings.sorter_memory_bytes,
             spill_dir=self.settings.sorter_spill_dir,
         )
+
+
+def _decoded(rows: Sequence[Row]) -> list[ShardReport]:
+    return [ShardReport.from_bytes(bytes(row[0])) for row in rows]
 
 
 def _without_rows(task: ShardTask):  # type: ignore[no-untyped-def]

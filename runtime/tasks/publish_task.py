@@ -1,45 +1,58 @@
-"""The second half of a shard's task if Spark computes its output columns: see :mod:`.row_spool`."""
+"""The second half of a shard's task if Spark does something to its rows before they are staged (:mod:`.row_spool`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark import TaskContext
 
-from ..operators.projection import REPORT_COLUMN, Projection
+from ...errors import MixedModeError
+from ..operators.projection import Projection
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
 from ..platform.worker_socket import acknowledge_at_once
-from .report import REPORT_SCHEMA, ShardReport, report_batch
+from .handed_report import take_report
+from .report import NO_SHARD, REPORT_SCHEMA, ShardReport, report_batch
 from .shard_task import ShardTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-_OUTPUT_COLUMN = "output"
+    from ..operators.tail import Tail
+
 Batches = Iterator[pa.RecordBatch]
 ArrowFunction = Callable[[Batches], Batches]
 
 
-def projected(rows: DataFrame, task: ArrowFunction, projection: Projection, publish: PublishTask) -> DataFrame:
-    """Run the task, compute the output columns of its rows, and publish; the result is the tasks' reports.
+def published(
+    handed_on: DataFrame, projection: Projection | None, tail: Tail | None, publish: PublishTask
+) -> DataFrame:
+    """What is done to the rows that tasks hand on, and their publication; the result is the tasks' reports.
 
     Args:
-        rows: one partition per shard.
-        task: hands on its report and its rows.
-        projection: the output columns.
-        publish: stages them.
+        handed_on: the rows, one partition per shard.
+        projection: makes the operator's output of them; None: they are it.
+        tail: what follows the stage; None: nothing does.
+        publish: stages the rows.
     """
-    fields = [StructField(REPORT_COLUMN, BinaryType()), *projection.row_schema.fields]
-    handed_on = rows.mapInArrow(task, StructType(fields))
-    # Nothing is computed for the report's row: an expression may raise an error over nulls.
-    columns = [column.alias(f"c{place}") for place, column in enumerate(projection.columns)]
-    output = F.when(F.col(REPORT_COLUMN).isNull(), F.struct(*columns)).alias(_OUTPUT_COLUMN)
-    return handed_on.select(REPORT_COLUMN, output).mapInArrow(publish, REPORT_SCHEMA)
+    rows = handed_on
+    if projection is not None:
+        fields = projection.output_schema.fields
+        rows = rows.select(
+            *[
+                column.alias(field.name, metadata=field.metadata or {})
+                for column, field in zip(projection.columns, fields, strict=True)
+            ]
+        )
+    if tail is not None:
+        rows = tail.over(rows)
+    # mapInArrow looks columns up by name and takes dots and backticks for syntax.
+    return rows.toDF(*[f"c{place}" for place in range(len(rows.columns))]).mapInArrow(publish, REPORT_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -52,34 +65,38 @@ class PublishTask:
 
     def __call__(self, batches: Batches) -> Batches:
         acknowledge_at_once()
-        first = next(batches, None)
-        if first is None:
-            return
-        stored = first.column(REPORT_COLUMN)[0].as_py()
-        rest = self._outputs(first.slice(1), batches)
-        report = ShardReport.from_bytes(stored)
-        if self.task.stored_report(report.shard) is not None:
-            for _ in rest:
+        context = TaskContext.get()
+        assert context is not None, "output is published only inside a Spark task"
+        shard = self.task.shards[context.partitionId()]
+        stored = None if shard == NO_SHARD else self.task.stored_report(shard)
+        if shard == NO_SHARD or stored is not None:
+            for _ in batches:
                 pass
-            yield report_batch(stored)
+            if stored is not None:
+                yield report_batch(stored)
             return
+        # Whoever hands on a row, or their end, has left the report before.
+        first = next((batch for batch in batches if batch.num_rows), None)
+        handed = take_report(self.task.local_dir, self.task.report_name(context.taskAttemptId()))
+        if handed is None:
+            if first is not None:
+                raise MixedModeError(
+                    f"shard {shard} has rows behind the keyed stage, but the stage did not run in their task: an"
+                    " operation behind it has moved rows between tasks, or made rows without reading any; do it in"
+                    " foreachBatch"
+                )
+            return  # Spark has found that no row gets through, and has not asked the stage for any
         failpoint("publish-start")
-        report = self._staged(report, rest)
+        report = self._staged(ShardReport.from_bytes(handed), chain([] if first is None else [first], batches))
         failpoint("publish-before-report")
         yield report_batch(self.task.published(report).to_bytes())
 
-    def _outputs(self, first: pa.RecordBatch, others: Batches) -> Iterator[pa.StructArray]:
-        if first.num_rows:
-            yield first.column(_OUTPUT_COLUMN)
-        for batch in others:
-            yield batch.column(_OUTPUT_COLUMN)
-
-    def _staged(self, report: ShardReport, outputs: Iterator[pa.StructArray]) -> ShardReport:
+    def _staged(self, report: ShardReport, batches: Batches) -> ShardReport:
         schema = arrow_schema(self.output_schema)
         output = self.task.output.open(report.attempt, self.output_schema)
         try:
-            for rows in outputs:
-                typed = [_typed(column, field.type) for column, field in zip(rows.flatten(), schema, strict=True)]
+            for batch in batches:
+                typed = [_typed(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
                 output.write(pa.RecordBatch.from_arrays(typed, schema=schema))
             return replace(report, output=tuple(output.finish()), dropped_rows=output.dropped_rows)
         except BaseException:

@@ -10,8 +10,9 @@ import pyarrow as pa
 from ...state.files import StateFile
 from ..connectors.staging import StagedFile
 from ..operators.contract import ShardCounters
-from ..operators.projection import REPORT_COLUMN
 
+#: Column of a task's report.
+REPORT_COLUMN = "report"
 #: Ending of the files in which finished attempts of a pinned pass leave their reports.
 REPORT_SUFFIX = ".report"
 #: In place of a shard's number: there is nothing to do in this partition.

@@ -1,10 +1,9 @@
-"""Output columns that Spark computes over the rows that an operator writes, inside the epoch's own tasks.
+"""Rows that an operator writes, on their way through Spark's operations to the file in which they are staged.
 
-An operator whose output needs Spark's expressions has a :class:`Projection`.  Its rows do not go to the staged file:
-they leave the Python worker, Spark computes the expressions, and a second Python function of the same task stages the
-result (:mod:`.publish_task`).  It stays one task per shard, so an attempt is as private as ever.
-
-Invariant: the first row that a task hands on carries its report and nothing else; all others carry no report.
+An operator whose output needs Spark's expressions, and one that is followed by stateless operations, does not write to
+the staged file: its rows leave the Python worker, Spark does to them what is to be done, and a second Python function
+of the same task stages the result (:mod:`.publish_task`).  It stays one task per shard, so an attempt is as private as
+ever.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ import pyarrow as pa
 
 from ...state.pool import writing
 from ..connectors.staging import StagedFile
-from ..operators.projection import Projection, _with_report
 from ..platform.arrow_types import arrow_schema
 
 if TYPE_CHECKING:
-    pass
+    from pyspark.sql.types import StructType
 
 
 class RowSpool:
@@ -33,10 +31,9 @@ class RowSpool:
 
     dropped_rows = 0
 
-    def __init__(self, folder: str, projection: Projection) -> None:
+    def __init__(self, folder: str, schema: StructType) -> None:
         self._folder = folder
-        self._projection = projection
-        self._schema = arrow_schema(projection.row_schema)
+        self._schema = arrow_schema(schema)
         self._file: IO[bytes] | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
 
@@ -65,14 +62,10 @@ class RowSpool:
             with contextlib.suppress(OSError):
                 self._file.close()
 
-    def hand_on(self, report: bytes) -> Iterator[pa.RecordBatch]:
-        """The report's row, then all rows, after :meth:`finish`."""
-        yield self._projection.report_row(report)
+    def hand_on(self) -> Iterator[pa.RecordBatch]:
+        """All rows, after :meth:`finish`."""
         if self._file is None:
             return
-        schema = _with_report(self._schema)
         self._file.seek(0)
         with self._file, pa.ipc.open_stream(self._file) as reader:
-            for batch in reader:
-                columns = [pa.nulls(batch.num_rows, pa.binary()), *batch.columns]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield from reader

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 from pyspark import TaskContext, cloudpickle
+from pyspark.sql.types import StructType
 
 from ...errors import MisplacedRowsError
 from ...sorter import ExternalSorter
@@ -39,6 +40,7 @@ from ..platform.failpoints import failpoint
 from ..platform.filesystem import write_atomically
 from ..platform.worker_socket import acknowledge_at_once
 from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
+from .handed_report import leave_report
 from .meter import TaskMeter
 from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
@@ -84,6 +86,9 @@ class ShardTask:
     columns: tuple[str, ...] | None = None
     #: What goes to shards besides the epoch, for those that there is something for.
     inboxes: tuple[tuple[int, ShardInbox], ...] = ()
+    #: Columns of the rows that are handed on to another function of the same Spark task, which stages them and reports;
+    #: None: they are staged here.
+    hands_on: StructType | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -96,8 +101,8 @@ class ShardTask:
         if stored is not None:
             for _ in batches:
                 pass
-            projection = _operator(self.operator).projection
-            yield report_batch(stored) if projection is None else projection.report_row(stored)
+            if self.hands_on is None:
+                yield report_batch(stored)
             return
         if self.columns is not None:
             names = list(self.columns)
@@ -106,9 +111,14 @@ class ShardTask:
         attempt = _Attempt(self, shard, context.taskAttemptId())
         report = attempt.run(batches)
         if attempt.spool is not None:
-            yield from attempt.spool.hand_on(report.to_bytes())
+            leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
+            yield from attempt.spool.hand_on()
         else:
             yield report_batch(self.published(report).to_bytes())
+
+    def report_name(self, task_attempt_id: int) -> str:
+        """Name of the report of an attempt that hands its rows on."""
+        return f"{self.run_id}-{self.epoch.epoch}-{task_attempt_id}"
 
     def stored_report(self, shard: int) -> bytes | None:
         """The report of a shard that an earlier run has finished."""
@@ -146,7 +156,7 @@ class _Attempt:
     shard: int
     task_attempt_id: int
     meter: TaskMeter = field(default_factory=TaskMeter)
-    #: The rows, if Spark is to compute the output columns of them.
+    #: The rows, if they are handed on.
     spool: RowSpool | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
@@ -207,8 +217,8 @@ class _Attempt:
         failpoint(f"task-{name}-{self.task.epoch.style}")
 
     def _output(self, operator: KeyedOperator, name: str, local_dir: str) -> AttemptOutput | RowSpool:
-        if operator.projection is not None:
-            self.spool = RowSpool(local_dir, operator.projection)
+        if self.task.hands_on is not None:
+            self.spool = RowSpool(local_dir, self.task.hands_on)
             return self.spool
         return self.task.output.open(name, operator.output_schema)
 

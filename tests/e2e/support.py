@@ -209,12 +209,13 @@ def sessions(history: DataFrame | None, live: DataFrame | None, delay: str = "0 
 
 
 def means(history: DataFrame | None, live: DataFrame | None) -> Any:
-    """A job whose output Spark computes of its aggregates: the mean value of each key and five minutes."""
+    """A job whose output Spark computes of its aggregates, and filters: the mean value of each key and five minutes."""
     return (
         mixedmode.read(history=history, live=live)
         .withWatermark("ts", "0 seconds")
         .groupBy("key", F.window("ts", f"{GAP_S} seconds"))
         .agg((F.sum("value") / F.count("*")).alias("mean"))
+        .where("mean IS NOT NULL")
     )
 
 

@@ -84,7 +84,9 @@ def plan_results(
         raise PlanError("agg needs at least one aggregate function, such as F.count('*')")
     keys = [StructField(f"k{place}", field.dataType) for place, field in enumerate(output.fields[:leading])]
     aggregates = [StructField(f"a{place}", data_type) for place, data_type in enumerate(hidden.types)]
-    projection = Projection(StructType(keys + aggregates), tuple(columns), (None,) * leading + hidden.renamers(rebuilt))
+    projection = Projection(
+        StructType(keys + aggregates), output, tuple(columns), (None,) * leading + hidden.renamers(rebuilt)
+    )
     _check(spark, projection, given, fields)
     outputs = _outputs(spark, given, fields, [places for _, places in rebuilt])
     return PlannedResults(tuple(hidden.results), tuple(hidden.types), outputs, projection)

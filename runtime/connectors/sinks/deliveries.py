@@ -6,7 +6,7 @@ the one before.  Handed over together they would be several matches for one MERG
 Both facts are read from the staged files themselves, from their names and the places of their rows, so they are the
 same each time the files are delivered, and files staged by an older version have them too.  Invariants: an epoch is in
 the name of each file; within an epoch a key's rows are in one file, in the order in which they were written, and an
-aggregate in ``update`` mode writes one.
+aggregate in ``update`` mode writes one (of which operations behind it may make several, or none).
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class Deliveries:
     order_column: str | None = None
     #: The staged rows are the whole result; None: they are more of it.
     whole: WholeResult | None = None
+    #: True if rows replace earlier ones, and the columns that would say which are gone.
+    key_is_gone: bool = False
 
     def schema(self, staged: StructType) -> StructType:
         """The columns of a delivery."""
@@ -66,6 +68,8 @@ class Deliveries:
             facts.append("each time the whole result")
         if self.key is not None:
             facts.append("each time one row per key, the last")
+        if self.key_is_gone:
+            facts.append("every update of each key, as the key's own columns are not among those of the output")
         if self.order_column is not None:
             facts.append(f"{self.order_column} is greater in a later row of a key")
         return "; ".join(facts)
@@ -104,13 +108,10 @@ def _epoch(staged: DataFrame) -> Column:
 
 
 def _newest(rows: DataFrame, key: tuple[str, ...], epoch: str) -> DataFrame:
-    """Of each key the row of its last epoch."""
-    newest_first = F.col(epoch).desc()
-    if not key:
-        return rows.orderBy(newest_first).limit(1)
+    """Of each key the rows of its last epoch: one, or what operations behind the stage have made of it."""
     rank = _other_than("rank", rows.columns)
-    of_key = Window.partitionBy(*[F.col(quoted(name)) for name in key]).orderBy(newest_first)
-    return rows.withColumn(rank, F.row_number().over(of_key)).where(F.col(rank) == 1)
+    of_key = Window.partitionBy(*[F.col(quoted(name)) for name in key]).orderBy(F.col(epoch).desc())
+    return rows.withColumn(rank, F.rank().over(of_key)).where(F.col(rank) == 1)
 
 
 def _other_than(name: str, names: Collection[str]) -> str:

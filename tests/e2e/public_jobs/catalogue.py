@@ -22,8 +22,6 @@ NOT_YET = {
     "frame methods",
     "joins of streams",
     "pipeline model",
-    "static join",
-    "tail",
     "union with a stage's output",
     "views",
 }

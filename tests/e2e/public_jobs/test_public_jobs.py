@@ -110,7 +110,14 @@ def _given(spark: SparkSession, shape: Shape, frames: Moved, folder: Path) -> li
         return _closed(
             shape,
             _texts(
-                shape, schema.names, spark.read.schema(schema).format(shape.sink).load(str(folder / "out")).collect()
+                shape,
+                schema.names,
+                # Unless it is told otherwise, Spark reads the empty strings of a csv as nulls.
+                spark.read.schema(schema)
+                .option("nullValue", "null")
+                .format(shape.sink)
+                .load(str(folder / "out"))
+                .collect(),
             ),
         )
     if shape.sink in FUNCTION_SINKS:

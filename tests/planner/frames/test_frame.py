@@ -163,8 +163,8 @@ def test_a_column_by_attribute_is_good_for_both_inputs(both: MixedFrame) -> None
 
 def test_what_a_mixed_frame_does_not_have_says_what_to_use(both: MixedFrame) -> None:
     """Methods of DataFrame lead to transform; other names are plain attribute errors."""
-    with pytest.raises(AttributeError, match=r"MixedFrame has no join; transform\(lambda frame: frame\.join\(…\)\)"):
-        both.join  # noqa: B018
+    with pytest.raises(AttributeError, match=r"MixedFrame has no melt; transform\(lambda frame: frame\.melt\(…\)\)"):
+        both.melt  # noqa: B018
     with pytest.raises(AttributeError, match="MixedFrame has no attribute 'nothing'"):
         both.nothing  # noqa: B018
     assert not hasattr(both, "collect")

@@ -42,6 +42,7 @@ class Stage:
         self.schema = StructType([StructField(name, LongType()) for name in names])
         identities = tuple((f"what {name[0]} computes", name[0]) for name in names)
         self.operator = SimpleNamespace(output_schema=self.schema, output_identities=identities)
+        self.output_schema, self.tail = self.schema, None
         function = (lambda rows, number: None) if format == "foreachBatch" else None
         path = str(folder / out) if format == "parquet" else None
         self.sink: Any = make_sink(format, path, {}, "q", self.schema, function, partition_by=by)

@@ -1,0 +1,193 @@
+"""What follows the last keyed stage, planned: it must run inside the stage's own Spark job, so that it runs once.
+
+Between the function that hands the stage's rows on and the one that stages them there must be no exchange: both are
+parts of one task's attempt.  So Spark is asked how it would do the steps to a table of two rows, which it would rather
+move than any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructField, StructType
+
+from ...errors import PlanError
+from ...runtime.operators.tail import Tail, TailColumn
+from ...runtime.platform.arrow_types import arrow_type
+from ...runtime.platform.spark_expressions import (
+    attribute,
+    class_name,
+    items,
+    tree,
+    with_attributes,
+    without_alias,
+)
+from ...runtime.platform.spark_plans import analyzed, nodes_above, whole_plans
+from ...runtime.platform.spark_session import empty_frame
+from ..inputs.event_time import WINDOW_MARK
+from ..inputs.inputs import Part, Step
+from ..inputs.schemas import check_distinct_columns, check_distinct_fields
+from .stage import KeyedStage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Marks a key column, or a field of one, in the metadata of a template, with its place among the key columns.
+_KEY_MARK = "mixedmode.key"
+#: Parts of the names of Spark's plan nodes that run Python, and of classes of expressions that do what nobody can tell.
+_PYTHON_NODES = ("Python", "Pandas", "InArrow")
+_OPAQUE = ("UDF", "UDAF", "Subquery")
+#: Nodes of Spark's logical plan that hand columns on as they are.
+_SAME_COLUMNS = ("Filter", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "CollectMetrics")
+
+
+def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
+    """What is to be done to a stage's rows before they are staged; None: nothing.
+
+    Raises:
+        PlanError: it cannot be done inside the stage's Spark job, or its rows cannot be staged.
+    """
+    if not part.steps:
+        return None
+    spark, schema = stage.inputs.spark, part.frame.schema
+    case_sensitive = stage.inputs.case_sensitive
+    for check in (check_distinct_columns, check_distinct_fields):
+        check("the output", schema, case_sensitive=case_sensitive)
+    for field in schema.fields:
+        _check_type(field)
+    row_schema = stage.template.schema
+    stand_in = spark.range(0, 2, 1, 2).mapInArrow(rows_of_the_stage, row_schema)
+    behind = reduce(lambda frame, step: step(frame), part.steps, stand_in)
+    above = nodes_above(behind, rows_of_the_stage.__name__) or []  # none: nothing can get through, and Spark knows it
+    if any("Exchange" in node for node in above):
+        raise PlanError(
+            f"{', '.join(_names(part))} behind the keyed stage {stage.uid}: Spark would move the stage's rows for it,"
+            " with a shuffle in every epoch; give a static side of a join a broadcast hint, F.broadcast(…), if it fits"
+            " into memory, leave out sorting and repartitioning, or do it in foreachBatch"
+        )
+    return Tail(
+        steps=part.steps,
+        row_schema=row_schema,
+        schema=schema,
+        columns=_columns(spark, stage.template, part.frame),
+        template=part.frame,
+        runs_python=any(mark in node for node in above for mark in _PYTHON_NODES),
+        names=_names(part),
+    )
+
+
+def output_key(stage: KeyedStage, part: Part) -> tuple[str, ...] | None:
+    """The output columns that are the stage's key, under the names that they have behind all steps.
+
+    Returns:
+        None if the stage's rows have no key, or the output does not have all of it any more.
+    """
+    if stage.output_key is None or not part.steps:
+        return stage.output_key
+    places = {name: place for place, name in enumerate(stage.output_key)}
+    fields = [
+        _marked(field, places[field.name]) if field.name in places else field for field in stage.template.schema.fields
+    ]
+    template = empty_frame(stage.inputs.spark, StructType(fields))
+    found: dict[str, str] = {}
+    for field in reduce(lambda frame, step: step(frame), part.steps, template).schema.fields:
+        mark = (field.metadata or {}).get(_KEY_MARK)
+        if mark is not None:
+            found.setdefault(mark, field.name)
+    key: list[str] = []
+    for name, place in places.items():
+        whole = found.get(str(place))
+        if whole is not None:
+            key.append(whole)
+            continue
+        field = stage.template.schema[name]
+        names = field.dataType.names if isinstance(field.dataType, StructType) else []
+        parts = [column for one in names if (column := found.get(f"{place}.{one}")) is not None]
+        # The start of a window says where it ends, unlike that of a session.
+        if not parts or (len(parts) < len(names) and WINDOW_MARK not in (field.metadata or {})):
+            return None
+        key += parts
+    return tuple(key)
+
+
+def rows_of_the_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Stands for the stage's task in plans that nobody runs."""
+    return batches
+
+
+def _names(part: Part) -> tuple[str, ...]:
+    """What was called; a column of ours that goes before the output is nobody's call."""
+    return tuple(step.what for step in part.steps if isinstance(step, Step) and step.what != "writeStream")
+
+
+def _check_type(field: StructField) -> None:
+    try:
+        arrow_type(field.dataType)
+    except PySparkException as error:
+        raise PlanError(
+            f"column {field.name} of the output is of type {field.dataType.simpleString()}, which cannot cross into"
+            " Python; cast it"
+        ) from error
+
+
+def _marked(field: StructField, place: int) -> StructField:
+    kind = field.dataType
+    if isinstance(kind, StructType):
+        kind = StructType([_with_mark(one, one.dataType, f"{place}.{one.name}") for one in kind.fields])
+    return _with_mark(field, kind, str(place))
+
+
+def _with_mark(field: StructField, data_type: DataType, mark: str) -> StructField:
+    return StructField(field.name, data_type, field.nullable, {**(field.metadata or {}), _KEY_MARK: mark})
+
+
+# -- what columns are made of ------------------------------------------------------------------------------------------
+
+
+def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tuple[TailColumn, ...] | None:
+    """What each output column is made of; None: it cannot be told of all of them."""
+    plan, below = analyzed(output), [attribute.exprId().id() for attribute in items(analyzed(template).output())]
+    known = _resolved(spark, plan, below)
+    expressions = [known.get(column.exprId().id()) for column in items(plan.output())]
+    columns = []
+    for expression in expressions:
+        if expression is None or not _is_clear(expression):
+            return None
+        columns.append(_column(spark, expression, below))
+    return tuple(columns)
+
+
+def _resolved(spark: SparkSession, node: Any, below: Sequence[int]) -> dict[int, Any]:
+    """The columns of a plan by their ids, as expressions over those of the template; others are left out."""
+    kind = class_name(node)
+    if kind == "LocalRelation":
+        return {one.exprId().id(): one for one in items(node.output()) if one.exprId().id() in below}
+    children = [_resolved(spark, child, below) for child in items(node.children())]
+    known = {id: expression for child in children for id, expression in child.items()}
+    if kind == "Project":
+        found = {}
+        for named in items(node.projectList()):
+            expression = without_alias(named)
+            reads = {one.exprId().id() for one in tree(expression) if class_name(one) == "AttributeReference"}
+            if reads <= set(known):
+                found[named.exprId().id()] = with_attributes(spark, expression, known)
+        return found
+    return known if kind in _SAME_COLUMNS or kind in ("Join", "Generate") else {}
+
+
+def _is_clear(expression: Any) -> bool:
+    return not any(mark in class_name(node) for node in tree(expression) for mark in _OPAQUE)
+
+
+def _column(spark: SparkSession, expression: Any, below: Sequence[int]) -> TailColumn:
+    if class_name(expression) == "AttributeReference":
+        return TailColumn("", (below.index(expression.exprId().id()),))
+    ids = [one.exprId().id() for one in tree(expression) if class_name(one) == "AttributeReference"]
+    reads = list(dict.fromkeys(id for id in ids if id in below))
+    with whole_plans(spark):
+        text = with_attributes(spark, expression, {id: attribute(spark, f"{{{at}}}") for at, id in enumerate(reads)})
+        return TailColumn(str(text.sql()), tuple(below.index(id) for id in reads))

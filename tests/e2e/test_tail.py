@@ -1,0 +1,138 @@
+"""What follows a keyed stage without state gives what Spark gives over the stage's whole result, and runs once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(160, seed=11, keys=6, step_s=90)
+OBSERVED = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
+
+
+def names(spark: SparkSession) -> DataFrame:
+    """A static table without one of the keys."""
+    return spark.createDataFrame([(f"k{n}", f"name {n}") for n in range(5)], "key string, name string")
+
+
+def behind_windows(rows: Any, static: DataFrame) -> Any:
+    """A renamed key, a filter, an expression, a Python function, joins that keep and that filter."""
+    tagged = F.udf(lambda key, total: f"{key}/{total}", StringType())
+    mean = (F.col("total") / F.col("n")).alias("mean")
+    rows = rows.select("key", F.col("window.start").alias("start"), "total", mean)
+    rows = rows.where("total % 3 != 0").withColumn("tag", tagged("key", "total"))
+    rows = rows.join(F.broadcast(static), "key", "left")
+    return rows.join(F.broadcast(static.where("name <> 'name 1'").select("key")), "key", "left_anti").drop("name")
+
+
+def behind_sessions(rows: Any, static: DataFrame) -> Any:
+    """Rows multiplied, and rows that go through pandas."""
+
+    def doubled(frames: Iterator[Any]) -> Iterator[Any]:
+        for frame in frames:
+            frame["total"] = frame["total"] * 2
+            yield frame
+
+    rows = rows.join(F.broadcast(static), "key").mapInPandas(
+        doubled, "key string, start timestamp, count long, total long, name string"
+    )
+    return rows.select("key", "start", "total", F.explode(F.array("name", F.upper("name"))).alias("name"))
+
+
+def frame_of(spark: SparkSession, events: list[support.Event]) -> DataFrame:
+    return spark.createDataFrame(
+        [(key, support.at(seconds), value) for key, seconds, value in events], support.ROW_SCHEMA
+    )
+
+
+def windows(frame: Any) -> Any:
+    grouped = frame.withWatermark("ts", "0 seconds").groupBy("key", F.window("ts", "10 minutes"))
+    return grouped.agg(F.sum("value").alias("total"), F.count("*").alias("n"))
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def run_over_the_switch(world: World, job: Any) -> None:
+    """History, then epochs with rows and by timers alone, cut anywhere."""
+    query = world.start(job, OBSERVED)
+    assert query.wait_for("live", 300), query.exception()
+    for part in (EVENTS[90:95], EVENTS[95:150], EVENTS[150:], support.flush_after(EVENTS)):
+        world.land(part)
+        query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+
+
+def test_behind_an_aggregate(world: World) -> None:
+    """Select, filter, a UDF and static joins, over backlog and stream; the sink has the columns behind them (C13)."""
+    static = names(world.spark)
+    frame = mixedmode.read(history=world.history(EVENTS[:90]), live=world.live())
+    job = behind_windows(windows(frame), static)
+
+    plan = job.writeStream.format("noop").plan()
+    assert plan.output_columns == "key string, start timestamp, total bigint, mean double, tag string"
+    assert "select, where, withColumn, join, join, drop: inside the keyed stage's Spark job" in " ".join(
+        str(plan).split()
+    )
+    run_over_the_switch(world, job)
+
+    expected = behind_windows(windows(frame_of(world.spark, EVENTS)), static)
+    assert world.output() == rows_of(expected)
+
+
+def test_behind_a_processor(world: World) -> None:
+    """Rows that timers yield go the same way: multiplied by explode, changed in pandas, joined."""
+    static = names(world.spark)
+    job = behind_sessions(support.sessions(world.history(EVENTS[:90]), world.live()), static)
+    run_over_the_switch(world, job)
+
+    sessions = world.spark.createDataFrame(
+        support.expected_sessions(world.spark, EVENTS), "key string, start timestamp, count long, total long"
+    )
+    assert world.output() == rows_of(behind_sessions(sessions, static))
+
+
+@pytest.mark.parametrize("emptied", ["filter", "join"])
+def test_rows_count_though_nothing_gets_through(world: World, emptied: str) -> None:
+    """Spark does not ask the stage for rows that nobody gets, known from the plan or from an empty table; they are
+    input all the same: without the filter the next run goes on with them."""
+    history, empty = world.history(EVENTS[:90]), names(world.spark).where("name = 'nobody'")
+    empty.write.parquet(str(world.folder / "empty"))
+    empty = world.spark.read.parquet(str(world.folder / "empty"))
+
+    def job(through: bool) -> Any:
+        rows = windows(mixedmode.read(history=history, live=world.live())).select("key", "window.start", "total")
+        if through:
+            return rows
+        return rows.where(F.lit(False)) if emptied == "filter" else rows.join(F.broadcast(empty), "key").drop("name")
+
+    query = world.start(job(False), OBSERVED)
+    assert query.wait_for("live", 300), query.exception()
+    world.land(EVENTS[90:120])
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    assert world.output() == []
+
+    query = world.start(job(True), OBSERVED)
+    world.land(EVENTS[120:], support.flush_after(EVENTS))
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    whole = rows_of(windows(frame_of(world.spark, EVENTS)).select("key", "window.start", "total"))
+    stopped = support.at(EVENTS[119][1])
+    still_open = {row for row in whole if row[1] + timedelta(minutes=10) > stopped}
+    assert any(row[1] <= stopped for row in still_open), "no window holds rows of both runs"
+    assert still_open <= set(world.output()) <= set(whole)
