@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
+from pyspark.sql import functions as F
 
 from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
+from .operators.emission import EMITTED_COLUMN
+from .operators.steps import Step
+from .platform.columns import event_time_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,11 +145,30 @@ class StageEdge:
     #: Uid of the earlier stage.
     origin: str
     #: Operations without state on its rows, in order.
-    steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+    steps: tuple[Step, ...] = ()
     #: How far the watermark stays behind that of the earlier stage.
     delay_ms: int = 0
     #: What the operations make of no rows: their plan, for questions; None: there are no operations.
     template: DataFrame | None = None
+    #: Their event time; None: they have none.
+    event_time: str | None = None
+
+    def over(self, rows: DataFrame, *, emitted: bool) -> DataFrame:
+        """The rows that the stage takes.
+
+        Args:
+            rows: what was handed on.
+            emitted: with the watermark at which each row was emitted.  Where an operation (on pandas frames, say) does
+                not keep it, a row counts as emitted when event time came to it.
+        """
+        if not emitted:
+            rows = rows.drop(EMITTED_COLUMN)
+        for step in self.steps:
+            rows = step.keeping(rows, EMITTED_COLUMN)
+        if emitted and EMITTED_COLUMN not in rows.columns:
+            assert self.event_time is not None, "only a stage with event time asks for it"
+            rows = rows.withColumn(EMITTED_COLUMN, F.floor(event_time_us(rows, self.event_time) / 1000))
+        return rows
 
 
 @dataclass(frozen=True)

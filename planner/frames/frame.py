@@ -352,20 +352,20 @@ class MixedFrame(StatelessFrame):
         self,
         what: str,
         function: Callable[[DataFrame], DataFrame],
-        carrying: Callable[[DataFrame, str], DataFrame] | None = None,
+        carrying: Callable[..., DataFrame] | None = None,
     ) -> MixedFrame:
-        """Apply an operation; ``carrying`` is the same with the event time as one more column of the result."""
-        inputs, watermark = self._inputs.map(what, function), self._watermark
+        """Apply an operation; ``carrying`` is the same with more columns in its result, given behind the frame."""
+        inputs, watermark = self._inputs.map(what, function, carrying), self._watermark
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
             return MixedFrame(inputs, watermark)
         event_time = watermark.event_time
 
-        def again(frame: DataFrame) -> DataFrame:
+        def again(frame: DataFrame, *more: Column) -> DataFrame:
             if carrying is not None:
-                return carrying(frame, event_time)
+                return carrying(frame, carried(frame, event_time), *more)
             return function(frame.withColumn(CARRIER, carried(frame, event_time)))
 
-        return MixedFrame(self._inputs.map(what, again), watermark.carried())
+        return MixedFrame(self._inputs.map(what, again, again), watermark.carried())
 
     @property
     def _stage(self) -> KeyedStage | None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.platform.spark_errors import error_text
-from ..inputs.event_time import carried, carried_sql
 from ..inputs.static import broadcast_if_small, check_static
 from .described import Described
 
@@ -33,24 +33,24 @@ class StatelessFrame(Described):
         self,
         what: str,
         function: Callable[[DataFrame], DataFrame],
-        carrying: Callable[[DataFrame, str], DataFrame] | None = None,
+        carrying: Callable[..., DataFrame] | None = None,
     ) -> Self:
-        """Apply an operation; ``carrying`` is the same with the event time as one more column of the result."""
+        """Apply an operation; ``carrying`` is the same with more columns in its result, given behind the frame."""
 
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> Self:
         columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
         return self._map(
             "select",
             lambda frame: frame.select(*columns),
-            lambda frame, event_time: frame.select(*columns, carried(frame, event_time)),
+            lambda frame, *more: frame.select(*columns, *more),
         )
 
     def selectExpr(self, *expr: str | list[str]) -> Self:
-        texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
+        texts: Any = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
         return self._map(
             "selectExpr",
             lambda frame: frame.selectExpr(*texts),
-            lambda frame, event_time: frame.selectExpr(*texts, carried_sql(frame, event_time)),
+            lambda frame, *more: frame.select(*map(F.expr, texts), *more),
         )
 
     def filter(self, condition: ColumnOrName) -> Self:

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
+from ...runtime.operators.steps import Step
 from ...runtime.platform.columns import is_case_sensitive
 from ...runtime.platform.spark_errors import error_text
 from .environment import check_session, refuse_connect
@@ -45,18 +46,6 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True)
-class Step:
-    """One stateless operation on the rows of a stage."""
-
-    #: The method that was called.
-    what: str
-    function: Callable[[DataFrame], DataFrame]
-
-    def __call__(self, frame: DataFrame) -> DataFrame:
-        return self.function(frame)
-
-
-@dataclass(frozen=True)
 class Part:
     """One DataFrame of the job's input."""
 
@@ -71,14 +60,22 @@ class Part:
     #: The stage that it is the output of; None: it is a source.
     origin: Origin | None = None
     #: What has been done to the stage's rows since.
-    steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+    steps: tuple[Step, ...] = ()
 
-    def mapped(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Part:
-        """The part through a function; ``what`` names it."""
+    def mapped(
+        self, what: str, function: Callable[[DataFrame], DataFrame], carrying: Callable[..., DataFrame] | None = None
+    ) -> Part:
+        """The part through a function.
+
+        Args:
+            what: names it.
+            function: is applied at once to the frame, and later to the rows of a stage.
+            carrying: as of a :class:`Step`.
+        """
         frame = function(self.frame)
         if self.origin is None:
             return replace(self, frame=frame)
-        return replace(self, frame=frame, steps=(*self.steps, Step(what, function)))
+        return replace(self, frame=frame, steps=(*self.steps, Step(what, function, carrying)))
 
 
 @dataclass(frozen=True)
@@ -160,8 +157,15 @@ class Inputs:
     def case_sensitive(self) -> bool:
         return is_case_sensitive(self.spark)
 
-    def map(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
+    def map(
+        self, what: str, function: Callable[[DataFrame], DataFrame], carrying: Callable[..., DataFrame] | None = None
+    ) -> Inputs:
         """Every part through a function.
+
+        Args:
+            what: names it.
+            function: is applied to each part.
+            carrying: as of a :class:`Step`.
 
         Raises:
             AnalysisException: Spark's own, if the first part does not take it.
@@ -173,10 +177,10 @@ class Inputs:
                 f" before {self.arrangement[0].what}"
             )
         first, *others = self.parts
-        mapped = [first.mapped(what, function)]
+        mapped = [first.mapped(what, function, carrying)]
         for part in others:
             try:
-                mapped.append(part.mapped(what, function))
+                mapped.append(part.mapped(what, function, carrying))
             except AnalysisException as error:
                 raise PlanError(
                     f"{what} works on {first.name} but not on {part.name}: {error_text(error)}; a column that was taken"

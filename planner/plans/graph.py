@@ -114,6 +114,7 @@ class StageGraph:
                     part.steps,
                     0 if watermark is None else watermark.delay_of(part.name),
                     part.frame if part.steps else None,
+                    None if watermark is None else watermark.event_time,
                 )
                 for part in stage.inputs.outputs
             ),

@@ -29,7 +29,7 @@ from ...runtime.platform.spark_expressions import (
 from ...runtime.platform.spark_plans import analyzed, nodes_above, whole_plans
 from ...runtime.platform.spark_session import empty_frame
 from ..inputs.event_time import WINDOW_MARK
-from ..inputs.inputs import Part, Step
+from ..inputs.inputs import Part
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields
 from .stage import KeyedStage
 
@@ -121,7 +121,7 @@ def rows_of_the_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 def _names(part: Part) -> tuple[str, ...]:
     """What was called; a column of ours that goes before the output is nobody's call."""
-    return tuple(step.what for step in part.steps if isinstance(step, Step) and step.what != "writeStream")
+    return tuple(step.what for step in part.steps if step.what != "writeStream")
 
 
 def _check_type(field: StructField) -> None:

@@ -34,7 +34,7 @@ class Exchange:
         filesystem: where the files are.
         folder: their folder, of this stage alone.
         uri: the same as Spark must be given it.
-        schema: the stage's output columns.
+        schema: the stage's output columns, as they are handed on.
     """
 
     spark: SparkSession

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..connectors.exchange import Exchange
 from ..connectors.output_place import OutputPlace
+from ..operators.emission import emitted_schema
 from ..platform.spark_paths import spark_uri
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, Exchange]:
         if stage.uid != job.stage.uid:
             folder = store.exchange(stage.uid)
             uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
-            found[stage.uid] = Exchange(job.spark, store.filesystem, folder, uri, stage.operator.output_schema)
+            found[stage.uid] = Exchange(
+                job.spark, store.filesystem, folder, uri, emitted_schema(stage.operator.output_schema)
+            )
     return found
 
 

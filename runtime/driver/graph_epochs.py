@@ -22,6 +22,7 @@ from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import RunListener, ShardsReused
 from ..operators.contract import EpochSpec
+from ..operators.emission import EMITTED_COLUMN
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..spec import JobSpec, Phase, StageSpec
@@ -184,7 +185,7 @@ class GraphEpochs:
         for edge in stage.edges:
             frame = self.exchanges[edge.origin].frame(staged.get(edge.origin, ()))
             if frame is not None:
-                frames.append(reduce(lambda rows, step: step(rows), edge.steps, frame))
+                frames.append(edge.over(frame, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
         return reduce(DataFrame.unionByName, frames) if frames else None
 
     def _apply(

@@ -197,5 +197,6 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, outp
         state_pool=context.store.pool(uid),
         output=output,
         tail=job.tail if uid == job.stage.uid else None,
+        feeds_a_stage=uid != job.stage.uid,
         progress_folder=context.backlog.folder,
     )

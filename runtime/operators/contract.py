@@ -137,11 +137,11 @@ class ShardContext:
     #: What came from the coordinator and goes to it, and the shard's own state.
     events: TaskEvents = field(default_factory=TaskEvents)
     #: True if the output goes to another stage: each row with the watermark at which it is emitted.
-    hands_on: bool = False
+    feeds_a_stage: bool = False
 
     def emit(self, rows: pa.RecordBatch, emitted_ms: np.ndarray | int) -> None:
         """Output rows; ``emitted_ms``: the watermark at which each, or all, are emitted."""
-        self.output.write(emitted_at(rows, emitted_ms) if self.hands_on else rows)
+        self.output.write(emitted_at(rows, emitted_ms) if self.feeds_a_stage else rows)
 
 
 class KeyedOperator(ABC):

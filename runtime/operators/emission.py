@@ -19,7 +19,7 @@ EMITTED_COLUMN = "__emitted_ms"
 _FIELD = StructField(EMITTED_COLUMN, LongType(), False)
 
 
-def handed_on(schema: StructType) -> StructType:
+def emitted_schema(schema: StructType) -> StructType:
     """A stage's output columns as they are handed on."""
     return StructType([*schema.fields, _FIELD])
 

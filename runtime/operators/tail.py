@@ -7,10 +7,12 @@ checkpoint holds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
+
+from .steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +33,7 @@ class TailColumn:
 class Tail:
     """Stateless operations on the rows of the last stage; it cannot leave the driver."""
 
-    steps: tuple[Callable[[DataFrame], DataFrame], ...]
+    steps: tuple[Step, ...]
     #: Columns of the stage's rows, with the marks that operations look at.
     row_schema: StructType
     #: Columns of what is staged.

@@ -17,6 +17,7 @@ from ...errors import MisplacedRowsError, MixedModeError
 from ...state.lineage import ShardLineage
 from ..connectors.output_place import OutputPlace
 from ..operators.contract import EpochSpec, KeyedOperator
+from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
 from ..platform.worker_errors import translate
@@ -53,6 +54,8 @@ class EpochExecutor:
     state_pool: str
     output: OutputPlace
     progress_folder: str
+    #: True if the rows go to another stage.
+    feeds_a_stage: bool = False
     #: What is done to the rows before they are staged; None: nothing.
     tail: Tail | None = None
 
@@ -119,6 +122,7 @@ class EpochExecutor:
             inboxes=tuple(inboxes.items()),
             sort=self._sort_plan() if frame is not None and sorter == "arrow" else None,
             hands_on=self._hands_on,
+            feeds_a_stage=self.feeds_a_stage,
         )
         reports: list[ShardReport] = []
         if frame is not None:
@@ -145,7 +149,8 @@ class EpochExecutor:
     def _hands_on(self) -> StructType | None:
         """Columns of the rows that the tasks hand on; None: they stage them themselves."""
         if self.operator.projection is not None:
-            return self.operator.projection.row_schema
+            schema = self.operator.projection.row_schema
+            return emitted_schema(schema) if self.feeds_a_stage else schema
         return None if self.tail is None else self.tail.row_schema
 
     def _completed(
@@ -250,6 +255,7 @@ class EpochExecutor:
         if task.hands_on is None:
             return rows.mapInArrow(function, REPORT_SCHEMA)
         schema = self.operator.output_schema if self.tail is None else self.tail.schema
+        schema = emitted_schema(schema) if self.feeds_a_stage else schema
         handed_on = rows.mapInArrow(function, task.hands_on)
         return published(handed_on, self.operator.projection, self.tail, PublishTask(task, schema))
 

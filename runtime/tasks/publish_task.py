@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from ...errors import MixedModeError
+from ..operators.emission import EMITTED_COLUMN
 from ..operators.projection import Projection
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
@@ -47,7 +48,8 @@ def published(
             *[
                 column.alias(field.name, metadata=field.metadata or {})
                 for column, field in zip(projection.columns, fields, strict=True)
-            ]
+            ],
+            *([EMITTED_COLUMN] if publish.task.feeds_a_stage else []),
         )
     if tail is not None:
         rows = tail.over(rows)

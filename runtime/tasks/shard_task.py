@@ -34,6 +34,7 @@ from ...state.replica import process_cache
 from ...state.sst import SstWriter
 from ..connectors.output_place import AttemptOutput, OutputPlace
 from ..operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
+from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.checksummed import seal
 from ..platform.failpoints import failpoint
@@ -89,6 +90,8 @@ class ShardTask:
     #: Columns of the rows that are handed on to another function of the same Spark task, which stages them and reports;
     #: None: they are staged here.
     hands_on: StructType | None = None
+    #: True if the output goes to another stage: each row with the watermark at which it is emitted.
+    feeds_a_stage: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -185,7 +188,9 @@ class _Attempt:
         output = self._output(operator, name, local_dir)
         counters = ShardCounters()
         events = TaskEvents(dict(task.inboxes).get(self.shard, ShardInbox()))
-        shard_context = ShardContext(self.shard, lineage.key_groups, task.epoch, base, writer, output, counters, events)
+        shard_context = ShardContext(
+            self.shard, lineage.key_groups, task.epoch, base, writer, output, counters, events, task.feeds_a_stage
+        )
         try:
             with self.meter.processing():
                 spilled = self._execute(operator, shard_context, self.meter.reading(batches))
@@ -220,7 +225,8 @@ class _Attempt:
         if self.task.hands_on is not None:
             self.spool = RowSpool(local_dir, self.task.hands_on)
             return self.spool
-        return self.task.output.open(name, operator.output_schema)
+        schema = operator.output_schema
+        return self.task.output.open(name, emitted_schema(schema) if self.task.feeds_a_stage else schema)
 
     def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""

@@ -52,7 +52,7 @@ class ProcessorRun:
         self._counters = context.counters
         self._codec = KeyCodec(operator.key_schema)
         self._input = operator.form.input(operator.input_schema, operator.initial_schema)
-        self._emissions = EmissionLog() if context.hands_on else None
+        self._emissions = EmissionLog() if context.feeds_a_stage else None
         self._output = operator.form.output(operator.output_schema, self._write)
         self._shown_key = operator.form.key(operator.key_schema)
         self._handle: TaskHandle | None = None
