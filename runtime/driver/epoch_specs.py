@@ -159,10 +159,10 @@ def following_epoch_of(
     firing_ms = MIN_WATERMARK if more_follows else MAX_WATERMARK if at_end else reached_ms
     in_order = in_order and not more_follows
     is_late = base.late_watermark_ms > MIN_WATERMARK or base.style == "random"
-    shown_ms = reached_ms if base.style == "random" else watermark.current_ms if in_order else MIN_WATERMARK
+    shown_ms = reached_ms if base.style == "random" else MIN_WATERMARK
     return replace(
         base,
-        watermark_ms=shown_ms,
+        watermark_ms=watermark.current_ms if in_order else shown_ms,
         firing_watermark_ms=firing_ms,
         late_watermark_ms=watermark.fired_ms if is_late else MIN_WATERMARK,
         reached_watermark_ms=reached_ms if in_order or not has_rows else MIN_WATERMARK,

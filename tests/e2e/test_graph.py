@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import mixedmode
@@ -9,9 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 import support
 from mixedmode.runtime.driver import graph_epochs
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
+# Workers cannot import test modules.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(600, seed=5)
@@ -151,6 +156,62 @@ def test_a_failure_between_the_stages_leaves_no_trace(world: World, monkeypatch:
     query.processAllAvailable()
     query.stop()
     assert of_flush(world.output()) == EXPECTED
+
+
+class Followed(StatefulProcessor):
+    """Says which watermark it is shown with each row, and with a timer seven minutes later."""
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        shown = timerValues.getCurrentWatermarkInMs()
+        for row in rows:
+            yield key[0], row.total, shown
+        self._handle.registerTimer(shown + 7 * 60_000)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        yield key[0], None, timerValues.getCurrentWatermarkInMs()
+
+
+def followed(rows: Any) -> Any:
+    """Totals of five minutes, and a processor that is told when each was complete."""
+    windows = rows.withWatermark("ts", "2 minutes").groupBy("key", F.window("ts", "5 minutes"))
+    totals = windows.agg((F.sum("value") + 0).alias("total")).select(F.col("key").alias("k"), "window", "total")
+    watched = totals.groupBy("k").transformWithState(Followed(), "k string, total long, at long", "append", "eventTime")
+    return watched
+
+
+def followed_of(events: list[support.Event], last_ms: int) -> list[tuple[Any, ...]]:
+    """What the orderly stream gives: a window is there when the watermark is at its end, a timer at its own time.
+
+    Windows that only the end of input completes come while the next stage's watermark is where it was, ``last_ms``.
+    """
+    totals: dict[tuple[str, int], int] = {}
+    for key, seconds, value in events:
+        totals[key, seconds // 300] = totals.get((key, seconds // 300), 0) + value
+    rows = [(key, total, min(support.at_ms(300 * (window + 1)), last_ms)) for (key, window), total in totals.items()]
+    return sorted([*rows, *{(key, None, at_ms + 7 * 60_000) for key, _, at_ms in rows}], key=repr)
+
+
+@pytest.mark.parametrize(("cuts", "mode"), [(0, "mixed"), (4, "mixed"), (3, "streaming")])
+def test_rows_of_a_stage_come_when_they_were_emitted(world: World, cuts: int, mode: str) -> None:
+    """A later processor with event-time timers sees the watermark at which each row was emitted, and fires its timers
+    between them, however the input is cut."""
+    events = EVENTS[:200]
+    parts = by_time(events, cuts + 1)
+    live = world.live() if cuts else None
+    job = followed(mixedmode.read(history=world.history(parts[0]), live=live))
+    query = world.start(job, {"execution.runtime-mode": mode})
+    for part in [*parts[1:], [("flush", events[-1][1] + 5000, 0)]] if cuts else []:
+        world.land(part)
+        query.processAllAvailable()
+    if cuts:
+        query.stop()
+    else:
+        query.awaitTermination(60)
+    last = events[-1][1] + (5000 if cuts else 0) - 120
+    assert support.without_flush(world.output()) == followed_of(events, support.at_ms(last))
 
 
 @pytest.mark.parametrize("harm", ["missing", "truncated", "altered"])
