@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
         ("quickstart.py", "live"),
         ("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts"),
         ("unique_events.py", "4000 rows, 4000 ids"),
+        ("visits_in_pandas.py", "EQUAL to one batch over everything"),
     ],
 )
 def test_example_runs(script: str, said: str, tmp_path: Path, driver_jvm: DriverJvm) -> None:
