@@ -296,11 +296,6 @@ def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
     A processor hands on what it yields, whatever its mode says; what the sink must be able to do is the writer's.
     """
     written = request.output_mode or "append"
-    if stage.fixed_output_mode is not None and written != stage.output_mode:
-        raise PlanError(
-            f"outputMode {stage.output_mode} of {stage.fixed_output_mode} does not go with outputMode {written} of the"
-            " writer, as in Spark; give both the same"
-        )
     if stage.refuses_complete is not None and written == "complete":
         raise PlanError(
             f"outputMode complete is not supported {stage.refuses_complete}; use append or update, which are the same"

@@ -55,6 +55,11 @@ def plan_group_state(
     columns = keys.as_columns(rows.inputs)
 
     def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
+        if output_mode != mode:
+            raise PlanError(
+                f"outputMode {mode} of {METHOD} does not go with outputMode {output_mode} of the writer, as in Spark;"
+                " give both the same"
+            )
         return GroupStateOperator(
             function,
             uid=uid,
@@ -76,7 +81,6 @@ def plan_group_state(
         output_schema=output_schema,
         output_mode=mode,
         build=build,
-        fixed_output_mode=METHOD,
     )
 
 

@@ -52,8 +52,6 @@ class KeyedStage:
     output_mode: str | None
     #: Makes the operator, given its uid and the output mode.
     build: Callable[[str, str, Settings], KeyedOperator]
-    #: The method whose output mode must be the writer's, too; None: any goes.
-    fixed_output_mode: str | None = None
     #: Output columns that are the key of the group that a row is of; None: a processor's rows are of no group.
     output_key: tuple[str, ...] | None = None
     #: Exchanges events with the stage's shards; None: nobody does.

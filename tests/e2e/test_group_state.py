@@ -151,6 +151,21 @@ def test_a_backlog_is_one_call_per_key(world: World) -> None:
         keyed.writeStream.outputMode("update").format("memory").queryName("x").plan()
 
 
+def test_rows_that_replace_others_do_not_go_to_another_stage(world: World) -> None:
+    """As in stock: what comes before a stage is append only."""
+    grouped = mixedmode.read(live=world.live()).groupBy("key")
+    for mode in ("append", "update"):
+        keyed = grouped.applyInPandasWithState(counted, COUNTED, "calls long, rows long", mode, "NoTimeout")
+        writer = keyed.groupBy("calls").count().writeStream.outputMode("update").format("memory").queryName("x")
+        if mode == "append":
+            writer.plan()
+        else:
+            with pytest.raises(
+                PlanError, match=r"\(outputMode append\): outputMode update of applyInPandasWithState does not"
+            ):
+                writer.plan()
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
