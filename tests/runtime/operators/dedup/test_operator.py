@@ -13,6 +13,7 @@ from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
+from mixedmode.runtime.tasks.shuffle import HashExchange, with_key_group
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -118,3 +119,15 @@ def test_what_decides_the_result_is_in_the_fingerprint(rows: DataFrame) -> None:
     ]
     assert len({operator(one).fingerprint() for one in jobs}) == len(jobs)
     assert operator(jobs[0]).fingerprint() == operator(described.dropDuplicates(["k", "k"])).fingerprint()
+
+
+@pytest.mark.parametrize("keys", [["k"], ["d", "t"], None])
+def test_the_backlog_needs_one_exchange_which_is_by_the_keys(spark: SparkSession, keys: list[str] | None) -> None:
+    """So that Spark's own aggregation brings each key to its shard: for numbers, fractions, and all columns."""
+    frame = spark.range(0, 100, 1, 3).selectExpr("id % 7 AS k", "id / 4 AS d", "string(id % 3) AS t")
+    made = operator(mixedmode.read(history=frame).dropDuplicates(keys))
+    exchange = HashExchange(spark, made, 2)
+    rows = with_key_group(made.prepare(exchange.adopt(frame), SPEC), made, 16)
+    job = rows.sortWithinPartitions("__kg", *made.key_columns).mapInArrow(lambda batches: batches, rows.schema)
+    assert exchange.is_possible(made, 16, 2)
+    assert exchange.holds(job)
