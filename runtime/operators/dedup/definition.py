@@ -105,6 +105,10 @@ class Deduplication(KeyedOperator):
         self.time_column = None
         if retention.kind != "for-ever":
             self.time_column = TIME_COLUMN if retention.key is None else self.key_columns[retention.key]
+        #: The prepared column with the event time of the row that goes out; None: it has none.
+        self.row_time_column = self.time_column
+        if self.row_time_column is None and event_time in self.output_schema.fieldNames():
+            self.row_time_column = self.sources[self.output_schema.fieldNames().index(event_time)]
         self.uses_event_time = retention.kind != "for-ever"
         # A key that has its event time in it does not come again at another one.
         self.has_timers = retention.kind == "delay" and retention.key is None

@@ -176,10 +176,17 @@ class DedupRun:
 
     def _emitted_ms(self, batch: pa.RecordBatch) -> np.ndarray | int:
         """The watermark that the orderly stream brings each row at."""
-        now_ms = max(self._epoch.watermark_ms, MIN_WATERMARK)
-        if self._operator.time_column is None:
+        now_ms, column = self._epoch.watermark_ms, self._operator.row_time_column
+        if column is None or not self._context.feeds_a_stage:
             return now_ms
-        reached_ms = micros_to_ms(batch.column(self._operator.time_column)) - self._epoch.delay_ms
+        times = batch.column(column)
+        if pa.types.is_struct(times.type):  # a window's last instant, as Spark has it
+            micros = pc.subtract(_micros(pc.struct_field(times, "end")), 1)
+        else:
+            micros = _micros(times)
+        reached_ms = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False) // 1000 - self._epoch.delay_ms
+        if micros.null_count:
+            reached_ms = np.where(micros.is_null().to_numpy(zero_copy_only=False), now_ms, reached_ms)
         return np.maximum(reached_ms, now_ms)
 
     def _expiry_ms(self, work: Work) -> np.ndarray:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import tempfile
 import zlib
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.runtime.operators.contract import EpochSpec, InOrder, ShardContext, ShardCounters
 from mixedmode.runtime.operators.dedup.definition import Lateness, Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator, DedupWithinWatermarkOperator
+from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
@@ -205,3 +208,30 @@ def test_epochs_put_out_what_the_model_does_and_forget_what_is_over(kind: str, e
         shard.run([], late_ms, MAX_WATERMARK, "random", InOrder(late_ms, 0))
         assert shard.entries()[1] == 0, "nothing that can end outlives the end of event time"
         shard.cache.close()
+
+
+@pytest.mark.parametrize("kind", ["for-ever", "key-time", "delay", "window"])
+def test_a_row_is_handed_on_at_the_watermark_that_its_event_time_brings(kind: str, tmp_path: Path) -> None:
+    """Not before the epoch's own; without event time at that, and from a window at its last instant."""
+    made, rows = operator("key-time" if kind == "window" else kind), [("a", 50, 1), ("b", None, 2), ("c", 5, 3)]
+    table = prepared("key-time" if kind == "window" else kind, rows, MIN_WATERMARK)
+    if kind == "window":
+        made = copy(made)
+        made.event_time = None
+        made.output_arrow_schema = made.output_arrow_schema.set(1, pa.field("ts", pa.struct([("end", TIME)])))
+        made.retention = Retention("key-time", "w", 1, is_window=True)
+        made.key_schema = pa.schema([("__k0", pa.string()), ("__k1", pa.struct([("end", TIME)]))])
+        times = table.column("__k1").combine_chunks()
+        windows = pa.StructArray.from_arrays([times], ["end"], mask=times.is_null())
+        table = table.set_column(table.schema.names.index("__k1"), "__k1", windows)
+    found: dict[str, int] = {}
+
+    class Output:
+        def write(self, rows: pa.RecordBatch) -> None:
+            found.update(zip(rows.column(0).to_pylist(), rows.column(EMITTED_COLUMN).to_pylist(), strict=True))
+
+    spec = EpochSpec(1, "sorted", 10, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK, keep_state=False, delay_ms=20)
+    writer = SstWriter(fs.LocalFileSystem(), f"{tmp_path}/pool", str(tmp_path), "e1", 1)
+    context = ShardContext(0, GROUPS, spec, None, writer, Output(), ShardCounters(), feeds_a_stage=True)
+    made.run(context, iter(table.combine_chunks().to_batches()))
+    assert found == {"a": 29 if kind == "window" else 30, "b": 10, "c": 10}
