@@ -27,8 +27,9 @@ class OrderedSessions(support.Sessions):
     """Stock Spark does not order the rows of a key and takes only Rows for output: this version minds both."""
 
     @staticmethod
-    def _closed(key: Any, start_ms: int, count: int, total: int) -> Row:
-        return Row("key", "start", "count", "total")(*support.Sessions._closed(key, start_ms, count, total))
+    def _closed(key: Any, start_ms: int, closed_ms: int, count: int, total: int) -> Row:
+        closed = support.Sessions._closed(key, start_ms, closed_ms, count, total)
+        return Row("key", "start", "count", "total")(*closed)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
         yield from super().handleInputRows(key, iter(sorted(rows, key=lambda row: row.ts)), timerValues)
