@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -47,10 +48,15 @@ if "TMPDIR" not in os.environ and _has_room:
 
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))
+import jvm_archive  # noqa: E402
 from spark_home import spark_home  # noqa: E402
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+os.environ.setdefault("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {jvm_archive.java_options()}")
 os.environ.setdefault("SPARK_HOME", str(spark_home(Path(__file__).parents[1] / "build")))
+
+#: So many tests of Spark start so many JVMs that an archive of their classes pays.
+_MANY = 200
+_ARCHIVER = pytest.StashKey[subprocess.Popen[bytes]]()
 
 #: Whoever uses one of these fixtures, by whatever way, has the marker "spark"; from all others Spark is hidden.
 _SPARK_FIXTURES = {"spark", "driver_jvm"}
@@ -89,6 +95,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not _SPARK_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In a run of many tests, let the first of its processes have the archive made while they run."""
+    is_first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    of_spark = sum(item.get_closest_marker("spark") is not None for item in session.items)
+    if is_first and of_spark > _MANY and not (session.config.option.collectonly or jvm_archive.is_made()):
+        session.config.stash[_ARCHIVER] = jvm_archive.begin()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if archiver := config.stash.get(_ARCHIVER, None):
+        jvm_archive.end(archiver)
 
 
 @pytest.hookimpl(wrapper=True)
