@@ -61,6 +61,7 @@ def predicted_fares(frames: Frames) -> Any:
     "github.com/OubeidAllahJemli/Advanced-Spark-Structured-Streaming: spark/streaming_app.py",
     "update",
     "console",
+    runs_as="crypto_signals",
     trigger={"processingTime": "15 seconds"},
     **_TAIL,
 )
@@ -178,7 +179,15 @@ def vwap_per_minute(frames: Frames) -> Any:
     )
 
 
-@public_job(SHAPES, "github.com/jsolis1199/flucturate: bin/aggregator.py", "append", "kafka", closes=True, **_TAIL)
+@public_job(
+    SHAPES,
+    "github.com/jsolis1199/flucturate: bin/aggregator.py",
+    "append",
+    "kafka",
+    closes=True,
+    runs_as="crypto_signals",
+    **_TAIL,
+)
 def vwap_as_messages(frames: Frames) -> Any:
     """Kafka key and value as text; selectExpr with split and casts; watermark 1 min; keys window of 1 min and three
     columns; quotient of two sums over frame.column; then selectExpr with CONCAT of window.start and keys."""

@@ -36,7 +36,14 @@ def word_count_of_kafka(frames: Frames) -> Any:
     return lines.select(F.explode(F.split(lines.value, " ")).alias("word")).groupBy("word").count()
 
 
-@public_job(SHAPES, f"{_SPARK}/structured_network_wordcount_windowed.py", "complete", "console", **_COMPLETE)
+@public_job(
+    SHAPES,
+    f"{_SPARK}/structured_network_wordcount_windowed.py",
+    "complete",
+    "console",
+    runs_as="sales_by_day",
+    **_COMPLETE,
+)
 def windowed_word_count(frames: Frames) -> Any:
     """Socket; explode(split); no watermark; keys sliding window and word; count; then orderBy the window."""
     lines = frames.stream("lines")
@@ -49,7 +56,7 @@ def windowed_word_count(frames: Frames) -> Any:
     "github.com/samarkk/spark_python: scripts/structured__kafka_wordcount.py",
     "complete",
     "console",
-    runs_as="windowed_word_count",
+    runs_as="sales_by_day",
     needs=("complete", "frame methods"),
 )
 def windowed_word_count_of_kafka(frames: Frames) -> Any:
@@ -119,7 +126,14 @@ def rides_per_window_as_messages(frames: Frames) -> Any:
     return messages.withColumn("key", messages.key.cast("string")).select(["key", "value"])
 
 
-@public_job(SHAPES, "github.com/ak811/spark-structured-streaming: task2.py", "complete", "foreachBatch", **_COMPLETE)
+@public_job(
+    SHAPES,
+    "github.com/ak811/spark-structured-streaming: task2.py",
+    "complete",
+    "foreachBatch",
+    runs_as="trending_hashtags",
+    **_COMPLETE,
+)
 def fares_per_driver(frames: Frames) -> Any:
     """Socket JSON; key driver; sum and avg; the function writes CSV."""
     taxis = frames.stream("taxis").select(F.from_json(F.col("value"), TAXI).alias("json")).select("json.*")
@@ -145,6 +159,7 @@ def sales_by_day(frames: Frames) -> Any:
     f"{_SAGAR}/part2structuredstreaming/App2StreamingAggregations.py",
     "complete",
     "console",
+    runs_as="mean_altitude",
     needs=("complete", "aggregate in select"),
 )
 def lines_so_far(frames: Frames) -> Any:
@@ -196,7 +211,7 @@ def planes_per_category(frames: Frames) -> Any:
     "complete",
     "console",
     trigger={"processingTime": "10 seconds"},
-    runs_as="fares_per_driver",
+    runs_as="trending_hashtags",
     **_COMPLETE,
 )
 def fitness(frames: Frames) -> Any:
@@ -328,7 +343,7 @@ def counts_with_watermark(frames: Frames) -> Any:
     "github.com/cartershanklin/pyspark-cheatsheet: windowed structured stream over CSV files",
     "complete",
     "console",
-    runs_as="windowed_word_count",
+    runs_as="sales_by_day",
     **_COMPLETE_AND_TAIL,
 )
 def means_per_manufacturer(frames: Frames) -> Any:

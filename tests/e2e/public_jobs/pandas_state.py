@@ -126,9 +126,7 @@ def latest_locations(frames: Frames) -> Any:
     f"{_DMATRIX}/learn_tws.py",
     "update",
     "console",
-    oracle=lambda frames: (
-        frames.stream("flights").groupBy("flight").agg(F.count("*").cast("string").alias("update_count"))
-    ),
+    runs_as="latest_locations",
     **_PANDAS,
 )
 def flight_states(frames: Frames) -> Any:
