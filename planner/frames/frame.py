@@ -99,6 +99,9 @@ class MixedFrame(StatelessFrame):
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> MixedFrame:
         """The columns; aggregates alone make one group of all rows, as on a ``DataFrame``."""
         columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
+        names = [column for column in columns if isinstance(column, str)]
+        if self._inputs.arrangement and len(names) == len(columns) and names in (self.columns, ["*"]):
+            return self  # jobs name what is there once more, behind orderBy and limit
         one_group: MixedFrame | None = self._one_group(columns)
         return super().select(*columns) if one_group is None else one_group
 

@@ -29,13 +29,13 @@ from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.operator_events.event_codec import decode, encode, types_by_name
 from ..admission import can_be_late, note_event_time, rows_in_time
 from ..contract import ShardContext
+from ..emission import EmissionLog
 from .handle import TaskCoordinator, TaskHandle
 from .key_clock import KeyClock
 from .keyed_rows import KIND_COLUMN, NO_TIME, Keyed, KeyedRows, KeySlices
 
 if TYPE_CHECKING:
-    from ..emission import EmissionLog
-from .definition import ProcessorStage
+    from .definition import ProcessorStage
 
 #: A key without rows of its own: as :data:`Keyed`, without an event time and rows.
 _Due = tuple[int, bytes, tuple[Any, ...], int, None]

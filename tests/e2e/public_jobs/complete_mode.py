@@ -344,7 +344,7 @@ def counts_with_watermark(frames: Frames) -> Any:
     "complete",
     "console",
     runs_as="sales_by_day",
-    **_COMPLETE_AND_TAIL,
+    needs=("complete", "tail", "frame methods"),
 )
 def means_per_manufacturer(frames: Frames) -> Any:
     """CSV files; withColumn(current_timestamp); keys window of 1 min over frame.column and a column; avg and count;

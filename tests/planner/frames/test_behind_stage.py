@@ -103,3 +103,13 @@ def test_a_stage_is_named_right_behind_it(both: MixedFrame) -> None:
     with pytest.raises(PlanError, match=r"uid\('x'\) names a keyed stage; call it right behind agg"):
         both.groupBy("k").count().select("k").uid("x")
     assert both.groupBy("k").count().uid("x")._stage.uid == "x"  # type: ignore[union-attr]
+
+
+def test_columns_may_be_named_once_more_behind_a_limit(both: MixedFrame) -> None:
+    """Where the result is shown its columns are as they are: naming all of them changes nothing, others are refused."""
+    five = both.groupBy("k").count().orderBy("count").limit(5)
+
+    assert five.select("k", "count") is five.select("*") is five
+    for columns in (["count"], ["count", "k"], [F.col("k"), F.col("count")]):
+        with pytest.raises(PlanError, match="select comes after limit"):
+            five.select(columns)
