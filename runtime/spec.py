@@ -5,13 +5,15 @@ The planner decides and fills these in; the runtime executes them and decides no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 from pyspark.sql import functions as F
 
+from .connectors.sources.inputs import INPUT_COLUMN
 from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
 from .operators.emission import EMITTED_COLUMN
@@ -183,11 +185,21 @@ class StageSpec:
     coordinator: OperatorCoordinator | None = None
     #: The earlier stages whose rows it takes; none: it reads the sources.
     edges: tuple[StageEdge, ...] = ()
+    #: What is done to the rows of the sources first, where several stages read them.
+    source_steps: tuple[Step, ...] = ()
+    #: The same, done to a source, for questions.
+    source_template: DataFrame | None = None
+    #: How far the watermark stays behind each live input, by name; None: as the job's live inputs say.
+    delays_ms: Mapping[str, int] | None = None
 
     @property
     def uid(self) -> str:
         """Id under which its state is stored."""
         return self.operator.uid
+
+    def rows_of(self, sources: DataFrame) -> DataFrame:
+        """The rows that the stage takes of the sources'."""
+        return reduce(lambda rows, step: step.keeping(rows, INPUT_COLUMN), self.source_steps, sources)
 
     @property
     def reads_sources(self) -> bool:
@@ -241,6 +253,16 @@ class JobSpec:
         """Names of all that is read."""
         live = tuple(one.name for one in self.live_inputs)
         return live if self.history is None else ("history", *live)
+
+    @property
+    def readers(self) -> tuple[StageSpec, ...]:
+        """The stages that read the sources."""
+        return tuple(stage for stage in self.stages if stage.reads_sources)
+
+    @property
+    def history_time(self) -> str | None:
+        """The column by whose times a history is cut into epochs; None: it is not cut by time."""
+        return self.stages[0].event_time if len(self.readers) == 1 else None
 
     def has_phase(self, kind: PhaseKind) -> bool:
         """Whether the plan has a phase of this kind."""

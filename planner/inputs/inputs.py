@@ -59,8 +59,10 @@ class Part:
     is_named: bool = False
     #: The stage that it is the output of; None: it is a source.
     origin: Origin | None = None
-    #: What has been done to the stage's rows since.
+    #: What has been done to the stage's rows, or to the source's, since.
     steps: tuple[Step, ...] = ()
+    #: The source as it was given; None: ``frame`` is it, or it is the output of a stage.
+    source: DataFrame | None = None
 
     def mapped(
         self, what: str, function: Callable[[DataFrame], DataFrame], carrying: Callable[..., DataFrame] | None = None
@@ -72,10 +74,14 @@ class Part:
             function: is applied at once to the frame, and later to the rows of a stage.
             carrying: as of a :class:`Step`.
         """
-        frame = function(self.frame)
-        if self.origin is None:
-            return replace(self, frame=frame)
-        return replace(self, frame=frame, steps=(*self.steps, Step(what, function, carrying)))
+        source = self.frame if self.origin is None and self.source is None else self.source
+        steps = (*self.steps, Step(what, function, carrying))
+        return replace(self, frame=function(self.frame), steps=steps, source=source)
+
+    @property
+    def as_given(self) -> Part:
+        """The source before anything was done to it."""
+        return self if self.source is None else replace(self, frame=self.source, steps=(), source=None)
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,11 @@ class Inputs:
             )
             for live in self.lives
         )
+
+    @property
+    def as_given(self) -> Inputs:
+        """The sources before anything was done to them; there are no outputs of stages among them."""
+        return Inputs(tuple(part.as_given for part in self.parts))
 
     @property
     def template(self) -> DataFrame:

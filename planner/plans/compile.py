@@ -163,7 +163,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         tail=() if tail is None else tail.names,
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
-    return plan, _job(first, plan, specs, sink, tail)
+    return plan, _job(graph, plan, specs, sink, tail)
 
 
 def _whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: str) -> WholeResult | None:
@@ -205,10 +205,10 @@ def _deliveries(
 
 
 def _job(
-    stage: KeyedStage, plan: ExecutionPlan, stages: tuple[StageSpec, ...], sink: Sink, tail: Tail | None
+    graph: StageGraph, plan: ExecutionPlan, stages: tuple[StageSpec, ...], sink: Sink, tail: Tail | None
 ) -> JobSpec:
-    """The job; ``stage``: the one that reads the sources."""
-    inputs, watermark = stage.inputs.numbered(), stage.watermark
+    stage = graph.first
+    inputs, watermark = graph.sources.numbered(), stage.watermark
     return JobSpec(
         spark=inputs.spark,
         name=plan.name,

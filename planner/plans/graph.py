@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import reduce
 from typing import cast
 
+from pyspark.errors import AnalysisException
+
 from ...errors import PlanError
+from ...runtime.platform.spark_errors import error_text
+from ...runtime.platform.spark_session import empty_frame
 from ...runtime.spec import Settings, StageEdge, StageSpec
 from ..inputs.inputs import Inputs
 from ..stages.stage import STAGE_UID, KeyedStage, stages_of
@@ -40,12 +45,13 @@ class StageGraph:
         return graph
 
     def _check(self, output: Inputs) -> None:
-        readers = [uid for uid, stage in zip(self.uids, self.stages, strict=True) if not stage.inputs.outputs]
-        if len(readers) > 1:
-            raise PlanError(
-                f"the keyed stages {' and '.join(readers)} each read sources, and only one stage of a job may, for now;"
-                " group the source's rows in one stage, and its output in others"
-            )
+        first = self.readers[0].inputs
+        for reader in self.readers[1:]:
+            if [part.as_given.frame for part in reader.inputs.parts] != [part.as_given.frame for part in first.parts]:
+                raise PlanError(
+                    f"the keyed stages {self.uid_of(self.readers[0])} and {self.uid_of(reader)} read different sources,"
+                    " which does not run for now; give both what one read() returns"
+                )
         for uid, stage in zip(self.uids, self.stages, strict=True):
             if stage.inputs.outputs and len(stage.inputs.outputs) < len(stage.inputs.parts):
                 raise PlanError(
@@ -59,9 +65,19 @@ class StageGraph:
             )
 
     @property
+    def readers(self) -> tuple[KeyedStage, ...]:
+        """The stages that read the sources."""
+        return tuple(stage for stage in self.stages if not stage.inputs.outputs)
+
+    @property
     def first(self) -> KeyedStage:
-        """The stage that reads the sources."""
+        """The first stage that reads the sources."""
         return self.stages[0]
+
+    @property
+    def sources(self) -> Inputs:
+        """What is read: as the stage takes it, or, where several do, as it was given."""
+        return self.first.inputs.as_given if len(self.readers) > 1 else self.first.inputs
 
     @property
     def last(self) -> KeyedStage:
@@ -103,6 +119,9 @@ class StageGraph:
                 f" {error}"
             ) from error
         watermark = stage.watermark
+        shared = not stage.inputs.outputs and len(self.readers) > 1
+        if shared:
+            self._check_repeatable(uid, stage)
         return StageSpec(
             operator=operator,
             event_time=None if watermark is None else watermark.event_time,
@@ -118,7 +137,27 @@ class StageGraph:
                 )
                 for part in stage.inputs.outputs
             ),
+            source_steps=stage.inputs.parts[0].steps if shared else (),
+            source_template=stage.inputs.template if shared else None,
+            delays_ms={
+                live.name: 0 if watermark is None else watermark.delay_of(live.name) for live in stage.inputs.lives
+            }
+            if shared
+            else None,
         )
+
+    def _check_repeatable(self, uid: str, stage: KeyedStage) -> None:
+        """Check that what precedes a stage can be done to other rows than those of the frame it was written on."""
+        part = stage.inputs.parts[0]
+        empty = empty_frame(stage.inputs.spark, part.as_given.frame.schema)
+        try:
+            reduce(lambda frame, step: step(frame), part.steps, empty)
+        except AnalysisException as error:
+            raise PlanError(
+                f"what precedes the keyed stage {uid} works only on the frame that it was written for:"
+                f" {error_text(error)}; where several stages read the same sources, use names or F.col('x') instead of"
+                " columns that were taken from a frame (frame['x'], frame.x)"
+            ) from error
 
     def reads(self, stage: KeyedStage) -> tuple[str, ...]:
         """Names of what a stage takes rows from: sources, or earlier stages by their ids."""

@@ -86,6 +86,8 @@ class OperatorState(_Frozen):
     #: Its own watermark, and what it has fired; None: written before stages had one of their own, so it is the job's.
     watermark_ms: int | None = None
     fired_watermark_ms: int | None = None
+    #: Greatest event time that it has seen of each input; None: as the job's sources say.
+    max_event_times_ms: dict[str, int | None] | None = None
     shards: tuple[ShardState, ...] = ()
     #: State of the operator's coordinator on the driver in base64; None: it has none.
     coordinator: str | None = None

@@ -64,6 +64,11 @@ def _stage(stage: StageSpec) -> Any:
     operator, edges = stage.operator.fingerprint(), [_edge(edge) for edge in stage.edges]
     if operator is None or None in edges:
         return None
+    if stage.source_template is not None:
+        read = _frame(stage.source_template, files=False)
+        if read is None:
+            return None
+        edges.append(read)
     return [stage.uid, operator, stage.event_time, stage.watermark_delay_ms, edges]
 
 

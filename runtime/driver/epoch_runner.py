@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..checkpoints.store import CheckpointStore
@@ -62,7 +62,7 @@ class EpochRunner:
 
     @property
     def stage(self) -> StageSpec:
-        """The stage that reads the sources."""
+        """The first stage that reads the sources."""
         return self.job.stages[0]
 
     # -- epochs ------------------------------------------------------------------------------------------------------
@@ -92,17 +92,19 @@ class EpochRunner:
         """
         with self.turn:
             self.check_stopped()
-            stage, state = self.stage, self.state.stage
-            spec, reach = (None if pin is None else pin.load(live_position)), None
-            finished: dict[int, ShardReport] = {}
-            if spec is None:
+            time_ms, orders = now_ms(), {}
+            for stage in self.job.readers:
+                rows = None if frame is None else stage.rows_of(frame)
+                state = self.state.stages[stage.uid]
                 asks = final_ms == OBSERVED or (final_ms is not None and self.graph.in_order(stage))
-                if asks and (stage.operator.uses_event_time or len(self.job.stages) > 1):
-                    reach = self.graph.look_ahead(stage, frame)
+                is_pinned = pin is not None and stage is self.stage and pin.load(live_position) is not None
+                reach = None
+                if asks and not is_pinned and (stage.operator.uses_event_time or len(self.job.stages) > 1):
+                    reach = self.graph.look_ahead(stage, rows)
                 spec = sorted_pass_of(
                     self.state,
                     state,
-                    now_ms(),
+                    time_ms,
                     final_ms,
                     reach,
                     drop_late=drop_late,
@@ -111,32 +113,50 @@ class EpochRunner:
                     at_end=at_end,
                     has_rows=frame is not None,
                 )
-                if pin is not None:
-                    pin.save(spec, live_position)
-            elif pin is not None:
-                finished = pin.finished(stage.uid, place_of(self.job, self.graph.exchanges, stage.uid))
-                self.listener.on(ShardsReused(len(finished), len(state.shards)))
-            folder = None if pin is None else pin.reports
-            order = Order(spec, frame, reach=reach, finished=finished, report_folder=folder)
-            self.graph.execute(phase, spec, {stage.uid: order}, pin)
+                order = Order(spec, rows, reach=reach)
+                orders[stage.uid] = order if pin is None else self._pinned(stage, order, pin, live_position)
+            self.graph.execute(phase, orders[self.stage.uid].spec, orders, pin)
             failpoint("backlog-epoch-applied")
 
-    def streaming_epoch(self, phase: Phase, frame: DataFrame | None, shards: Sequence[int] | None = None) -> None:
+    def _pinned(self, stage: StageSpec, order: Order, pin: PinnedBacklog, live_position: str | None) -> Order:
+        """What a stage that reads the sources has to do in a pinned pass: what an earlier run has left of it."""
+        is_first = stage is self.stage
+        if is_first:
+            known = pin.load(live_position)
+            spec, is_known = known or order.spec, known is not None
+            if not is_known:
+                pin.save(spec, live_position)
+        else:
+            spec, is_known = pin.follow(stage.uid, order.spec, ())
+        finished: dict[int, ShardReport] = {}
+        if is_known:
+            place = place_of(self.job, self.graph.exchanges, stage.uid)
+            finished = pin.finished(stage.uid, place, follows=not is_first)
+            self.listener.on(ShardsReused(len(finished), len(self.state.stages[stage.uid].shards)))
+        folder = pin.reports if is_first else pin.reports_of(stage.uid)
+        return replace(order, spec=spec, finished=finished, report_folder=folder)
+
+    def streaming_epoch(
+        self, phase: Phase, frame: DataFrame | None, shards: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
         """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once.
 
         Args:
             phase: the phase it belongs to.
             frame: its rows; None: there are none.
-            shards: without rows, those of the first stage that have something to do; None: all.
+            shards: without rows, those that have something to do, by stage; None: all.
         """
         with self.turn:
             self.check_stopped()
-            time_ms = now_ms()
-            stage, state = self.stage, self.state.stage
-            state.watermark.advance(time_ms)
-            reach = self.graph.look_ahead(stage, frame) if self.graph.tells_inputs_apart(stage) else None
-            spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=self.graph.in_order(stage))
-            self.graph.execute(phase, spec, {stage.uid: Order(spec, frame, shards, reach)})
+            time_ms, orders = now_ms(), {}
+            for stage in self.job.readers:
+                state = self.state.stages[stage.uid]
+                rows = None if frame is None else stage.rows_of(frame)
+                state.watermark.advance(time_ms)
+                reach = self.graph.look_ahead(stage, rows) if self.graph.tells_inputs_apart(stage) else None
+                spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=self.graph.in_order(stage))
+                orders[stage.uid] = Order(spec, rows, None if shards is None else shards[stage.uid], reach)
+            self.graph.execute(phase, orders[self.stage.uid].spec, orders)
             self.deliver()
             failpoint("epoch-applied")
 
@@ -184,8 +204,9 @@ class EpochRunner:
             idle: nothing waits at the live inputs; if nothing is due, either, that counts as fired (Spark runs a
                 micro-batch without data for it).
         """
-        time_ms, first = now_ms(), self.state.stage
-        first.watermark.advance(time_ms)
+        time_ms = now_ms()
+        for stage in self.job.readers:
+            self.state.stages[stage.uid].watermark.advance(time_ms)
         with_events = upto_ms is None
         due: dict[str, list[int]] = {}
         fired: dict[str, int] = {}
@@ -195,7 +216,7 @@ class EpochRunner:
             shards = state.shards_due(upto, time_ms if upto_ms is None else upto_ms)
             due[stage.uid] = sorted({*shards, *(self.events.waiting(stage.uid) if with_events else ())})
         if any(due.values()):
-            self.streaming_epoch(phase, None, due[first.uid])
+            self.streaming_epoch(phase, None, due)
         elif idle:
             for stage in self.job.stages:
                 self.graph.follow_watermarks(stage, time_ms)
@@ -206,7 +227,8 @@ class EpochRunner:
         """Send out events that wait, if any do, in an epoch of their own."""
         with self.turn:
             if self.events.are_waiting:
-                self.streaming_epoch(phase, None, self.events.waiting(self.state.stage.uid))
+                waiting = {stage.uid: self.events.waiting(stage.uid) for stage in self.job.readers}
+                self.streaming_epoch(phase, None, waiting)
 
     def deliver(self) -> None:
         """Hand rows to a sink that shows them at once; all others wait for the checkpoint."""

@@ -306,7 +306,7 @@ class GraphEpochs:
         """Late rows of an epoch for the side output, if the job has one."""
         frame, spec = done.order.frame, done.order.spec
         dropped = sum(report.counters.rows_late for report in done.reports)
-        if self.job.late_rows is None or frame is None or not dropped or not stage.reads_sources:
+        if self.job.late_rows is None or frame is None or not dropped or stage is not self.job.stages[0]:
             return []
         rows = stage.operator.late_rows(frame, spec)
         if rows is None:

@@ -77,12 +77,14 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
 def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """Streaming mode: the history in slices, each an epoch of its own."""
     job, state, desk = run.job, run.state, run.context.desk
-    history, event_time = job.history, job.stages[0].event_time
+    history, event_time = job.history, job.history_time
     if history is None or state.sources["history"].finished:
         return
     position = state.sources["history"].position
     if position is None:
-        where = cut(history, event_time, job.settings.history_rows_per_epoch)
+        # Stages that take other event times of the same rows get all of them at once.
+        at_once = len(job.readers) > 1
+        where = HistoryCut(1, None) if at_once else cut(history, event_time, job.settings.history_rows_per_epoch)
     else:
         where = HistoryCut.from_json(position)
     while not where.done:
@@ -144,7 +146,8 @@ def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """Micro-batches until the query is stopped; a clock of our own fires timers and checkpoints in between."""
     context, live = run.context, run.context.live
     assert live is not None
-    run.state.stage.watermark.watch(now_ms())
+    for stage in run.job.readers:
+        run.state.stages[stage.uid].watermark.watch(now_ms())
     query = live.start(_on_live_batch(run, ending, phase), run.job.trigger or {"processingTime": "0 seconds"})
     try:
         while query.isActive and not context.stopping.is_set() and context.desk.ready_stop() is None:
@@ -256,7 +259,7 @@ def _unread_history(run: RunningJob) -> DataFrame | None:
     if source.position is None:
         return run.job.history
     where = HistoryCut.from_json(source.position)
-    return None if where.done else where.rest(run.job.history, run.job.stages[0].event_time)
+    return None if where.done else where.rest(run.job.history, run.job.history_time)
 
 
 def _empty(run: RunningJob) -> DataFrame:

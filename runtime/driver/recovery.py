@@ -168,7 +168,7 @@ def _watermark(job: JobSpec, stage: StageSpec) -> WatermarkTracker:
     return WatermarkTracker(
         stage.watermark_delay_ms,
         job.settings.watermark_lag_threshold_ms,
-        {one.name: one.delay_ms for one in job.live_inputs} or None,
+        stage.delays_ms or {one.name: one.delay_ms for one in job.live_inputs} or None,
         job.settings.watermark_interval_ms,
         job.settings.watermark_idle_timeout_ms,
     )
@@ -232,7 +232,7 @@ def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> P
     if _first_positions(job, store).go_back(replay=pinned, entry=pin.live_position) and pinned:
         reports = {
             one.uid: list(
-                pin.finished(one.uid, place_of(job, exchanges, one.uid), follows=not one.reads_sources).values()
+                pin.finished(one.uid, place_of(job, exchanges, one.uid), follows=one is not job.stages[0]).values()
             )
             for one in job.stages
         }

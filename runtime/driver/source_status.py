@@ -65,7 +65,8 @@ class SourceStatus:
         """isBacklog by watermark lag (FLIP-328), evaluated whenever the watermark may have moved."""
         if self._lag is not None:
             for one in self.job.live_inputs:
-                lags = self.state.stage.watermark.is_backlog(now_ms(), one.name)
+                watermarks = [self.state.stages[stage.uid].watermark for stage in self.job.readers]
+                lags = any(watermark.is_backlog(now_ms(), one.name) for watermark in watermarks)
                 self.set_backlog(one.name, self._lag.of(one.name).judge(lags, clock_ms()), "watermark lag")
 
     def note_drained(self) -> None:

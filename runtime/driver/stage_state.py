@@ -6,7 +6,7 @@ Invariant: it changes only between epochs, in one step, after all of the epoch's
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...errors import CheckpointMismatchError
 from ...state.keygroups import shard_ranges
@@ -97,10 +97,14 @@ class StageState:
     def restore_inputs(self, metadata: CheckpointMetadata) -> None:
         """Take over how far the event times of its sources had come in a checkpoint."""
         watermark = self.watermark
+        own = next(held.max_event_times_ms for held in metadata.operators if held.uid == self.uid)
         several = len(watermark.inputs) > 1
         for name, one in watermark.inputs.items():
             known = metadata.sources.get(name) if several else metadata
-            one.see(None if known is None else known.max_event_time_ms)
+            if own is not None:
+                one.see(own.get(name))
+            else:  # an earlier version knew one stage, so the job's are the stage's
+                one.see(None if known is None else known.max_event_time_ms)
 
     @property
     def uid(self) -> str:
@@ -161,6 +165,8 @@ class StageCut:
     finished: frozenset[int]
     #: The coordinator's part; None: the stage has none.
     events: StoredEvents | None
+    #: Greatest event time of each input that the stage has seen.
+    max_event_times_ms: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stage: StageState, finished: Collection[int], events: StoredEvents | None) -> StageCut:
@@ -173,6 +179,7 @@ class StageCut:
             fired_watermark_ms=stage.watermark.fired_ms,
             finished=frozenset(finished),
             events=events,
+            max_event_times_ms={name: one.max_event_time_ms for name, one in stage.watermark.inputs.items()},
         )
 
     @property
@@ -215,6 +222,7 @@ class StageCut:
             record=self.operator.state_record,
             watermark_ms=self.watermark_ms,
             fired_watermark_ms=self.fired_watermark_ms,
+            max_event_times_ms=dict(self.max_event_times_ms),
             shards=shards if with_state else (),
             coordinator=coordinator,
             buffered_events=buffered if with_state else (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timezone
 from typing import Any
 
 import mixedmode
@@ -251,3 +252,65 @@ def test_a_harmed_exchange_is_never_read_as_fewer_rows(
     finally:
         for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
             world.spark.conf.unset(name)
+
+
+def diamond(rows: Any) -> Any:
+    """One input, two stages, and a third over both: what each minute has per key, small values and large apart."""
+    timed = rows.withWatermark("ts", "0 seconds")
+
+    def counted(kind: str, condition: str, delay: str) -> Any:
+        some = timed.withWatermark("ts", delay).where(condition).withColumn("kind", F.lit(kind))
+        windows = some.groupBy("kind", F.window("ts", "5 minutes")).agg(F.count("*").alias("n"))
+        return windows.uid(kind).select("kind", "window", "n")
+
+    both = counted("small", "value < 50", "0 seconds").union(counted("large", "value >= 50", "3 minutes"))
+    return both.groupBy(F.window(F.window_time("window"), "1 hour")).agg(
+        F.sum("n").alias("n"), F.count("*").alias("parts")
+    )
+
+
+def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
+    """C11: one input, two stages with other rows and delays, a union, a third stage: nothing of either is late there,
+    over the switch and a restart in the stream."""
+    parts = by_time(EVENTS, 5)
+    last = EVENTS[-1][1]
+
+    def start() -> Any:
+        job = diamond(mixedmode.read(history=world.history(parts[0]), live=world.live())).uid("hours")
+        return world.start(job)
+
+    world.land(parts[1])
+    query = start()
+    query.processAllAvailable()
+    world.land(parts[2])
+    query.processAllAvailable()
+    query.stop()
+    query = start()
+    for part in [parts[3], parts[4], [("flush", last + 40_000, 0), ("flush", last + 40_000, 99)]]:
+        world.land(part)
+        query.processAllAvailable()
+    assert all(one["numRowsDroppedByWatermark"] == 0 for p in query.recentProgress for one in p["stateOperators"])
+    query.stop()
+    rows = [(key, support.at(seconds), value) for key, seconds, value in EVENTS]
+    small = F.when(F.col("value") < 50, "small").otherwise("large").alias("kind")
+    windows = world.spark.createDataFrame(rows, support.ROW_SCHEMA).groupBy(small, F.window("ts", "5 minutes")).count()
+    expected = windows.groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("count"), F.count("*"))
+    found = [({"start": row[0].start, "end": row[0].end}, *row[1:]) for row in expected.collect()]
+    utc = [
+        ({name: time.replace(tzinfo=timezone.utc) for name, time in window.items()}, *rest) for window, *rest in found
+    ]
+    output = world.output()
+    assert [row for row in output if row[0]["start"] <= max(one[0]["start"] for one in utc)] == sorted(utc, key=repr)
+    plan = diamond(mixedmode.read(live=world.live())).writeStream.format("noop").plan()
+    assert [stage.reads for stage in plan.stages] == [("live",), ("live",), ("small", "large")]
+
+
+def test_stages_that_read_different_sources_are_refused(world: World) -> None:
+    """Until they run; and so are columns that belong to one frame, where several stages read it."""
+    one = mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds").groupBy("key", F.window("ts", "1 minute"))
+    other = (
+        mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds").groupBy("key", F.window("ts", "1 minute"))
+    )
+    both = one.count().uid("a").union(other.count().uid("b")).groupBy("window").count()
+    with pytest.raises(mixedmode.PlanError, match="the keyed stages a and b read different sources"):
+        both.writeStream.format("noop").plan()
