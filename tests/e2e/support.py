@@ -104,14 +104,21 @@ def compact_eagerly() -> None:
 
 @contextmanager
 def rocksdb_state_store(spark: SparkSession) -> Iterator[None]:
-    """Stock queries that are started in here can run a processor."""
-    option = "spark.sql.streaming.stateStore.providerClass"
-    before = spark.conf.get(option)
-    spark.conf.set(option, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    """Stock queries that are started in here can run a processor; in one partition, each of which costs seconds."""
+    options = {
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.shuffle.partitions": "1",
+    }
+    before = {name: spark.conf.get(name) for name in options}
+    for name, value in options.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(option, before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 class World:
