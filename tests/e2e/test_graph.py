@@ -314,3 +314,26 @@ def test_stages_that_read_different_sources_are_refused(world: World) -> None:
     both = one.count().uid("a").union(other.count().uid("b")).groupBy("window").count()
     with pytest.raises(mixedmode.PlanError, match="the keyed stages a and b read different sources"):
         both.writeStream.format("noop").plan()
+
+
+@pytest.mark.parametrize("cuts", [0, 1, 4])
+def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> None:
+    """C1: dropDuplicates by key and value, then a count per hour, is what plain batch gives, whatever the cut."""
+    doubled = sorted([*EVENTS[:300], *EVENTS[:300:2], *EVENTS[:300:3]], key=lambda event: event[1])
+    parts = by_time(doubled, cuts + 1)
+    rows = mixedmode.read(history=world.history(parts[0]), live=world.live() if cuts else None)
+    unique = rows.withWatermark("ts", "0 seconds").dropDuplicates(["key", "ts", "value"]).uid("unique")
+    counted = unique.groupBy(F.window("ts", "1 hour")).agg(F.count("*").alias("n"), F.sum("value").alias("total"))
+    query = world.start(counted.uid("hours"))
+    for part in [*parts[1:], support.flush_after(doubled)] if cuts else []:
+        world.land(part)
+        query.processAllAvailable()
+    if cuts:
+        query.stop()
+    else:
+        query.awaitTermination(60)
+    frame = world.spark.createDataFrame([(k, support.at(at), v) for k, at, v in doubled], support.ROW_SCHEMA)
+    batch = frame.dropDuplicates(["key", "ts", "value"]).groupBy(F.window("ts", "1 hour"))
+    expected = sorted((row[0].start, row[1], row[2]) for row in batch.agg(F.count("*"), F.sum("value")).collect())
+    found = [(row[0]["start"].replace(tzinfo=None), row[1], row[2]) for row in world.output()]
+    assert [row for row in found if row[0] <= expected[-1][0]] == expected
