@@ -22,6 +22,7 @@ from ..inputs.analysis import check_stateless, is_aggregate
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, check_inputs, checked
 from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted
+from ..inputs.spark_watermark import take_over_watermark
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.stage import KeyedStage, StageInput
@@ -48,10 +49,10 @@ def read(
         PlanError: none is given, one is of the wrong kind, or their columns differ.
         SetupError: the session or its workers' Python cannot run the job.
     """
-    inputs = check_inputs(history, live)
+    inputs, watermark = take_over_watermark(check_inputs(history, live))
     for part in inputs.lives:
         check_stateless(part.name, part.frame)
-    return MixedFrame(inputs)
+    return MixedFrame(inputs, watermark)
 
 
 class MixedFrame(StatelessFrame):
@@ -141,16 +142,16 @@ class MixedFrame(StatelessFrame):
             inputs = inputs.map("transform", lambda frame: marked(frame, event_time))
         return MixedFrame(inputs, self._watermark)
 
-    def union(self, other: MixedFrame) -> MixedFrame:
+    def union(self, other: MixedFrame | DataFrame) -> MixedFrame:
         """The rows of both, columns by position; each live input keeps a watermark of its own.
 
         Histories become one history, live inputs are read side by side.  A history counts for the watermark of the
-        live inputs that it was read with.
+        live inputs that it was read with.  A batch DataFrame becomes a history, a streaming one a live input.
 
         Raises:
             PlanError: the columns differ, or the watermarks are not of one column.
         """
-        _check_mixed("union", other)
+        other = _as_mixed("union", other, self._watermark, _by_place(self, other))
         if len(self.columns) != len(other.columns):
             raise PlanError(
                 f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}; select the same ones"
@@ -165,13 +166,13 @@ class MixedFrame(StatelessFrame):
             watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))
         return self._united("union", MixedFrame(aligned, watermark))
 
-    def unionAll(self, other: MixedFrame) -> MixedFrame:
+    def unionAll(self, other: MixedFrame | DataFrame) -> MixedFrame:
         """The same as :meth:`union`."""
         return self.union(other)
 
-    def unionByName(self, other: MixedFrame, allowMissingColumns: bool = False) -> MixedFrame:
+    def unionByName(self, other: MixedFrame | DataFrame, allowMissingColumns: bool = False) -> MixedFrame:
         """As :meth:`union`, columns by name; ``allowMissingColumns`` fills what one side lacks with nulls."""
-        _check_mixed("unionByName", other)
+        other = _as_mixed("unionByName", other, self._watermark, {name: name for name in getattr(other, "columns", ())})
         if not allowMissingColumns:
             return self._united("unionByName", other)
         return self._with_columns_of(other)._united("unionByName", other._with_columns_of(self))
@@ -370,6 +371,9 @@ class MixedFrame(StatelessFrame):
 
         return MixedFrame(self._inputs.map(what, again, again), watermark.carried())
 
+    def _ignoring(self, what: str) -> MixedFrame:
+        return MixedFrame(self._inputs.ignoring(what), self._watermark)
+
     @property
     def _stage(self) -> KeyedStage | None:
         """The keyed stage whose rows these are, as they come out of it; None: they are not."""
@@ -416,12 +420,33 @@ class MixedFrame(StatelessFrame):
         return column
 
 
-def _check_mixed(what: str, other: Any) -> None:
-    if not isinstance(other, MixedFrame):
+def _as_mixed(what: str, other: Any, watermark: Watermark | None, columns: dict[str, str]) -> MixedFrame:
+    """What is united with a job's rows; a plain frame becomes a history or a live input, with the same event time.
+
+    Args:
+        what: the method.
+        other: what it was given.
+        watermark: of the job's rows.
+        columns: the other's columns by those of the job's rows.
+    """
+    if isinstance(other, MixedFrame):
+        return other
+    if not isinstance(other, DataFrame):
         raise PlanError(
-            f"{what} takes what mixedmode.read() returns, got {type(other).__name__}; to add rows of a static frame to"
-            " an input, do it before read()"
+            f"{what} takes what mixedmode.read() returns, or a DataFrame, got {type(other).__name__}; give it one of"
+            " these"
         )
+    mixed = read(live=other) if other.isStreaming else read(history=other)
+    column = None if watermark is None else columns.get(watermark.event_time)
+    if watermark is None or column is None or mixed._watermark is not None:
+        return mixed
+    check_event_time(column, mixed.schema[column].dataType)
+    inputs = mixed._inputs.map(what, lambda frame: marked(frame, column))
+    return MixedFrame(inputs, Watermark(column, watermark.delay_ms))
+
+
+def _by_place(frame: MixedFrame, other: Any) -> dict[str, str]:
+    return dict(zip(frame.columns, getattr(other, "columns", ()), strict=False))
 
 
 def _transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:

@@ -262,6 +262,10 @@ class MixedGroupedData(Generic[Frame]):
             " transformWithState or agg"
         )
 
+    def apply(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
+        raise PlanError("apply is not supported, as applyInPandas is not; use transformWithState or agg")
+
     def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
         raise PlanError("applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg")

@@ -1,17 +1,37 @@
-"""What to do instead of a method of ``DataFrame`` that a job's rows before ``groupBy`` do not have."""
+"""What to do instead of a method of ``DataFrame`` that a job's rows do not have."""
 
 from __future__ import annotations
 
 #: Good for each input alone: no row depends on another one of a stream.
-_STATELESS = (
-    *("alias", "coalesce", "hint", "lateralJoin", "melt"),
-    *("repartition", "replace", "to", "toDF", "unpivot", "withMetadata"),
-)
+_STATELESS = ("lateralJoin", "melt", "sample", "sampleBy", "to", "unpivot")
 _OF_ALL_ROWS = (
-    *("exceptAll", "intersect", "intersectAll", "offset", "randomSplit", "subtract"),
+    *(
+        "exceptAll",
+        "freqItems",
+        "intersect",
+        "intersectAll",
+        "offset",
+        "randomSplit",
+        "sortWithinPartitions",
+        "subtract",
+    ),
     *("transpose", "zip", "zipWithIndex"),
 )
 _GROUPINGS = ("cube", "groupingSets", "rollup")
+_VIEWS = (
+    *("createGlobalTempView", "createOrReplaceGlobalTempView", "createOrReplaceTempView", "createTempView"),
+    *("registerTempTable", "asTable", "exists", "scalar"),
+)
+_OTHERS = {
+    "observe": "a job's own metrics are in query.lastProgress; others can be observed in foreachBatch",
+    "repartitionById": "a keyed stage deals rows to its shards itself; leave it out, or set pipeline.parallelism",
+    "toJSON": "use select(F.to_json(F.struct('*')).alias('value'))",
+    "nearestByJoin": "use join with a static DataFrame",
+    "metadataColumn": "select it from the frames that read() is given",
+    "mergeInto": "merge in foreachBatch, into which each delivery goes",
+    "write": "use writeStream, or write in foreachBatch",
+    "writeTo": "use writeStream.toTable, or write in foreachBatch",
+}
 
 
 def hint_for(name: str) -> str:
@@ -22,6 +42,13 @@ def hint_for(name: str) -> str:
         return "it needs all rows at once, which a stream never has; do it where the job's output is read"
     if name in _GROUPINGS:
         return "use groupBy(…), and one job for each grouping"
+    if name in _VIEWS:
+        return (
+            "SQL over a job's rows is not supported for now; make the view of the frames that read() is given, and use"
+            " selectExpr, where and agg behind it"
+        )
+    if name in _OTHERS:
+        return _OTHERS[name]
     return (
         f"nothing runs before writeStream.start(); use {name} of a DataFrame that read() is given, or of one that reads"
         " the job's output, such as spark.table('t') behind writeStream.format('memory').queryName('t')"

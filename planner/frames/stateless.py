@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
+from ...runtime.platform.columns import RESERVED
 from ...runtime.platform.spark_errors import error_text
+from ..inputs.schemas import quoted as quoted_columns
 from ..inputs.static import broadcast_if_small, check_static
 from .described import Described
 
@@ -23,6 +25,21 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 ColumnOrName = Column | str
+_NO_VALUE: Any = object()
+_Rows = TypeVar("_Rows")
+
+
+class NullFunctions(Generic[_Rows]):
+    """What ``na`` gives: three methods of a frame under other names.
+
+    Args:
+        drop: ``dropna``.
+        fill: ``fillna``.
+        replace: ``replace``.
+    """
+
+    def __init__(self, drop: Callable[..., _Rows], fill: Callable[..., _Rows], replace: Callable[..., _Rows]) -> None:
+        self.drop, self.fill, self.replace = drop, fill, replace
 
 
 class StatelessFrame(Described):
@@ -86,6 +103,79 @@ class StatelessFrame(Described):
     def fillna(self, value: Any, subset: str | tuple[str, ...] | list[str] | None = None) -> Self:
         return self._map("fillna", lambda frame: frame.fillna(value, subset))
 
+    def replace(self, to_replace: Any, value: Any = _NO_VALUE, subset: str | list[str] | None = None) -> Self:
+        """Put other values in the place of some; as in Spark.
+
+        Args:
+            to_replace: a value, several, or a dict of old to new ones.
+            value: the new one, or as many; not with a dict.
+            subset: the columns that are looked at; None: all of a type that fits.
+
+        Raises:
+            PlanError: the inputs would have other columns afterwards.
+        """
+        given = () if value is _NO_VALUE else (value,)
+        columns: Any = subset
+        return self._map("replace", lambda frame: frame.replace(to_replace, *given, subset=columns))
+
+    @property
+    def na(self) -> NullFunctions[Self]:
+        """``drop``, ``fill`` and ``replace``, as ``DataFrame.na``."""
+        return NullFunctions(self.dropna, self.fillna, self.replace)
+
+    def alias(self, alias: str) -> Self:
+        """Give the rows a name, by which their columns may be called: ``F.col("name.column")``."""
+        return self._map("alias", lambda frame: frame.alias(alias))
+
+    def toDF(self, *cols: str) -> Self:
+        """The same columns under other names, by position."""
+
+        def renamed(frame: DataFrame) -> DataFrame:
+            theirs = _of_users(frame)
+            if len(theirs) != len(cols):
+                return frame.toDF(*cols)  # Spark says what is wrong with it
+            ours = [name for name in frame.columns if RESERVED.fullmatch(name)]
+            names = [column.alias(name) for column, name in zip(theirs, cols, strict=True)]
+            return frame.select(*names, *quoted_columns(ours))
+
+        return self._map("toDF", renamed)
+
+    def withMetadata(self, columnName: str, metadata: dict[str, Any]) -> Self:
+        return self._map("withMetadata", lambda frame: frame.withMetadata(columnName, metadata))
+
+    def hint(self, name: str, *parameters: Any) -> Self:
+        return self._map("hint", lambda frame: frame.hint(name, *parameters))
+
+    def colRegex(self, colName: str) -> Column:
+        """The columns whose names a pattern matches."""
+        return self._read().template.colRegex(colName)
+
+    @property
+    def sparkSession(self) -> SparkSession:
+        """The session of the inputs."""
+        return self._read().spark
+
+    # -- what a keyed stage does itself --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _ignoring(self, what: str) -> Self:
+        """The same, with an operation that was asked for and has no effect."""
+
+    def repartition(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> Self:
+        """Without effect: a keyed stage deals rows to its shards itself (option ``pipeline.parallelism``)."""
+        self._read().template.repartition(numPartitions, *cols)
+        return self._ignoring("repartition")
+
+    def repartitionByRange(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> Self:
+        """Without effect, as :meth:`repartition`."""
+        self._read().template.repartitionByRange(numPartitions, *cols)
+        return self._ignoring("repartitionByRange")
+
+    def coalesce(self, numPartitions: int) -> Self:
+        """Without effect, as :meth:`repartition`."""
+        self._read().template.coalesce(numPartitions)
+        return self._ignoring("coalesce")
+
     # -- joins with static frames --------------------------------------------------------------------------------------
 
     def join(
@@ -137,7 +227,7 @@ class StatelessFrame(Described):
         return self._map(
             "mapInPandas",
             lambda frame: frame.mapInPandas(func, schema, barrier, profile),
-            lambda frame, event_time: frame.mapInPandas(func, schema, barrier, profile),
+            lambda frame, *more: frame.select(*_of_users(frame)).mapInPandas(func, schema, barrier, profile),
         )
 
     def mapInArrow(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
@@ -156,7 +246,7 @@ class StatelessFrame(Described):
         return self._map(
             "mapInArrow",
             lambda frame: frame.mapInArrow(func, schema, barrier, profile),
-            lambda frame, event_time: frame.mapInArrow(func, schema, barrier, profile),
+            lambda frame, *more: frame.select(*_of_users(frame)).mapInArrow(func, schema, barrier, profile),
         )
 
     @property
@@ -169,3 +259,8 @@ class StatelessFrame(Described):
                 f"{what} behind a keyed stage runs in the stage's own tasks, so it takes no"
                 f" {'barrier' if barrier else 'profile'}; leave it out"
             )
+
+
+def _of_users(frame: DataFrame) -> list[Column]:
+    """The columns that users know."""
+    return quoted_columns([name for name in frame.columns if not RESERVED.fullmatch(name)])

@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from .gateway import java_class, query_execution, session_state
-from .spark_expressions import class_name, items
+from pyspark.sql import DataFrame
+
+from .gateway import java_class, java_session, query_execution, session_state
+from .spark_expressions import class_name, items, tree, with_children
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 #: What Spark's own Python code asks a frame for; nothing but a ``DataFrame`` has it.
 HANDLE = "_jdf"
@@ -36,6 +39,26 @@ def as_written(frame: DataFrame) -> Any:
 def leaves(plan: Any) -> Iterator[Any]:
     """What is read at the bottom of a plan."""
     return items(plan.collectLeaves())
+
+
+def has_node(frame: DataFrame, kind: str) -> bool:
+    """True if a node of this class is in the analyzed plan."""
+    return any(class_name(node) == kind for node in tree(analyzed(frame)))
+
+
+def without_nodes(frame: DataFrame, kind: str) -> DataFrame:
+    """The frame without the nodes of this class, which hand on their child's rows as they are."""
+    spark = frame.sparkSession
+
+    def bare(node: Any) -> Any:
+        while class_name(node) == kind:
+            node = node.child()
+        children = list(items(node.children()))
+        others = [bare(child) for child in children]
+        return node if all(map(is_, others, children)) else with_children(spark, node, others)
+
+    dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(dataset.ofRows(java_session(spark), bare(analyzed(frame))), spark)
 
 
 def contains(spark: SparkSession, plan: Any, *patterns: str) -> bool:

@@ -19,7 +19,6 @@ from .shape import Shape
 #: Parts that do not exist: a shape that needs one is refused, by a sentence.  Whoever builds a part deletes its word.
 NOT_YET = {
     "complete to a format",
-    "frame methods",
     "joins of streams",
     "pipeline model",
     "union with a stage's output",

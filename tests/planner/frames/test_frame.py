@@ -88,7 +88,6 @@ def test_two_columns_of_one_name_are_refused(history: DataFrame) -> None:
     [
         (lambda frame: frame.dropDuplicates(["k"]), "dropDuplicates"),
         (lambda frame: frame.groupBy("k").count(), "an aggregation"),
-        (lambda frame: frame.withWatermark("ts", "1 hour"), "a watermark of its own"),
         (lambda frame: frame.select("k", "v").join(frame.select("k", "x"), "k"), "joins two streams"),
         (lambda frame: frame.limit(5), "limit"),
     ],

@@ -1,31 +1,142 @@
-"""The public surface of the package: names, and that importing it is light."""
+"""Every public method of PySpark's frames, groups and writers works on those of a job, or says what to do instead."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import inspect
+from collections.abc import Iterator
+from typing import Any
 
-import mixedmode
 import pytest
+from mixedmode import PlanError, read
+from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.inputs.event_time import Watermark
+from pyspark.sql import DataFrame, GroupedData
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter
+
+pytestmark = pytest.mark.spark
 
 
-def test_every_public_name_is_there() -> None:
-    """``__all__`` holds no name that cannot be had, and dir() shows them."""
-    for name in mixedmode.__all__:
-        assert getattr(mixedmode, name).__name__ == name
-        assert name in dir(mixedmode)
+def public(kind: type) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_")]
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    """As for any module."""
-    with pytest.raises(AttributeError, match="module 'mixedmode' has no attribute 'raed'"):
-        mixedmode.raed  # noqa: B018
+def behind(frame: MixedFrame) -> MixedFrame:
+    """The same columns behind a stage."""
+    return frame.groupBy("k", "ts").agg(F.sum("v").alias("v"))
 
 
-def test_importing_the_package_does_not_import_spark() -> None:
-    """Workers import it for the runtime alone, and the sorter and the state work without Spark."""
-    code = "import sys, mixedmode; print(sorted({'pyspark', 'pandas', 'pydantic', 'pyarrow'} & set(sys.modules)))"
+def same(frames: Iterator[Any]) -> Iterator[Any]:
+    yield from frames
 
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
-    assert out.strip() == "[]"
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_every_method_of_a_frame_is_there_or_says_what_to_do(both: MixedFrame, place: str) -> None:
+    """No bare AttributeError, before and behind a stage."""
+    frame = both if place == "before" else behind(both)
+    refused = []
+    for name in public(DataFrame):
+        if inspect.getattr_static(MixedFrame, name, None) is not None:
+            continue
+        with pytest.raises(PlanError, match=rf"^MixedFrame has no {name}; .{{20,}}"):
+            getattr(frame, name)
+        assert not hasattr(frame, name)
+        refused.append(name)
+    assert {"show", "rdd", "write", "observe", "createOrReplaceTempView", "rollup"} <= set(refused)
+    assert not {"select", "join", "toDF", "replace", "na", "hint", "mapInPandas", "alias", "coalesce"} & set(refused)
+
+
+def test_every_method_of_groups_and_writers_is_there_or_says_what_to_do(both: MixedFrame) -> None:
+    """Those that cannot be are refused by a PlanError, whatever they are given."""
+    grouped = both.groupBy("k")
+    writer = grouped.count().writeStream
+    for name in public(GroupedData):
+        assert inspect.getattr_static(type(grouped), name, None) is not None, name
+    for name in ("apply", "applyInPandas", "applyInArrow", "cogroup", "pivot"):
+        with pytest.raises(PlanError, match=f"{name} is not supported"):
+            getattr(grouped, name)("k")
+    for name in public(DataStreamWriter):
+        assert inspect.getattr_static(type(writer), name, None) is not None, name
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        lambda f: f.alias("r").select("r.k", F.col("r.v")),
+        lambda f: f.toDF("a", "b", "c"),
+        lambda f: f.na.fill(7, subset=["v"]).na.drop(subset=["k"]).na.replace("a", "z", "k"),
+        lambda f: f.replace({"a": "z"}),
+        lambda f: f.hint("rebalance").withMetadata("v", {"unit": "m"}).select(f.colRegex("`[kv]`")),
+        lambda f: f.repartition(3, "k").coalesce(1).repartitionByRange(2, "v").where("v > 0"),
+        lambda f: f.select("k", F.explode(F.array("v", F.lit(5))).alias("v")),
+        lambda f: f.mapInPandas(same, "k string, v long") if not isinstance(f, DataFrame) else f.select("k", "v"),
+        lambda f: f.mapInArrow(same, "k string, v long") if not isinstance(f, DataFrame) else f.select("k", "v"),
+    ],
+)
+def test_operations_have_the_columns_that_spark_gives(both: MixedFrame, history: DataFrame, chain: Any) -> None:
+    """Before a stage, behind one, and with an event time that has gone, as on a DataFrame."""
+    columns = ["k", "ts", "v"]
+    expected = chain(history.select(columns)).dtypes
+
+    assert chain(both.select(columns)).dtypes == expected
+    assert chain(both.withWatermark("ts", "1 hour").select("k", "ts", "v")).dtypes == expected
+    timed = behind(both.withWatermark("ts", "1 hour"))
+    assert chain(timed).dtypes == expected
+    assert chain(timed.select("k", F.current_timestamp().alias("ts"), "v")).dtypes == expected
+
+
+def test_what_has_no_effect_is_said(both: MixedFrame) -> None:
+    """Repartitioning before and behind a stage; a column that is not there is still an error."""
+    plan = both.repartition(3).groupBy("k").count().coalesce(1).writeStream.outputMode("update").format("noop").plan()
+    assert plan.ignored == ("repartition", "coalesce")
+    assert "without effect" in str(plan)
+    with pytest.raises(Exception, match="nope"):
+        both.repartition(3, "nope")
+
+
+def test_a_join_with_a_static_frame(both: MixedFrame, history: DataFrame, live: DataFrame) -> None:
+    """On a name, names or a condition; what has no answer before the end of a stream is refused as Spark does."""
+    static = history.select("k", F.lit("n").alias("name"))
+    assert both.join(static, "k").columns == [*both.columns, "name"]
+    assert both.join(static, ["k"], "left_semi").columns == both.columns
+    assert both.join(static.withColumnRenamed("k", "sk"), F.expr("k = sk"), "left").columns[-2:] == ["sk", "name"]
+    assert both.crossJoin(static.select("name")).columns[-1] == "name"
+    for how in ("right", "full_outer"):
+        with pytest.raises(PlanError, match=f"join of kind '{how}' keeps rows of the static side.*use inner, left"):
+            both.join(static, "k", how)
+    with pytest.raises(PlanError, match="join got a streaming DataFrame"):
+        both.join(live, "k")
+    with pytest.raises(PlanError, match=r"join takes a static DataFrame .* got MixedFrame"):
+        both.join(both, "k")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="both sides have a column of that name: join on it"):
+        both.join(static, F.col("k") == static["k"])
+
+
+def test_a_plain_frame_in_a_union_is_an_input(both: MixedFrame, history: DataFrame, live: DataFrame) -> None:
+    """A batch frame is history, a streaming one live; their event time is the column in its place."""
+    timed = both.withWatermark("ts", "1 hour")
+    more = timed.union(history.where("v > 0"))
+    assert (len(more._inputs.histories), len(more._inputs.lives)) == (2, 1)
+    assert more._watermark is not None
+    assert (more._watermark.event_time, more._watermark.delay_ms) == ("ts", 3_600_000)
+    named = timed.unionByName(live.select("ts", "v", "k", "x", "tags"))
+    assert [part.name for part in named._inputs.lives] == ["live-1", "live-2"]
+    with pytest.raises(PlanError, match=r"union takes what mixedmode.read\(\) returns, or a DataFrame, got list"):
+        both.union([1])  # type: ignore[arg-type]
+
+
+def test_a_watermark_before_read_is_the_jobs(history: DataFrame, live: DataFrame) -> None:
+    """Column and delay are taken over through what follows, and Spark's own node is gone."""
+    raw = live.withWatermark("ts", "90 minutes").where("v > 0").withColumnRenamed("ts", "at")
+
+    frame = read(history=history.withColumnRenamed("ts", "at"), live=raw)
+
+    assert frame._watermark == Watermark("at", 5_400_000)
+    assert frame._inputs.live is not None
+    assert frame._inputs.live.isStreaming
+    grouped = frame.groupBy(F.window("at", "1 hour")).count()
+    assert grouped.writeStream.format("noop").plan().watermark_delay_ms == 5_400_000
+    with pytest.raises(PlanError, match="whose event time is in none of its columns any more"):
+        read(live=live.withWatermark("ts", "1 hour").select("k"))
+    with pytest.raises(PlanError, match="not all live inputs have a watermark of one column"):
+        read(live={"a": live.withWatermark("ts", "1 hour"), "b": live})

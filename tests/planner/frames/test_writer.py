@@ -265,7 +265,7 @@ def test_a_table_is_an_output(both: MixedFrame, started: list[JobSpec], spark: S
         lasting(both).toTable("t")
 
 
-@pytest.mark.parametrize("look", [lambda f: f.show(), lambda f: f.write.parquet("x"), lambda f: f.toPandas()])
+@pytest.mark.parametrize("look", [lambda f: f.show(), lambda f: f.toPandas()])
 def test_a_frame_says_how_to_look_at_its_rows(both: MixedFrame, look: Any) -> None:
     """Actions of a batch DataFrame are refused with the way to run the job."""
     with pytest.raises(PlanError, match=r"nothing runs before writeStream\.start\(\); use .*format\('memory'\)"):
