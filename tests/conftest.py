@@ -133,4 +133,6 @@ def _only_its_own_spark(item: pytest.Item) -> Iterator[None]:
         if context := sys.modules.get("pyspark.core.context"):
             for name in ("_active_spark_context", "_gateway", "_jvm"):
                 hidden.setattr(context.SparkContext, name, None)
+        if session := sys.modules.get("pyspark.sql.session"):
+            hidden.setattr(session.SparkSession, "_instantiatedSession", None)
         yield

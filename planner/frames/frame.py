@@ -20,15 +20,15 @@ from ...runtime.platform.spark_durations import duration_ms
 from ...runtime.platform.spark_plans import HANDLE
 from ..inputs.analysis import check_stateless, is_aggregate
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
-from ..inputs.inputs import Inputs, check_inputs, checked
-from ..inputs.schemas import check_reserved_columns, find_column, missing_column, quoted
-from ..inputs.spark_watermark import take_over_watermark
+from ..inputs.inputs import Inputs, checked
+from ..inputs.schemas import check_reserved_columns, missing_column, quoted
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.stage import KeyedStage, StageInput
 from .grouped import MixedGroupedData
 from .missing import hint_for
-from .stateless import ColumnOrName, StatelessFrame
+from .stateless import ColumnOrName
+from .unions import UnitedFrame, read_inputs
 from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -49,18 +49,11 @@ def read(
         PlanError: none is given, one is of the wrong kind, or their columns differ.
         SetupError: the session or its workers' Python cannot run the job.
     """
-    inputs, watermark = take_over_watermark(check_inputs(history, live))
-    for part in inputs.lives:
-        check_stateless(part.name, part.frame)
-    return MixedFrame(inputs, watermark)
+    return MixedFrame(*read_inputs(history, live))
 
 
-class MixedFrame(StatelessFrame):
+class MixedFrame(UnitedFrame):
     """Rows of a job as one frame; made by :func:`read` and by keyed stages, immutable."""
-
-    def __init__(self, inputs: Inputs, watermark: Watermark | None = None) -> None:
-        self._inputs = inputs
-        self._watermark = watermark
 
     @classmethod
     def _of(cls, stage: KeyedStage) -> MixedFrame:
@@ -141,67 +134,6 @@ class MixedFrame(StatelessFrame):
             check_event_time(event_time, inputs.schema[event_time].dataType)
             inputs = inputs.map("transform", lambda frame: marked(frame, event_time))
         return MixedFrame(inputs, self._watermark)
-
-    def union(self, other: MixedFrame | DataFrame) -> MixedFrame:
-        """The rows of both, columns by position; each live input keeps a watermark of its own.
-
-        Histories become one history, live inputs are read side by side.  A history counts for the watermark of the
-        live inputs that it was read with.  A batch DataFrame becomes a history, a streaming one a live input.
-
-        Raises:
-            PlanError: the columns differ, or the watermarks are not of one column.
-        """
-        other = _as_mixed("union", other, self._watermark, _by_place(self, other))
-        if len(self.columns) != len(other.columns):
-            raise PlanError(
-                f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}; select the same ones"
-                " on both, or use unionByName with allowMissingColumns=True"
-            )
-        names = dict(zip(other.columns, self.columns, strict=True))
-        columns = [column.alias(here) for column, here in zip(quoted(names), names.values(), strict=True)]
-        hidden = [F.col(CARRIER)] if other._has_carrier else []
-        aligned = other._inputs.map("union", lambda frame: frame.select(*columns, *hidden))
-        watermark = other._watermark
-        if watermark is not None:
-            watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))
-        return self._united("union", MixedFrame(aligned, watermark))
-
-    def unionAll(self, other: MixedFrame | DataFrame) -> MixedFrame:
-        """The same as :meth:`union`."""
-        return self.union(other)
-
-    def unionByName(self, other: MixedFrame | DataFrame, allowMissingColumns: bool = False) -> MixedFrame:
-        """As :meth:`union`, columns by name; ``allowMissingColumns`` fills what one side lacks with nulls."""
-        other = _as_mixed("unionByName", other, self._watermark, {name: name for name in getattr(other, "columns", ())})
-        if not allowMissingColumns:
-            return self._united("unionByName", other)
-        return self._with_columns_of(other)._united("unionByName", other._with_columns_of(self))
-
-    def _with_columns_of(self, other: MixedFrame) -> MixedFrame:
-        missing = {
-            field.name: F.lit(None).cast(field.dataType)
-            for field in other.schema.fields
-            if self._find(field.name) is None
-        }
-        return self.withColumns(missing) if missing else self
-
-    def _united(self, what: str, other: MixedFrame) -> MixedFrame:
-        mine, theirs = self._watermark, other._watermark
-        if mine is not None and theirs is not None and self._has_carrier != other._has_carrier:
-            return self._carrying()._united(what, other._carrying())
-        if mine is None and theirs is None:
-            return MixedFrame(self._inputs.union(other._inputs))
-        if mine is None or theirs is None or mine.event_time != theirs.event_time:
-            sides = " and ".join("none" if side is None else side.label for side in (mine, theirs))
-            raise PlanError(
-                f"{what}: the watermarks of the two sides are of the columns {sides}; give both the same column, or"
-                " call withWatermark after the union"
-            )
-        inputs = self._inputs.union(other._inputs)
-        given = [mine.delay_of(part.name) for part in self._inputs.lives]
-        given += [theirs.delay_of(part.name) for part in other._inputs.lives]
-        delays = tuple((part.name, delay) for part, delay in zip(inputs.lives, given, strict=True))
-        return MixedFrame(inputs, replace(mine, delay_ms=max(mine.delay_ms, theirs.delay_ms), delays_ms=delays))
 
     def orderBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int], **kwargs: Any) -> MixedFrame:
         """Sort the result where it is shown; for outputMode ``complete`` alone, as in Spark.
@@ -397,56 +329,11 @@ class MixedFrame(StatelessFrame):
             return self
         return self._carrying()
 
-    @property
-    def _has_carrier(self) -> bool:
-        return self._watermark is not None and self._watermark.event_time == CARRIER
-
-    def _carrying(self) -> MixedFrame:
-        """The same with its event time in a column that users do not see."""
-        watermark = self._watermark
-        if watermark is None or self._has_carrier:
-            return self
-        event_time = watermark.event_time
-        inputs = self._inputs.map("union", lambda frame: frame.withColumn(CARRIER, carried(frame, event_time)))
-        return MixedFrame(inputs, watermark.carried())
-
-    def _find(self, name: str) -> str | None:
-        return find_column(name, self.schema, case_sensitive=self._inputs.case_sensitive)
-
     def _column(self, what: str, name: str) -> str:
         column = self._find(name)
         if column is None:
             raise missing_column(what, name, self.schema)
         return column
-
-
-def _as_mixed(what: str, other: Any, watermark: Watermark | None, columns: dict[str, str]) -> MixedFrame:
-    """What is united with a job's rows; a plain frame becomes a history or a live input, with the same event time.
-
-    Args:
-        what: the method.
-        other: what it was given.
-        watermark: of the job's rows.
-        columns: the other's columns by those of the job's rows.
-    """
-    if isinstance(other, MixedFrame):
-        return other
-    if not isinstance(other, DataFrame):
-        raise PlanError(
-            f"{what} takes what mixedmode.read() returns, or a DataFrame, got {type(other).__name__}; give it one of"
-            " these"
-        )
-    mixed = read(live=other) if other.isStreaming else read(history=other)
-    column = None if watermark is None else columns.get(watermark.event_time)
-    if watermark is None or column is None or mixed._watermark is not None:
-        return mixed
-    check_event_time(column, mixed.schema[column].dataType)
-    inputs = mixed._inputs.map(what, lambda frame: marked(frame, column))
-    return MixedFrame(inputs, Watermark(column, watermark.delay_ms))
-
-
-def _by_place(frame: MixedFrame, other: Any) -> dict[str, str]:
-    return dict(zip(frame.columns, getattr(other, "columns", ()), strict=False))
 
 
 def _transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:

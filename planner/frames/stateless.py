@@ -98,7 +98,8 @@ class StatelessFrame(Described):
         Raises:
             PlanError: Spark does not take it, or the inputs would have other columns afterwards.
         """
-        return self._map("dropna", lambda frame: frame.dropna(how, thresh, subset))
+        columns = self.columns if subset is None else subset  # not those that users do not see
+        return self._map("dropna", lambda frame: frame.dropna(how, thresh, columns))
 
     def fillna(self, value: Any, subset: str | tuple[str, ...] | list[str] | None = None) -> Self:
         return self._map("fillna", lambda frame: frame.fillna(value, subset))
@@ -115,7 +116,7 @@ class StatelessFrame(Described):
             PlanError: the inputs would have other columns afterwards.
         """
         given = () if value is _NO_VALUE else (value,)
-        columns: Any = subset
+        columns: Any = self.columns if subset is None else subset  # not those that users do not see
         return self._map("replace", lambda frame: frame.replace(to_replace, *given, subset=columns))
 
     @property

@@ -8,8 +8,10 @@ from functools import reduce
 from typing import cast
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
 from ...errors import PlanError
+from ...runtime.connectors.sources.inputs import INPUT_COLUMN
 from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.spark_session import empty_frame
 from ...runtime.spec import Settings, StageEdge, StageSpec
@@ -103,10 +105,18 @@ class StageGraph:
         Raises:
             PlanError: a stage cannot have this output mode.
         """
-        return tuple(
+        specs = tuple(
             self._spec(uid, stage, output_mode if stage is self.last else "append", settings)
             for uid, stage in zip(self.uids, self.stages, strict=True)
         )
+        for spec in specs[:-1]:
+            if settings.runtime_mode == "batch" and (spec.operator.has_end_hooks or spec.coordinator is not None):
+                raise PlanError(
+                    f"execution.runtime-mode is batch, where a stage forgets each key at its end, but stage {spec.uid}"
+                    " may hand on more rows when all input has ended: its processor has endInput(), finish() or a"
+                    " coordinator. Use mixed or streaming"
+                )
+        return specs
 
     def _spec(self, uid: str, stage: KeyedStage, output_mode: str, settings: Settings) -> StageSpec:
         try:
@@ -149,15 +159,21 @@ class StageGraph:
     def _check_repeatable(self, uid: str, stage: KeyedStage) -> None:
         """Check that what precedes a stage can be done to other rows than those of the frame it was written on."""
         part = stage.inputs.parts[0]
-        empty = empty_frame(stage.inputs.spark, part.as_given.frame.schema)
+        empty = empty_frame(stage.inputs.spark, part.as_given.frame.schema).withColumn(INPUT_COLUMN, F.lit(0))
         try:
-            reduce(lambda frame, step: step(frame), part.steps, empty)
+            rows = reduce(lambda frame, step: step.keeping(frame, INPUT_COLUMN), part.steps, empty)
         except AnalysisException as error:
             raise PlanError(
                 f"what precedes the keyed stage {uid} works only on the frame that it was written for:"
                 f" {error_text(error)}; where several stages read the same sources, use names or F.col('x') instead of"
                 " columns that were taken from a frame (frame['x'], frame.x)"
             ) from error
+        if len(stage.inputs.lives) > 1 and INPUT_COLUMN not in rows.columns:
+            raise PlanError(
+                f"what precedes the keyed stage {uid} ({', '.join(step.what for step in part.steps)}) does not say any"
+                " more which live input a row came from, and several stages read several of them; do it behind the"
+                " stage, or in one job for each"
+            )
 
     def reads(self, stage: KeyedStage) -> tuple[str, ...]:
         """Names of what a stage takes rows from: sources, or earlier stages by their ids."""

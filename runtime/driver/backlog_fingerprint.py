@@ -51,7 +51,12 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         "tail": tail,
         "output": [job.sink.name, job.staged_form.model_dump()],
         "layout": [parallelism, max_parallelism],
-        "modes": [settings.runtime_mode, settings.final_watermark, [phase.kind for phase in job.phases]],
+        "modes": [
+            settings.runtime_mode,
+            settings.final_watermark,
+            settings.timers,
+            [phase.kind for phase in job.phases],
+        ],
         "live inputs": [repr(one) for one in job.live_inputs],
         "session": [job.spark.conf.get("spark.sql.session.timeZone"), job.spark.conf.get("spark.sql.ansi.enabled")],
         "versions": [pyspark.__version__, sys.version],
@@ -69,7 +74,7 @@ def _stage(stage: StageSpec) -> Any:
         if read is None:
             return None
         edges.append(read)
-    return [stage.uid, operator, stage.event_time, stage.watermark_delay_ms, edges]
+    return [stage.uid, operator, stage.event_time, stage.watermark_delay_ms, dict(stage.delays_ms or {}), edges]
 
 
 def _edge(edge: StageEdge) -> Any:

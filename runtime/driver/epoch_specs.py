@@ -67,6 +67,8 @@ def sorted_pass_of(
         first=state.epoch == 0,
         is_backlog=state.is_backlog,
         delay_ms=watermark.greatest_delay_ms,
+        more_follows=more_follows,
+        drops_late=drop_late,
     )
 
 
@@ -138,34 +140,33 @@ def whole_result_of(state: JobState, stage: StageState, time_ms: int) -> EpochSp
 def following_epoch_of(
     base: EpochSpec,
     watermark: WatermarkTracker,
+    fired_ms: int,
     reached_ms: int,
     *,
     in_order: bool,
     has_rows: bool,
-    after_hooks: bool,
+    at_end: bool,
 ) -> EpochSpec:
     """What a stage does that follows others: their rows, and what is due by what they have fired up to.
 
     Args:
         base: what the epoch began with.
         watermark: where the stage stands.
-        reached_ms: what the stages before it have fired up to, with this epoch.
+        fired_ms: where the stages before it have fired up to, with this epoch.
+        reached_ms: how far event times bring their watermarks with this epoch: rows may have been emitted until then.
         in_order: event-time timers fire between the rows of their key.
         has_rows: whether the stages before it have handed on any.
-        after_hooks: a stage before it has end hooks, which will hand on more rows when all input has ended.
+        at_end: MAX_WATERMARK has come to all of them, and they will hand on nothing more.
     """
-    more_follows = base.style == "sorted" and base.firing_watermark_ms == MIN_WATERMARK and not base.ending
-    at_end = base.firing_watermark_ms == MAX_WATERMARK and base.timers_at_max == "ignore" and not after_hooks
-    firing_ms = MIN_WATERMARK if more_follows else MAX_WATERMARK if at_end else reached_ms
-    in_order = in_order and not more_follows
-    is_late = base.late_watermark_ms > MIN_WATERMARK or base.style == "random"
-    shown_ms = reached_ms if base.style == "random" else MIN_WATERMARK
+    in_order = in_order and not base.more_follows
+    firing_ms = MIN_WATERMARK if base.more_follows else MAX_WATERMARK if at_end else fired_ms
+    shown_ms = fired_ms if base.style == "random" else MIN_WATERMARK
     return replace(
         base,
         watermark_ms=watermark.current_ms if in_order else shown_ms,
         firing_watermark_ms=firing_ms,
-        late_watermark_ms=watermark.fired_ms if is_late else MIN_WATERMARK,
-        reached_watermark_ms=reached_ms if in_order or not has_rows else MIN_WATERMARK,
+        late_watermark_ms=watermark.fired_ms if base.drops_late else MIN_WATERMARK,
+        reached_watermark_ms=fired_ms if in_order or not has_rows else MIN_WATERMARK,
         in_order=InOrder(watermark.fired_ms, watermark.greatest_delay_ms, reached_ms) if in_order else None,
         ending=False,
         delay_ms=watermark.greatest_delay_ms,

@@ -35,7 +35,7 @@ from .event_channels import JobEvents
 from .exchanges import place_of
 from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
-from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time
+from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, has_ended, reached_upstream
 
 
 @dataclass
@@ -85,7 +85,7 @@ class GraphEpochs:
                 if order is None:
                     continue
                 took[stage.uid] = order.visited(self.state.stages[stage.uid])
-                ran[stage.uid] = self._run(phase, stage, order)
+                ran[stage.uid] = self._run(phase, stage, order, ran)
                 late += self._stage_late(stage, ran[stage.uid])
             failpoint("epoch-before-apply")
         except BaseException:
@@ -108,9 +108,9 @@ class GraphEpochs:
         self.job.sink.discard(self.state.pending)
         self.state.pending = [file for report in reports for file in report.output]
 
-    def _run(self, phase: Phase, stage: StageSpec, order: Order) -> Ran:
-        """One stage's Spark job, if it has anything to do."""
-        started, state, spec = time.monotonic(), self.state.stages[stage.uid], order.spec
+    def _run(self, phase: Phase, stage: StageSpec, order: Order, ran: Mapping[str, Ran]) -> Ran:
+        """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
+        state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
         if stage.reads_sources and reach is None and self.tells_inputs_apart(stage):
             reach = self.look_ahead(stage, order.frame)
@@ -136,11 +136,14 @@ class GraphEpochs:
             finally:
                 if sorts:
                     self.backlog.end()
+        seen = (
+            self._seen(stage, order, reports) if stage.reads_sources else fired_upstream(stage, ran, self.state.stages)
+        )
         fired_ms = state.watermark.fired_ms
         if order.fires_all(state):
-            seen = self._seen(stage, order, reports)
             fired_ms = max(fired_ms, min(spec.firing_watermark_ms, state.watermark.would_reach(seen)))
-        return Ran(order, reports, fired_ms, time.monotonic() - started)
+        ahead = seen if stage.reads_sources else reached_upstream(stage, ran, self.state.stages)
+        return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead))
 
     def _following(
         self,
@@ -157,13 +160,15 @@ class GraphEpochs:
         state = self.state.stages[stage.uid]
         staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
         rows = self._handed_on(stage, staged)
+        specs = {one.uid: one for one in self.job.stages}
         spec = following_epoch_of(
             base,
             state.watermark,
             state.watermark.would_reach(fired_upstream(stage, ran, self.state.stages)),
+            state.watermark.would_reach(reached_upstream(stage, ran, self.state.stages)),
             in_order=self.in_order(stage),
             has_rows=rows is not None,
-            after_hooks=any(self.job.stage_of(edge.origin).operator.has_end_hooks for edge in stage.edges),
+            at_end=all(has_ended(edge.origin, specs, ran) for edge in stage.edges),
         )
         if rows is None:
             events = () if phase.holds_events_back else self.events.waiting(stage.uid)
@@ -197,7 +202,7 @@ class GraphEpochs:
         self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.stage.uid)
         for stage in self.job.stages:
             if stage.uid in ran:
-                self._move_watermark(stage, ran[stage.uid])
+                self._move_watermark(stage, ran[stage.uid], time.monotonic() - started)
             else:
                 self.follow_watermarks(stage, now_ms())
         if not phase.holds_events_back:
@@ -262,12 +267,9 @@ class GraphEpochs:
         """What a stage would fire up to now; ``fired``: what earlier ones would."""
         watermark = self.state.stages[stage.uid].watermark
         if stage.reads_sources:
-            return watermark.current_ms
-        reached = {edge.origin: min(fired[edge.origin], self._reached(edge.origin)) for edge in stage.edges}
+            return min(watermark.current_ms, watermark.would_reach(None))
+        reached = {edge.origin: fired[edge.origin] for edge in stage.edges}
         return watermark.would_reach({name: None if ms == MIN_WATERMARK else ms for name, ms in reached.items()})
-
-    def _reached(self, uid: str) -> int:
-        return self.state.stages[uid].watermark.would_reach(None)
 
     def _seen(
         self, stage: StageSpec, order: Order, reports: Sequence[ShardReport]
@@ -279,11 +281,17 @@ class GraphEpochs:
             return {} if order.reach is None else order.reach.seen
         return greatest_event_time(reports)
 
-    def _move_watermark(self, stage: StageSpec, done: Ran) -> None:
-        """Take over how far an epoch's event times went, and what it has fired."""
+    def _move_watermark(self, stage: StageSpec, done: Ran, elapsed_s: float) -> None:
+        """Take over how far an epoch's event times went, and what it has fired.
+
+        Args:
+            stage: whose watermark it is.
+            done: what it has done.
+            elapsed_s: seconds in which no input could be read: all stages' jobs.
+        """
         watermark, time_ms, spec = self.state.stages[stage.uid].watermark, now_ms(), done.order.spec
         if stage.reads_sources:
-            watermark.pause(round(done.elapsed_s * 1000))
+            watermark.pause(round(elapsed_s * 1000))
             watermark.observe(self._seen(stage, done.order, done.reports), time_ms)
             if spec.style == "random":
                 watermark.advance(time_ms)

@@ -122,7 +122,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         if stage.reads_sources:
             held.restore_inputs(metadata)
         else:
-            held.watermark.observe(fired_upstream(stage, {}, state.stages))
+            held.follow(fired_upstream(stage, {}, state.stages), metadata)
     check_finished_tasks(job, state.parallelism, metadata, store.location)
     check_sources(job, metadata, store)
     if metadata.spark is not None:

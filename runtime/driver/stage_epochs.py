@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..connectors.sources.inputs import Reach
 from ..operators.contract import EpochSpec
-from ..protocols.event_time import MIN_WATERMARK
+from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..tasks.report import ShardReport
 
 if TYPE_CHECKING:
@@ -57,12 +57,8 @@ class Ran:
     reports: list[ShardReport]
     #: What it has fired up to with this epoch; MIN: nothing.
     fired_ms: int
-    elapsed_s: float
-
-    @property
-    def greatest_event_time_ms(self) -> int | None:
-        """Of all its rows that were not late; None: no row had one."""
-        return greatest_event_time(self.reports)
+    #: How far event times bring its watermark with this epoch; MIN: nowhere.
+    reached_ms: int
 
 
 def greatest_event_time(reports: Sequence[ShardReport]) -> int | None:
@@ -79,8 +75,44 @@ def fired_upstream(spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str,
         ran: what other stages have done in the epoch.
         stages: where all stages stood before it.
     """
-    fired = {
-        edge.origin: ran[edge.origin].fired_ms if edge.origin in ran else stages[edge.origin].watermark.fired_ms
-        for edge in spec.edges
-    }
-    return {origin: None if fired_ms == MIN_WATERMARK else fired_ms for origin, fired_ms in fired.items()}
+    return _known(
+        {
+            edge.origin: ran[edge.origin].fired_ms if edge.origin in ran else stages[edge.origin].watermark.fired_ms
+            for edge in spec.edges
+        }
+    )
+
+
+def reached_upstream(
+    spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str, StageState]
+) -> dict[str, int | None]:
+    """The same of how far event times bring it; arguments as of :func:`fired_upstream`."""
+    return _known(
+        {
+            edge.origin: ran[edge.origin].reached_ms
+            if edge.origin in ran
+            else stages[edge.origin].watermark.would_reach(None)
+            for edge in spec.edges
+        }
+    )
+
+
+def _known(times_ms: Mapping[str, int]) -> dict[str, int | None]:
+    return {origin: None if time_ms == MIN_WATERMARK else time_ms for origin, time_ms in times_ms.items()}
+
+
+def has_ended(uid: str, specs: Mapping[str, StageSpec], ran: Mapping[str, Ran]) -> bool:
+    """Whether a stage, and all before it, have had MAX_WATERMARK in this epoch and will hand on nothing more.
+
+    Args:
+        uid: the stage.
+        specs: all stages, by uid.
+        ran: what they have done in the epoch.
+    """
+    spec = specs[uid]
+    # End hooks, and events that are still on their way, come when the stage finishes.
+    if uid not in ran or spec.operator.has_end_hooks or spec.coordinator is not None:
+        return False
+    order = ran[uid].order.spec
+    at_max = order.firing_watermark_ms == MAX_WATERMARK and order.timers_at_max == "ignore"
+    return at_max and all(has_ended(edge.origin, specs, ran) for edge in spec.edges)

@@ -14,6 +14,7 @@ from ...state.lineage import ShardLineage, redeal
 from ..checkpoints.layout import layout_of
 from ..checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState
 from ..operators.contract import KeyedOperator
+from ..protocols.event_time import MIN_WATERMARK
 from ..protocols.operator_events.snapshot import StoredEvents
 from ..protocols.watermarks import WatermarkTracker
 from ..tasks.report import ShardReport
@@ -105,6 +106,19 @@ class StageState:
                 one.see(own.get(name))
             else:  # an earlier version knew one stage, so the job's are the stage's
                 one.see(None if known is None else known.max_event_time_ms)
+
+    def follow(self, fired_ms: Mapping[str, int | None], metadata: CheckpointMetadata) -> None:
+        """Take over where the stages before it stand in a checkpoint.
+
+        Args:
+            fired_ms: by stage what it has fired up to.
+            metadata: the checkpoint; a stage that begins with it knows nothing but that.
+        """
+        watermark = self.watermark
+        watermark.observe(fired_ms)
+        if next(held.watermark_ms for held in metadata.operators if held.uid == self.uid) is None:
+            watermark.current_ms = watermark.fired_ms = MIN_WATERMARK
+            watermark.current_ms = watermark.fired_ms = watermark.would_reach(None)
 
     @property
     def uid(self) -> str:

@@ -79,6 +79,10 @@ class EpochSpec:
     is_backlog: bool = False
     #: How far the watermark stays behind the event times of the stage's rows.
     delay_ms: int = 0
+    #: More of the backlog follows: nothing fires by event time yet, and there is no order to keep.
+    more_follows: bool = False
+    #: False in a pass in which no row is behind anything: it is the first, and whole.
+    drops_late: bool = True
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> EpochSpec:

@@ -233,7 +233,7 @@ def test_plan_of_a_job_file(spark: Any, tmp_path: Path, end: str) -> None:
     assert done.exit_code == 0, done.output
     assert "== mixedmode plan ==" in done.stdout and "Phase 1 of 2: backlog" in done.stdout
     described = json.loads(run("plan", "--json", path, tmp_path).stdout)
-    assert described["operator"]["uid"] == "counts"
+    assert described["stages"][0]["uid"] == "counts"
     assert described["checkpoint_location"] == f"{tmp_path}/checkpoints"
     assert [entry.name for entry in tmp_path.iterdir()] == ["job.py"]
 

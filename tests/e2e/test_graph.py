@@ -337,3 +337,61 @@ def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> N
     expected = sorted((row[0].start, row[1], row[2]) for row in batch.agg(F.count("*"), F.sum("value")).collect())
     found = [(row[0]["start"].replace(tzinfo=None), row[1], row[2]) for row in world.output()]
     assert [row for row in found if row[0] <= expected[-1][0]] == expected
+
+
+@pytest.mark.parametrize("mode", ["mixed", "streaming", "batch"])
+def test_the_end_of_input_comes_to_a_shared_stage_when_all_before_it_have_ended(world: World, mode: str) -> None:
+    """A diamond over a bounded history: no window of the third stage fires before both of the others have."""
+    job = diamond(mixedmode.read(history=world.history(EVENTS))).uid("hours")
+    world.start(job, {"execution.runtime-mode": mode}).awaitTermination(60)
+    counted: dict[Any, int] = {}
+    for window, n, _ in world.output():
+        assert window["start"] not in counted, "fired twice"
+        counted[window["start"]] = n
+    hours: dict[int, int] = {}
+    for _, seconds, _ in EVENTS:
+        hours[seconds // 3600] = hours.get(seconds // 3600, 0) + 1
+    assert list(counted.values()) == [hours[hour] for hour in sorted(hours)]
+
+
+class Parting(support.ClosedSessions):
+    """Has one more row when all input has ended."""
+
+    def endInput(self) -> Any:
+        yield "end", support.at(10**6), 1, 1
+
+
+def test_rows_of_an_end_hook_reach_the_stages_behind(world: World) -> None:
+    """A later stage, and one behind that, get MAX_WATERMARK when the hooks before them have been called."""
+    rows = mixedmode.read(history=world.history(EVENTS)).withWatermark("ts", "0 seconds").groupBy("key")
+    closed = rows.transformWithState(
+        Parting(), support.CLOSED_SCHEMA, "append", "eventTime", eventTimeColumnName="closed"
+    ).uid("sessions")
+    minutes = closed.groupBy(F.window("closed", "5 minutes")).agg(F.sum("count").alias("rows")).uid("minutes")
+    hours = minutes.groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("rows").alias("rows")).uid("hours")
+    with pytest.raises(mixedmode.PlanError, match="stage sessions may hand on more rows when all input has ended"):
+        hours.writeStream.option("execution.runtime-mode", "batch").format("noop").plan()
+    world.start(hours).awaitTermination(60)
+    output = world.output()
+    assert len({row[0]["start"] for row in output}) == len(output), "fired twice"
+    shards = 2  # each has its hook called
+    assert [row[1] for row in output] == [*(row[2] for row in EXPECTED), shards]
+
+
+def test_rows_that_are_emitted_at_once_are_in_order_behind(world: World) -> None:
+    """A processor behind a deduplication sees t - delay with a row of t in the stream, too, and its timers between."""
+    events = EVENTS[:120]
+    parts = by_time(events, 3)
+    rows = mixedmode.read(history=world.history(parts[0]), live=world.live()).withWatermark("ts", "2 minutes")
+    unique = rows.dropDuplicates(["key", "ts", "value"]).uid("unique").dropna(how="all").toDF("k", "ts", "total")
+    schema = "k string, total long, at long"
+    query = world.start(
+        unique.groupBy("k").transformWithState(Followed(), schema, "append", "eventTime").uid("followed")
+    )
+    for part in [*parts[1:], [(support.FLUSH_KEY, events[-1][1] + 5000, 0)]]:
+        world.land(part + part)
+        query.processAllAvailable()
+    query.stop()
+    seen = {(key, value, support.at_ms(seconds - 120)) for key, seconds, value in events}
+    timers = {(key, None, at_ms + 7 * 60_000) for key, _, at_ms in seen}
+    assert support.without_flush(world.output()) == sorted([*seen, *timers], key=repr)

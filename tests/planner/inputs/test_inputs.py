@@ -84,7 +84,7 @@ def test_union_is_by_position_and_union_by_name_by_name(history: DataFrame, live
 
 
 def test_union_refuses_what_does_not_fit(live: DataFrame) -> None:
-    """Another number of columns, other names, other types, two inputs of one name, or a frame of Spark's."""
+    """Another number of columns, other names, other types, two inputs of one name, or what is no frame."""
     left = read(live={"a": live})
     with pytest.raises(PlanError, match="one side has 5 columns, the other 4"):
         left.union(read(live=live.drop("k")))
@@ -92,8 +92,8 @@ def test_union_refuses_what_does_not_fit(live: DataFrame) -> None:
         left.unionByName(read(live={"b": live.drop("k")}))
     with pytest.raises(PlanError, match="two live inputs are called 'a'"):
         left.union(left)
-    with pytest.raises(PlanError, match=r"union takes what mixedmode\.read\(\) returns, got DataFrame"):
-        left.union(live)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"union takes what mixedmode\.read\(\) returns, or a DataFrame, got str"):
+        left.union("live")  # type: ignore[arg-type]
 
 
 def test_union_by_name_fills_in_what_one_side_lacks(live: DataFrame) -> None:

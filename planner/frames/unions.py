@@ -1,0 +1,137 @@
+"""Rows of a job put together with others: ``union`` and its like, each side with the watermark that it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ...errors import PlanError
+from ..inputs.analysis import check_stateless
+from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, marked
+from ..inputs.inputs import Inputs, check_inputs
+from ..inputs.schemas import find_column, quoted
+from ..inputs.spark_watermark import take_over_watermark
+from .stateless import StatelessFrame
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+def read_inputs(history: Any, live: Any) -> tuple[Inputs, Watermark | None]:
+    """The inputs of ``read()``, and the watermark that their frames have already; errors as of :func:`.frame.read`."""
+    inputs, watermark = take_over_watermark(check_inputs(history, live))
+    for part in inputs.lives:
+        check_stateless(part.name, part.frame)
+    return inputs, watermark
+
+
+class UnitedFrame(StatelessFrame):
+    """Inputs and their watermark, as one frame that others can be put beside."""
+
+    def __init__(self, inputs: Inputs, watermark: Watermark | None = None) -> None:
+        self._inputs = inputs
+        self._watermark = watermark
+
+    def union(self, other: Self | DataFrame) -> Self:
+        """The rows of both, columns by position; each live input keeps a watermark of its own.
+
+        Histories become one history, live inputs are read side by side.  A history counts for the watermark of the
+        live inputs that it was read with.  A batch DataFrame becomes a history, a streaming one a live input.
+
+        Raises:
+            PlanError: the columns differ, or the watermarks are not of one column.
+        """
+        other = self._as_mine("union", other, dict(zip(self.columns, getattr(other, "columns", ()), strict=False)))
+        if len(self.columns) != len(other.columns):
+            raise PlanError(
+                f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}; select the same ones"
+                " on both, or use unionByName with allowMissingColumns=True"
+            )
+        names = dict(zip(other.columns, self.columns, strict=True))
+        columns = [column.alias(here) for column, here in zip(quoted(names), names.values(), strict=True)]
+        hidden = [F.col(CARRIER)] if other._has_carrier else []
+        aligned = other._inputs.map("union", lambda frame: frame.select(*columns, *hidden))
+        watermark = other._watermark
+        if watermark is not None:
+            watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))
+        return self._united("union", type(self)(aligned, watermark))
+
+    def unionAll(self, other: Self | DataFrame) -> Self:
+        """The same as :meth:`union`."""
+        return self.union(other)
+
+    def unionByName(self, other: Self | DataFrame, allowMissingColumns: bool = False) -> Self:
+        """As :meth:`union`, columns by name; ``allowMissingColumns`` fills what one side lacks with nulls."""
+        other = self._as_mine("unionByName", other, {name: name for name in getattr(other, "columns", ())})
+        if not allowMissingColumns:
+            return self._united("unionByName", other)
+        return self._with_columns_of(other)._united("unionByName", other._with_columns_of(self))
+
+    def _with_columns_of(self, other: Self) -> Self:
+        missing = {
+            field.name: F.lit(None).cast(field.dataType)
+            for field in other.schema.fields
+            if self._find(field.name) is None
+        }
+        return self.withColumns(missing) if missing else self
+
+    def _united(self, what: str, other: Self) -> Self:
+        mine, theirs = self._watermark, other._watermark
+        if mine is not None and theirs is not None and self._has_carrier != other._has_carrier:
+            return self._carrying()._united(what, other._carrying())
+        if mine is None and theirs is None:
+            return type(self)(self._inputs.union(other._inputs))
+        if mine is None or theirs is None or mine.event_time != theirs.event_time:
+            sides = " and ".join("none" if side is None else side.label for side in (mine, theirs))
+            raise PlanError(
+                f"{what}: the watermarks of the two sides are of the columns {sides}; give both the same column, or"
+                " call withWatermark after the union"
+            )
+        inputs = self._inputs.union(other._inputs)
+        given = [mine.delay_of(part.name) for part in self._inputs.lives]
+        given += [theirs.delay_of(part.name) for part in other._inputs.lives]
+        delays = tuple((part.name, delay) for part, delay in zip(inputs.lives, given, strict=True))
+        return type(self)(inputs, replace(mine, delay_ms=max(mine.delay_ms, theirs.delay_ms), delays_ms=delays))
+
+    def _as_mine(self, what: str, other: Any, columns: dict[str, str]) -> Self:
+        """What is united with these rows; a plain frame becomes a history or a live input, with the same event time.
+
+        Args:
+            what: the method.
+            other: what it was given.
+            columns: the other's columns by these rows'.
+        """
+        if isinstance(other, type(self)):
+            return other
+        if not isinstance(other, DataFrame):
+            raise PlanError(
+                f"{what} takes what mixedmode.read() returns, or a DataFrame, got {type(other).__name__}; give it"
+                " one of these"
+            )
+        inputs, watermark = read_inputs(None, other) if other.isStreaming else read_inputs(other, None)
+        mine = self._watermark
+        column = None if mine is None else columns.get(mine.event_time)
+        if mine is None or column is None or watermark is not None:
+            return type(self)(inputs, watermark)
+        check_event_time(column, inputs.schema[column].dataType)
+        marks = inputs.map(what, lambda frame: marked(frame, column))
+        return type(self)(marks, Watermark(column, mine.delay_ms))
+
+    @property
+    def _has_carrier(self) -> bool:
+        return self._watermark is not None and self._watermark.event_time == CARRIER
+
+    def _carrying(self) -> Self:
+        """The same with its event time in a column that users do not see."""
+        watermark = self._watermark
+        if watermark is None or self._has_carrier:
+            return self
+        event_time = watermark.event_time
+        inputs = self._inputs.map("union", lambda frame: frame.withColumn(CARRIER, carried(frame, event_time)))
+        return type(self)(inputs, watermark.carried())
+
+    def _find(self, name: str) -> str | None:
+        return find_column(name, self.schema, case_sensitive=self._inputs.case_sensitive)
