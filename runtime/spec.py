@@ -235,14 +235,14 @@ class JobSpec:
     plan_json: str = "{}"
 
     @property
-    def stage(self) -> StageSpec:
-        """The last stage: the one whose rows are output."""
+    def last_stage(self) -> StageSpec:
+        """The one whose rows are output."""
         return self.stages[-1]
 
     @property
     def operator(self) -> KeyedOperator:
         """The last stage's."""
-        return self.stage.operator
+        return self.last_stage.operator
 
     def stage_of(self, uid: str) -> StageSpec:
         """The stage of this id."""

@@ -1,1 +1,1 @@
-"""Checkpoints: when they are taken (scheduler), what they say (metadata), where they live (store)."""
+"""Checkpoints: what they say (metadata), where they live (store), whose they are (identity, lease), savepoints."""

@@ -34,7 +34,7 @@ def epoch_applied(
         now_ms: the clock that tells idle inputs.
         coordinator: numbers of events; None: there is no coordinator.
     """
-    watermark = state.stage.watermark
+    watermark = state.first_stage.watermark
     times = {
         name: InputTimes(one.reached_ms(), one.max_event_time_ms, watermark.is_idle(name, now_ms))
         for name, one in watermark.inputs.items()
@@ -57,7 +57,7 @@ def epoch_applied(
                 tuple(reports.get(stage.uid, ())),
                 tuple(state.stages[stage.uid].lineages),
                 reads_sources=stage.reads_sources,
-                is_last=stage is job.stage,
+                is_last=stage is job.last_stage,
             )
             for stage in job.stages
         ),

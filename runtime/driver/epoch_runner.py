@@ -61,8 +61,8 @@ class EpochRunner:
             raise Stopped
 
     @property
-    def stage(self) -> StageSpec:
-        """The first stage that reads the sources."""
+    def first_stage(self) -> StageSpec:
+        """The first one that reads the sources."""
         return self.job.stages[0]
 
     # -- epochs ------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class EpochRunner:
                 rows = None if frame is None else stage.rows_of(frame)
                 state = self.state.stages[stage.uid]
                 asks = final_ms == OBSERVED or (final_ms is not None and self.graph.in_order(stage))
-                is_pinned = pin is not None and stage is self.stage and pin.load(live_position) is not None
+                is_pinned = pin is not None and stage is self.first_stage and pin.load(live_position) is not None
                 reach = None
                 if asks and not is_pinned and (stage.operator.uses_event_time or len(self.job.stages) > 1):
                     reach = self.graph.look_ahead(stage, rows)
@@ -115,12 +115,12 @@ class EpochRunner:
                 )
                 order = Order(spec, rows, reach=reach)
                 orders[stage.uid] = order if pin is None else self._pinned(stage, order, pin, live_position)
-            self.graph.execute(phase, orders[self.stage.uid].spec, orders, pin)
+            self.graph.execute(phase, orders[self.first_stage.uid].spec, orders, pin)
             failpoint("backlog-epoch-applied")
 
     def _pinned(self, stage: StageSpec, order: Order, pin: PinnedBacklog, live_position: str | None) -> Order:
         """What a stage that reads the sources has to do in a pinned pass: what an earlier run has left of it."""
-        is_first = stage is self.stage
+        is_first = stage is self.first_stage
         if is_first:
             known = pin.load(live_position)
             spec, is_known = known or order.spec, known is not None
@@ -156,7 +156,7 @@ class EpochRunner:
                 reach = self.graph.look_ahead(stage, rows) if self.graph.tells_inputs_apart(stage) else None
                 spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=self.graph.in_order(stage))
                 orders[stage.uid] = Order(spec, rows, None if shards is None else shards[stage.uid], reach)
-            self.graph.execute(phase, orders[self.stage.uid].spec, orders)
+            self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
             self.deliver()
             failpoint("epoch-applied")
 

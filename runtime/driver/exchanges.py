@@ -19,7 +19,7 @@ def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, Exchange]:
     """What stages hand on to others, by stage."""
     found = {}
     for stage in job.stages:
-        if stage.uid != job.stage.uid:
+        if stage.uid != job.last_stage.uid:
             folder = store.exchange(stage.uid)
             uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
             found[stage.uid] = Exchange(

@@ -3,7 +3,7 @@
 Invariants:
 - An epoch begins with orders for some stages; stages behind those follow, and all others are not concerned.
 - ``JobState`` changes only after the jobs of all stages have succeeded; a failed epoch leaves no trace in it, nor in
-  any watermark or coordinator.
+  any coordinator.  (A stage's watermark may have moved to where earlier epochs had brought it.)
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class GraphEpochs:
 
     def stage_whole_result(self) -> None:
         """Have the row of every key staged, in place of what is pending, if that is what the job's output is."""
-        stage = self.job.stage
+        stage = self.job.last_stage
         if not stage.operator.gives_whole_result:
             return
         held = self.state.stages[stage.uid]
@@ -199,7 +199,7 @@ class GraphEpochs:
         """Take an epoch over, all stages in one step."""
         for uid, done in ran.items():
             self.events.accept(uid, done.reports)
-        self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.stage.uid)
+        self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.last_stage.uid)
         for stage in self.job.stages:
             if stage.uid in ran:
                 self._move_watermark(stage, ran[stage.uid], time.monotonic() - started)

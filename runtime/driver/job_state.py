@@ -66,8 +66,8 @@ class JobState:
         )
 
     @property
-    def stage(self) -> StageState:
-        """The stage that reads the sources: its watermark is the job's."""
+    def first_stage(self) -> StageState:
+        """The first one that reads the sources: its watermark is shown as the job's."""
         return next(iter(self.stages.values()))
 
     @property
@@ -161,7 +161,7 @@ class Cut:
             drained: whether it is the end of a drain.
             savepoint: what it is taken for; None: for itself.
         """
-        watermark = state.stage.watermark
+        watermark = state.first_stage.watermark
         inputs = watermark.inputs if len(watermark.inputs) > 1 else {}
         return cls(
             number=number,

@@ -223,7 +223,7 @@ def _check_coordinators(job: JobSpec, state: JobState, metadata: CheckpointMetad
 def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:
     """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else."""
     store.guard()
-    fingerprint, stage, exchanges = None, state.stage, exchanges_of(job, store)
+    fingerprint, stage, exchanges = None, state.first_stage, exchanges_of(job, store)
     if job.settings.reuse_finished_shards and job.has_phase("backlog"):
         fingerprint = backlog_fingerprint(job, len(stage.shards), stage.max_parallelism)
     pin = PinnedBacklog(store, fingerprint or "")

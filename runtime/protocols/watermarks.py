@@ -1,6 +1,6 @@
-"""The event-time watermark of a job, and isBacklog by watermark lag.  Sans-IO.
+"""The event-time watermark of a keyed stage, and isBacklog by watermark lag.  Sans-IO.
 
-An input's own watermark is ``greatest event time seen - delay``.  The job's is the least of its inputs', never goes
+An input's own watermark is ``greatest event time seen - delay``.  The stage's is the least of its inputs', never goes
 backwards, and moves between epochs, as in Spark
 (https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html#handling-late-data-and-watermarking).
 
@@ -28,7 +28,10 @@ ONLY = "live"
 
 @dataclass
 class InputWatermark:
-    """The watermark of one live input, together with the history that precedes it."""
+    """The watermark of one live input, together with the history that precedes it.
+
+    To a stage that follows others each of those is an input, and what it has fired up to is its greatest event time.
+    """
 
     delay_ms: int
     max_event_time_ms: int | None = None

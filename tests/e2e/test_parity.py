@@ -1,4 +1,4 @@
-"""The same job gives the same results whether its rows come as a backlog, as a stream, or as both (DESIGN: parity)."""
+"""The same job gives the same results whether its rows come as a backlog, as a stream, or as both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rows of a key that come again and again: which of them are new, as time goes on (``pipeline.timers = in-order``).
 
-In the orderly stream (DESIGN, "What results may depend on") the watermark follows the event times, so a key with a
-delay is forgotten between its own rows, and the next one of them is new.  Here this is told from the event times of a
+In the orderly stream, which brings one event time after the other, the watermark follows the event times, so a key with
+a delay is forgotten between its own rows, and the next one of them is new.  Here this is told from the event times of a
 key alone: a row of event time t sees the watermark t - delay.
 
 Invariants:

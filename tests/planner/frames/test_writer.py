@@ -59,7 +59,7 @@ def test_start_runs_the_phases_that_plan_shows(both: MixedFrame, started: list[J
     assert job.phases == plan.phases
     assert job.settings == plan.settings
     assert job.settings.final_watermark == "observed"
-    assert (job.name, job.stage.event_time, job.stage.watermark_delay_ms) == ("counts", "ts", 3_600_000)
+    assert (job.name, job.last_stage.event_time, job.last_stage.watermark_delay_ms) == ("counts", "ts", 3_600_000)
     assert job.trigger == {"availableNow": True}
     assert job.checkpoint_location is None
     assert job.explain(False) == str(plan)

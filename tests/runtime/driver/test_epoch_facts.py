@@ -45,7 +45,7 @@ REPORTS = [
 
 
 STAGE = SimpleNamespace(uid="stage-1", reads_sources=True)
-JOB: Any = SimpleNamespace(stages=(STAGE,), stage=STAGE)
+JOB: Any = SimpleNamespace(stages=(STAGE,), last_stage=STAGE)
 
 
 def after_an_epoch() -> JobState:
@@ -128,5 +128,5 @@ def test_a_fact_stays_what_it_was() -> None:
     before = repr(told)
     state.set_source("b", is_backlog=False)
     state.apply(2, {"stage-1": REPORTS}, [], "stage-1")
-    state.stage.watermark.observe({"a": NOW_MS}, NOW_MS)
+    state.first_stage.watermark.observe({"a": NOW_MS}, NOW_MS)
     assert repr(told) == before and json.dumps(told.is_backlog) == "true"
