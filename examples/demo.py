@@ -1,6 +1,6 @@
 """The main job, end to end, on the 336,776 flights that left New York in 2013.
 
-January to November is the history, December lands as files while the queries run.  Two queries go through the
+January to November is the history, December lands as files while the queries run.  Three queries go through the
 history at batch speed, switch, and go on live; then their committed output is compared with one plain Spark batch over
 the whole year.  Exit code 0: equal; 1: not equal; 130: interrupted, and the next start goes on from there.
 
@@ -18,10 +18,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from flights.compare import compare, expected_hours, expected_rotations, watermark_of
+from flights.compare import compare, expected_ended_days, expected_hours, expected_rotations, watermark_of
 from flights.data import SCHEMA, Flights, prepare
 from flights.feed import Feed
-from flights.jobs import DELAY, Job, hours, rotations, straddling
+from flights.jobs import DELAY, Job, ended_days, hours, rotations, straddling
 from flights.rotations import OUTPUT, QUIET_MS
 from flights.screen import Screen
 from flights.session import start_session
@@ -77,7 +77,7 @@ class Demo:
         data = prepare(self._folder / "flights")
         self._spark = start_session(self._folder)
         try:
-            equal = [self._rotations(data), self._hours(data)]
+            equal = [self._rotations(data), self._hours(data), self._ended_days(data)]
             self._final_watermarks(data)
         finally:
             self._spark.stop()
@@ -93,7 +93,7 @@ class Demo:
         self._follow(job, rotations, data)
         expected = expected_rotations(self._year(data), timedelta(milliseconds=QUIET_MS))
         watermark = watermark_of(self._departed(data), DELAY)
-        closed = expected.where(expected.ends <= watermark).drop("ends")
+        closed = expected.where(expected.ends <= watermark)
         return self._verdict(f"rotations closed by {watermark:%Y-%m-%d %H:%M}", job, closed, OUTPUT)
 
     def _hours(self, data: Flights) -> bool:
@@ -104,6 +104,15 @@ class Demo:
         watermark = watermark_of(self._year(data), DELAY)
         closed = expected.where(expected.hour.end <= watermark)
         return self._verdict(f"windows closed by {watermark:%Y-%m-%d %H:%M}", job, closed, None)
+
+    def _ended_days(self, data: Flights) -> bool:
+        job = Job("ended-days", self._run / "ended-days")
+        self._screen.title("3. Two stages: rotations, and how many of them end at each airport and day")
+        self._follow(job, ended_days, data)
+        watermark = watermark_of(self._departed(data), DELAY)
+        expected = expected_ended_days(expected_rotations(self._year(data), timedelta(milliseconds=QUIET_MS)))
+        closed = expected.where(expected.day.end <= watermark)
+        return self._verdict(f"days closed by {watermark:%Y-%m-%d %H:%M}", job, closed, None)
 
     def _follow(self, job: Job, describe: Callable[[SparkSession, Flights, Job], Any], data: Flights) -> None:
         """Start a query, show its plan, its backlog, its switch and its stream, and stop it when December is over."""
@@ -147,7 +156,7 @@ class Demo:
     def _final_watermarks(self, data: Flights) -> None:
         """One airport, one afternoon, a history that ends at 22:30: what becomes of the window from 22 to 23 h."""
         screen = self._screen
-        screen.title("3. A window that straddles the switch: execution.backlog.final-watermark = observed, then max")
+        screen.title("4. A window that straddles the switch: execution.backlog.final-watermark = observed, then max")
         kennedy = self._year(data).where("origin = 'JFK' and date(ts) = '2013-11-30'")
         found = {}
         for choice in ("observed", "max"):

@@ -102,6 +102,13 @@ def expected_rotations(flights: DataFrame, quiet: timedelta) -> DataFrame:
     )
 
 
+def expected_ended_days(rotations: DataFrame) -> DataFrame:
+    """How many rotations, with how many legs and miles, end at each airport and day."""
+    return rotations.groupBy("airport", F.window("ends", "1 day").alias("day")).agg(
+        F.count("*").alias("rotations"), F.sum("legs").alias("legs"), F.sum("miles").alias("miles")
+    )
+
+
 def expected_hours(flights: DataFrame) -> DataFrame:
     """Departures of every carrier and hour of the year."""
     return flights.groupBy("carrier", F.window("ts", "1 hour").alias("hour")).agg(

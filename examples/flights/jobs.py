@@ -1,4 +1,4 @@
-"""The two jobs of the demo, described once for history and feed together."""
+"""The jobs of the demo, each described once for history and feed together."""
 
 from __future__ import annotations
 
@@ -45,14 +45,34 @@ class Job:
 
 def rotations(spark: SparkSession, flights: Flights, job: Job) -> Any:
     """Rotations of every aircraft, by a StatefulProcessor with an event-time timer."""
+    return _to_parquet(_rotations(spark, flights, job), job)
+
+
+def ended_days(spark: SparkSession, flights: Flights, job: Job) -> Any:
+    """Rotations that end at each airport and day: a second stage on what the processor gives."""
     return _to_parquet(
+        _rotations(spark, flights, job)
+        .groupBy("airport", F.window("ends", "1 day").alias("day"))
+        .agg(F.count("*").alias("rotations"), F.sum("legs").alias("legs"), F.sum("miles").alias("miles"))
+        .uid("ended-days"),
+        job,
+    )
+
+
+def _rotations(spark: SparkSession, flights: Flights, job: Job) -> Any:
+    return (
         _read(spark, flights, job)
         .where("tailnum is not null and dep_time is not null")  # cancelled flights have no departure
         .withWatermark("ts", _DELAY_TEXT)
         .groupBy("tailnum")
-        .transformWithState(Rotations(), outputStructType=OUTPUT, outputMode="append", timeMode="eventTime")
-        .uid("rotations"),
-        job,
+        .transformWithState(
+            Rotations(),
+            outputStructType=OUTPUT,
+            outputMode="append",
+            timeMode="eventTime",
+            eventTimeColumnName="ends",  # event time goes on behind the stage
+        )
+        .uid("rotations")
     )
 
 

@@ -23,7 +23,7 @@ QUIET_MS = 36 * 3_600_000
 STATE = "first_ms long, last_ms long, legs int, miles long, airport string"
 OUTPUT = (
     "tailnum string, first_departure timestamp, last_departure timestamp, legs int, miles long,"
-    " turnaround_min double, airport string"
+    " turnaround_min double, airport string, ends timestamp"
 )
 
 
@@ -113,4 +113,5 @@ def _closed(tailnum: str, rotation: Rotation) -> Row:
         miles=rotation.miles,
         turnaround_min=minutes / (rotation.legs - 1) if rotation.legs > 1 else None,
         airport=rotation.airport,
+        ends=datetime.fromtimestamp(rotation.end_ms // 1000),
     )
