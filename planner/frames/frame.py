@@ -238,6 +238,7 @@ class MixedFrame(UnitedFrame):
 
     def _stage_input(self, what: str) -> StageInput:
         """The rows for a keyed stage, if they are fit for one."""
+        self._inputs.check_not_arranged(what)
         self._check_stateless(what)
         if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
             raise PlanError(

@@ -183,7 +183,7 @@ class MixedGroupedData(Generic[Frame]):
             check("the result of groupBy and agg", operator.output_schema, case_sensitive=case_sensitive)
 
         def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
-            bounded = settings.runtime_mode == "batch" or inputs.live is None
+            bounded = settings.runtime_mode == "batch" or not inputs.is_streaming
             label = None if watermark is None else watermark.label
             mode = checked_output_mode(output_mode, operator.keys, label, bounded=bounded)
             if mode == "complete" and settings.runtime_mode == "batch":

@@ -182,11 +182,7 @@ class Inputs:
             AnalysisException: Spark's own, if the first part does not take it.
             PlanError: a later part does not take it.
         """
-        if self.arrangement:
-            raise PlanError(
-                f"{what} comes after {self.arrangement[-1].what}, which is done where the result is shown; call {what}"
-                f" before {self.arrangement[0].what}"
-            )
+        self.check_not_arranged(what)
         first, *others = self.parts
         mapped = [first.mapped(what, function, carrying)]
         for part in others:
@@ -198,6 +194,14 @@ class Inputs:
                     " from a frame (frame['x'], frame.x) belongs to that frame alone, use its name or F.col('x')"
                 ) from error
         return replace(self, parts=tuple(mapped))
+
+    def check_not_arranged(self, what: str) -> None:
+        """Raise PlanError if a whole result is in order already: what comes now would come where it is shown."""
+        if self.arrangement:
+            raise PlanError(
+                f"{what} comes after {self.arrangement[-1].what}, which is done where the result is shown; call {what}"
+                f" before {self.arrangement[0].what}"
+            )
 
     def arranged(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
         """The same, with a whole result put in order or cut short by a function; ``what`` names it.

@@ -111,6 +111,8 @@ def test_what_complete_mode_does_not_do_is_said(world: World) -> None:
         top(frame).writeStream.format("noop").outputMode("update").plan()
     with pytest.raises(mixedmode.PlanError, match="where comes after orderBy, which is done where the result is shown"):
         frame.orderBy("total").where("total > 1")
+    with pytest.raises(mixedmode.PlanError, match="groupBy comes after orderBy, which is done where"):
+        frame.orderBy("total").groupBy("key")
     with pytest.raises(mixedmode.PlanError, match="orderBy needs a whole result"):
         mixedmode.read(live=world.live()).orderBy("ts")
     text = top(frame).writeStream.format("noop").outputMode("complete").plan().explain()

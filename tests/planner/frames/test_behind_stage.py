@@ -60,6 +60,19 @@ def test_a_stage_over_a_stage_is_described(both: MixedFrame) -> None:
     ]
 
 
+def test_a_later_stage_needs_an_end_of_its_groups_as_a_first_one_does(both: MixedFrame, history: DataFrame) -> None:
+    """A window over what is computed of event time has none that the watermark could reach; a bounded job has one."""
+
+    def later(rows: MixedFrame) -> MixedFrame:
+        moved = windowed(rows).withColumn("t", F.window_time("window") - F.expr("interval 5 hours"))
+        return moved.groupBy(F.window("t", "1 hour")).agg(F.sum("s").alias("s"))
+
+    with pytest.raises(PlanError, match="no key is made of the watermark's column"):
+        later(both).writeStream.format("noop").plan()
+    assert later(read(history=history)).writeStream.format("noop").plan().output_mode == "append"
+    assert later(both).writeStream.format("noop").outputMode("update").plan().output_mode == "update"
+
+
 def test_the_watermark_of_an_output_is_its_event_time(both: MixedFrame, history: DataFrame) -> None:
     """The window, the column or what the processor names; else there is none.  It is kept as before a stage."""
     timed = both.withWatermark("ts", "1 hour")
