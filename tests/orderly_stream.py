@@ -66,6 +66,8 @@ class _Handle:
     """What a processor gets in ``init``; made anew for each key, so nothing is shared between keys."""
 
     timers: set[int] = field(default_factory=set)
+    #: Event time has ended: nothing can be registered any more, also not what was deleted a moment ago.
+    ended: bool = False
 
     def getValueState(self, *_: Any, **__: Any) -> _Value:
         return _Value()
@@ -74,7 +76,8 @@ class _Handle:
         return _List()
 
     def registerTimer(self, expiry_ms: int) -> None:
-        self.timers.add(expiry_ms)
+        if not self.ended:
+            self.timers.add(expiry_ms)
 
     def deleteTimer(self, expiry_ms: int) -> None:
         self.timers.discard(expiry_ms)
@@ -119,12 +122,9 @@ class OrderlyKey:
 
     def end(self) -> None:
         """The end of event time: what waits fires; what those timers register never does."""
-        for expiry_ms in self.pending:
-            if expiry_ms in self._handle.timers:
-                before = set(self._handle.timers)
-                self._fire(expiry_ms)
-                self._handle.timers &= before
-        self._handle.timers.clear()
+        self._handle.ended = True
+        while self._handle.timers:
+            self._fire(min(self._handle.timers))
 
     def _fire(self, expiry_ms: int) -> None:
         self._watermark_ms = max(self._watermark_ms, expiry_ms)

@@ -71,7 +71,7 @@ def test_rotations_equal_a_batch_over_everything(spark: SparkSession, autumn: Fl
     run(rotations, spark, autumn, job)
     flown = everything(spark, autumn).where("tailnum is not null and dep_time is not null")
     expected = expected_rotations(everything(spark, autumn), timedelta(milliseconds=QUIET_MS))
-    closed = expected.where(expected.ends <= watermark_of(flown, DELAY)).drop("ends")
+    closed = expected.where(expected.ends <= watermark_of(flown, DELAY))
     outcome = compare(spark.read.schema(OUTPUT).parquet(str(job.output)), closed)
 
     assert outcome.equal, outcome
@@ -151,6 +151,6 @@ def test_december_goes_on_elsewhere(spark: SparkSession, autumn: Flights, tmp_pa
         whole = expected_rotations(everything(spark, autumn), quiet)
         expected = [whole.where(whole.ends <= watermark_of(flown, DELAY))]
     for output, wanted in zip(outputs, expected, strict=True):
-        outcome = compare(output, wanted.drop("ends"))
+        outcome = compare(output, wanted)
         assert outcome.equal, outcome
         assert outcome.rows > 500

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -159,6 +159,7 @@ def test_the_end_of_input_is_the_orderly_streams(tmp_path_factory: pytest.TempPa
 
     @settings(max_examples=30)
     @given(rows=rows_of_jobs, whims=whims)
+    @example(rows=[("a", 4, "4 <+-4 <+-1")], whims=[("-", 1), ("+", 1)])  # under MAX, deleted and registered again
     def check(rows: list[Row], whims: list[tuple[str, int]]) -> None:
         keys = model(rows, whims)
         for one in keys.values():
