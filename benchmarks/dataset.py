@@ -41,12 +41,15 @@ class Shape:
     files: int = FILES
     #: Every key once, in random order, instead of random keys: ``rows`` is ``keys`` then.
     each_key_once: bool = False
+    #: Seconds after ``START_S`` at which the first row's event time is.
+    later_s: int = 0
 
     @property
     def name(self) -> str:
         """Name of the folder, and of the measurement."""
         once = "-once" if self.each_key_once else ""
-        return f"{self.rows}-rows-{self.keys}-keys-{self.width}-{self.skew}-{self.files}{once}"
+        later = f"-later-{self.later_s}" if self.later_s else ""
+        return f"{self.rows}-rows-{self.keys}-keys-{self.width}-{self.skew}-{self.files}{once}{later}"
 
     def __str__(self) -> str:
         return f"{self.rows:,} rows, {self.keys:,} keys"
@@ -118,7 +121,7 @@ def _batch(shape: Shape, random: np.random.Generator, start: int, end: int) -> p
     ids = np.arange(start, end, dtype=np.int64)
     columns = {
         "key": pa.array(_keys(shape, random, ids)),
-        "ts": pa.array((ids + START_S) * 1_000_000, pa.timestamp("us", "UTC")),
+        "ts": pa.array((ids + START_S + shape.later_s) * 1_000_000, pa.timestamp("us", "UTC")),
         "value": pa.array((ids % 1000) / 8),
     }
     if shape.width == "columns":

@@ -34,12 +34,13 @@ SLOW = (STREAMING, STOCK_TEN, STOCK_ONE)
 
 
 class Ways:
-    """The ways for one job and one dataset."""
+    """The ways for one job and one dataset; several stages are ``append`` in Spark."""
 
-    def __init__(self, spark: SparkSession, job: Job, data: Dataset) -> None:
+    def __init__(self, spark: SparkSession, job: Job, data: Dataset, output_mode: str = "update") -> None:
         self._spark = spark
         self._job = job
         self._data = data
+        self._output_mode = output_mode
 
     def all(self) -> dict[str, Way]:
         """Every way by name, in the order of a round."""
@@ -99,7 +100,7 @@ class Ways:
         self._stock(None, folder)
 
     def _ours(self, frame: Any, mode: str, folder: Path) -> None:
-        self._run(self._job(frame).writeStream.format("noop").outputMode("update"), mode, folder)
+        self._run(self._job(frame).writeStream.format("noop").outputMode(self._output_mode), mode, folder)
 
     def _run(self, writer: Any, mode: str, folder: Path) -> None:
         query = (
@@ -114,7 +115,7 @@ class Ways:
         query = (
             self._job(self._stream(self._data.folder, files_per_batch))
             .writeStream.format("noop")
-            .outputMode("update")
+            .outputMode(self._output_mode)
             .trigger(availableNow=True)
             .option("checkpointLocation", str(folder / "checkpoints"))
             .start()

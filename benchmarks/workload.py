@@ -1,4 +1,4 @@
-"""The jobs of all benchmarks: an aggregate, a deduplication, a Python processor, and one with timers."""
+"""The jobs of all benchmarks: an aggregate, a deduplication, Python processors, and two stages in a row."""
 
 from __future__ import annotations
 
@@ -39,6 +39,32 @@ def dedup(frame: Any) -> Any:
     return frame.dropDuplicates(["key"])
 
 
+def dedup_by_hour(frame: Any) -> Any:
+    """Two stages: one row of each key, counted by hour."""
+    return by_hour(frame.withWatermark("ts", "1 hour").dropDuplicates(["key"]), "value")
+
+
+def processor_by_hour(frame: Any) -> Any:
+    """Two stages: what a processor tells of each key, counted by hour."""
+    told = (
+        frame.withWatermark("ts", "1 hour")
+        .groupBy("key")
+        .transformWithState(
+            LatestTotals(),
+            outputStructType="key long, ts timestamp, total double",
+            outputMode="append",
+            timeMode="eventTime",
+            eventTimeColumnName="ts",
+        )
+    )
+    return by_hour(told, "total")
+
+
+def by_hour(frame: Any, value: str) -> Any:
+    """Rows, and the sum of a column, by hour of event time."""
+    return frame.groupBy(F.window("ts", "1 hour")).agg(F.count("*").alias("rows"), F.sum(value).alias("sum"))
+
+
 def processor(frame: Any) -> Any:
     """The same StatefulProcessor for us and for Spark."""
     return frame.groupBy("key").transformWithState(
@@ -69,6 +95,20 @@ class Totals(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+class LatestTotals(Totals):
+    """As :class:`Totals`, with the event time of the last row."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        count, total = self._state.get() if self._state.exists() else (0, 0.0)
+        latest = None
+        for row in rows:
+            count += 1
+            total += row.value
+            latest = row.ts if latest is None else max(latest, row.ts)
+        self._state.update((count, total))
+        yield Row(key=key[0], ts=latest, total=total)
 
 
 class TotalsInPandas(Totals):
