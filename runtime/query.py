@@ -176,12 +176,33 @@ class MixedQuery:
         """Rows that came too late, with the watermark they were behind, up to the last complete checkpoint.
 
         Raises:
-            QueryError: the query drops late rows, since ``pipeline.late-data.path`` is unset.
+            QueryError: the query drops late rows, since ``pipeline.late-data.path`` is unset; or it has several stages,
+                whose rows have columns of their own (:meth:`lateRowsOf`).
         """
+        uids = [stage.uid for stage in self._job.stages]
+        if self._job.late_rows is not None and len(uids) > 1:
+            raise QueryError(
+                f"late rows are kept by stage, as stages take rows of other columns: use lateRowsOf({uids[0]!r}), or"
+                f" of {' or '.join(map(repr, uids[1:]))}"
+            )
+        return self.lateRowsOf(uids[0])
+
+    def lateRowsOf(self, uid: str) -> DataFrame:
+        """As :attr:`lateRows`, of one of several stages: the rows that were late there, as they came to it.
+
+        Args:
+            uid: the stage's id, as ``explain()`` shows it.
+
+        Raises:
+            QueryError: the query drops late rows, or it has no such stage.
+        """
+        uids = [stage.uid for stage in self._job.stages]
         if self._job.late_rows is None:
             raise QueryError("late rows of this query are dropped; set pipeline.late-data.path to keep them")
+        if uid not in uids:
+            raise QueryError(f"the query has no stage {uid!r}; its stages are {', '.join(uids)}")
         try:
-            return self._job.late_rows.committed(self._job.spark)
+            return self._job.late_rows.committed(self._job.spark, uid)
         except Exception as error:
             raise QueryError(f"late rows cannot be read: {self._explained(error)}") from error
 

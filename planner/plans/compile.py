@@ -185,11 +185,12 @@ def _whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: s
     return WholeResult(output.arrangement)
 
 
-def _late_rows(stage: KeyedStage, path: str | None) -> LateRows | None:
+def _late_rows(graph: StageGraph, path: str | None) -> LateRows | None:
     if path is None:
         return None
-    late_rows = LateRows(path, stage.input_schema)
-    late_rows.check(stage.inputs.spark)
+    stages = zip(graph.uids, graph.stages, strict=True)
+    late_rows = LateRows(path, {uid: stage.input_schema for uid, stage in stages})
+    late_rows.check(graph.first.inputs.spark)
     return late_rows
 
 
@@ -220,7 +221,7 @@ def _job(
         phases=plan.phases,
         checkpoint_location=plan.checkpoint_location,
         live_inputs=inputs.live_inputs(lambda name: 0 if watermark is None else watermark.delay_of(name)),
-        late_rows=_late_rows(stage, plan.settings.late_data_path),
+        late_rows=_late_rows(graph, plan.settings.late_data_path),
         trigger=dict(plan.trigger),
         explain=plan.explain,
         tail=tail,

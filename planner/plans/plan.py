@@ -155,7 +155,8 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
         yield "watermark", f"greatest {plan.event_time} seen{_per_input(plan) or delay}"
     late = plan.settings.late_data_path
     if late is not None:
-        yield "late rows", f"parquet files in {late}: exactly-once, visible when a checkpoint completes"
+        each = ", in stage=<uid> those that are late for each stage" if len(plan.stages) > 1 else ""
+        yield "late rows", f"parquet files in {late}{each}: exactly-once, visible when a checkpoint completes"
     yield from _graph(plan)
     for stage in plan.stages:
         yield from _stage(stage, named=len(plan.stages) > 1)

@@ -5,6 +5,9 @@ is read once more for them: micro-batches without late rows, which are nearly al
 not carry single rows through its shuffle.  The rows are staged before the epoch is applied, belong to the transaction
 of the next checkpoint and become visible with it.
 
+Layout, which is a contract: a job of one stage has its files in the folder itself.  The stages of a job take rows of
+other columns, so of several stages each has those that were late for it in ``stage=<uid>``.
+
 Limit: an input that gives other rows when it is read again (``rand()``) may hand out other rows than were dropped.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -22,11 +26,12 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from ...errors import PlanError
 from ...state.pool import sync_path
 from ..platform.columns import quoted
-from ..platform.filesystem import delete_quietly, list_files, resolve
+from ..platform.filesystem import delete_quietly, exists, list_files, resolve
 from ..platform.folder_checks import check_folder
 from ..platform.parquet import read_parquet
 from ..platform.spark_formats import parquet_holds
 from ..platform.spark_paths import spark_uri
+from ..platform.spark_session import empty_frame
 from .sinks.files import ParquetSink
 from .staging import StagedFile
 from .transaction import SinkTransaction
@@ -37,6 +42,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: The option that asks for them.
+OPTION = "pipeline.late-data.path"
+#: What the folders of several stages are called by.
+STAGE_FOLDER = "stage"
 #: The watermark that a late row was behind.
 WATERMARK_COLUMN = "_watermark"
 
@@ -46,18 +55,30 @@ class LateRows:
 
     Args:
         path: folder of the files.
-        input_schema: columns of a row, as the user knows them.
+        input_schemas: by stage the columns of a row that it takes, as the user knows them.
     """
 
-    def __init__(self, path: str, input_schema: StructType) -> None:
-        if WATERMARK_COLUMN in input_schema.fieldNames():
-            raise PlanError(
-                f"column {WATERMARK_COLUMN} has the name under which late rows get their watermark; rename it, or unset"
-                " pipeline.late-data.path"
-            )
+    def __init__(self, path: str, input_schemas: Mapping[str, StructType]) -> None:
         self.path = path
-        self.schema = StructType([*input_schema.fields, StructField(WATERMARK_COLUMN, TimestampType())])
-        self._sink = ParquetSink(self.schema, path)
+        #: Columns of the late rows of each stage.
+        self.schemas: dict[str, StructType] = {}
+        self._is_divided = len(input_schemas) > 1
+        for uid, schema in input_schemas.items():
+            if WATERMARK_COLUMN in schema.fieldNames():
+                raise PlanError(
+                    f"column {WATERMARK_COLUMN}{self._of(uid)} has the name under which late rows get their watermark;"
+                    f" rename it, or unset {OPTION}"
+                )
+            self.schemas[uid] = StructType([*schema.fields, StructField(WATERMARK_COLUMN, TimestampType())])
+        self._sink = ParquetSink(StructType(), path)  # it only shows files
+
+    def _of(self, uid: str) -> str:
+        """Which stage's it is, for errors."""
+        return f", which stage {uid} takes," if self._is_divided else ""
+
+    def _folder(self, uid: str) -> str:
+        """Where a stage's files are shown, below the folder of all."""
+        return f"{STAGE_FOLDER}={uid}" if self._is_divided else ""
 
     @property
     def branch(self) -> int:
@@ -74,32 +95,34 @@ class LateRows:
 
     def check(self, spark: SparkSession) -> None:
         """Raise PlanError for a column that Parquet cannot hold: the first late row would be the end of the query."""
-        for field in self.schema.fields:
-            if not parquet_holds(spark, field.dataType):
-                raise PlanError(
-                    f"column {field.name} is of type {field.dataType.simpleString()}, which Parquet cannot hold; drop"
-                    " or cast it, or unset pipeline.late-data.path"
-                )
+        for uid, schema in self.schemas.items():
+            for field in schema.fields:
+                if not parquet_holds(spark, field.dataType):
+                    raise PlanError(
+                        f"column {field.name}{self._of(uid)} is of type {field.dataType.simpleString()}, which Parquet"
+                        f" cannot hold; drop or cast it, or unset {OPTION}"
+                    )
 
     def check_place(self, spark: SparkSession) -> None:
         """Raise OptionError if there is no writing to the folder, or no reader would see what is written."""
-        check_folder("pipeline.late-data.path", self.path)
-        self._sink.check_shown(spark, "pipeline.late-data.path")
+        check_folder(OPTION, self.path)
+        self._sink.check_shown(spark, OPTION, (STAGE_FOLDER,) if self._is_divided else ())
 
     def open(self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str) -> None:
         """Prepare for a run; the arguments are those of a sink."""
         self._sink.open(spark, filesystem, staging, job_id)
 
-    def stage(self, rows: DataFrame, epoch: int, watermark_ms: int, expected: int) -> list[StagedFile]:
-        """Write the late rows among an epoch's input; nobody sees them yet.
+    def stage(self, uid: str, rows: DataFrame, epoch: int, watermark_ms: int, expected: int) -> list[StagedFile]:
+        """Write the late rows among a stage's input of an epoch; nobody sees them yet.
 
         Args:
+            uid: the stage.
             rows: those of the input that are late.
             epoch: its number.
             watermark_ms: what they were behind.
             expected: how many rows were dropped as late.
         """
-        columns = [F.col(quoted(name)) for name in self.schema.fieldNames()[:-1]]
+        columns = [F.col(quoted(name)) for name in self.schemas[uid].fieldNames()[:-1]]
         watermark = F.timestamp_millis(F.lit(watermark_ms)).alias(WATERMARK_COLUMN)
         filesystem, folder = self._sink.staging
         name = f"e{epoch:08d}-late-{uuid.uuid4().hex[:8]}"
@@ -115,7 +138,7 @@ class LateRows:
             filesystem.move(info.path, f"{folder}/{flat}")
             if isinstance(filesystem, fs.LocalFileSystem):
                 sync_path(f"{folder}/{flat}")
-            staged.append(StagedFile(flat, count, info.size))
+            staged.append(StagedFile(flat, count, info.size, folder=self._folder(uid)))
         delete_quietly(filesystem, written)
         found = sum(file.rows for file in staged)
         if found != expected:
@@ -137,6 +160,11 @@ class LateRows:
         """Remove what was staged and is in no checkpoint; called when nothing is pending."""
         self._sink.sweep(up_to_epoch)
 
-    def committed(self, spark: SparkSession) -> DataFrame:
-        """All late rows of complete checkpoints so far."""
-        return read_parquet(spark, self.schema, spark_uri(spark, self.path, resolve(self.path)[1]))
+    def committed(self, spark: SparkSession, uid: str) -> DataFrame:
+        """All rows of complete checkpoints so far that were late for a stage."""
+        filesystem, folder = resolve(self.path)
+        if self._is_divided:
+            folder = f"{folder}/{self._folder(uid)}"
+            if not exists(filesystem, folder):
+                return empty_frame(spark, self.schemas[uid])
+        return read_parquet(spark, self.schemas[uid], spark_uri(spark, self.path, folder))

@@ -311,13 +311,13 @@ class GraphEpochs:
             watermark.advance_to(watermark.would_reach(None), time_ms)
 
     def _stage_late(self, stage: StageSpec, done: Ran) -> list[StagedFile]:
-        """Late rows of an epoch for the side output, if the job has one."""
+        """Late rows of a stage in an epoch for the side output, if the job has one; what it has read must be there."""
         frame, spec = done.order.frame, done.order.spec
         dropped = sum(report.counters.rows_late for report in done.reports)
-        if self.job.late_rows is None or frame is None or not dropped or stage is not self.job.stages[0]:
+        if self.job.late_rows is None or frame is None or not dropped:
             return []
         rows = stage.operator.late_rows(frame, spec)
         if rows is None:
             return []
-        with self._labelled(f"late rows of epoch {spec.epoch}"):
-            return self.job.late_rows.stage(rows, spec.epoch, spec.late_watermark_ms, dropped)
+        with self._labelled(f"late rows of epoch {spec.epoch}{self._of_stage(stage)}"):
+            return self.job.late_rows.stage(stage.uid, rows, spec.epoch, spec.late_watermark_ms, dropped)

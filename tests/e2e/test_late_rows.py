@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import pytest
 import support
 from mixedmode import MixedQuery, OptionError, PlanError, QueryError
 from mixedmode.runtime.platform import failpoints
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World, at
 
+# Workers cannot import test modules.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.spark
 
 #: What lands second: late, late without being dropped by everybody, in time.  The watermark is 1000 s by then.
@@ -35,8 +40,9 @@ def run(world: World, keyed: Any, *batches: list[support.Event], **options: Any)
     return query
 
 
-def values(query: MixedQuery) -> list[int]:
-    return sorted(row.value for row in query.lateRows.collect())
+def values(query: MixedQuery, uid: str | None = None) -> list[int]:
+    rows = query.lateRows if uid is None else query.lateRowsOf(uid)
+    return sorted(row.value for row in rows.collect())
 
 
 def dropped(query: MixedQuery) -> int:
@@ -175,3 +181,68 @@ def test_times_of_any_century_are_written(world: World) -> None:
     query = run(world, support.sessions(None, world.live()), [("k", first, 7)])
 
     assert [(row.ts, row.value) for row in query.lateRows.collect()] == [(datetime(1, 1, 2), 7)]
+
+
+class Echo(StatefulProcessor):
+    """Gives each row again, as many seconds earlier as its value says."""
+
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        for row in rows:
+            yield key[0], row.ts - timedelta(seconds=row.value), row.value
+
+
+def of_three_stages(rows: Any) -> Any:
+    """Two stages that read the same source, and what both give, in windows of ten seconds."""
+    timed = rows.withWatermark("ts", "0 seconds")
+    echo = timed.groupBy("key").transformWithState(
+        Echo(), "key string, at timestamp, value long", "append", "eventTime", eventTimeColumnName="at"
+    )
+    unique = timed.withColumnRenamed("ts", "at").dropDuplicates(["key", "at", "value"]).uid("unique")
+    both = echo.uid("echo").union(unique).withColumn("twice", F.col("value") * 2)
+    return both.groupBy(F.window("at", "10 seconds")).agg(F.count("*").alias("n")).uid("totals")
+
+
+def test_each_stage_hands_out_what_was_late_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In stage=<uid>, with the columns of the rows that it takes and the watermark they were behind there; exactly once
+    through a failure after they were staged.  Rows in are rows used and rows late."""
+    world.land([("k", 1000, 0)])
+    job = of_three_stages(mixedmode.read(live=world.live()))
+    first = run(world, job)
+    failpoints._hits.clear()
+    monkeypatch.setenv(failpoints.VARIABLE, "epoch-before-apply=raise")
+    world.land([("k", 500, 1), ("k", 998, 2), ("k", 1004, 7), ("k", 1005, 500), ("k", 1006, 1)])
+    with pytest.raises(QueryError, match="epoch-before-apply"):
+        first.processAllAvailable()
+    monkeypatch.delenv(failpoints.VARIABLE)
+    assert len(list(Path(late_path(world)).glob("_mixedmode/*/*.parquet"))) == 3
+
+    query = run(world, job, [("k", 2000, 0)])
+    assert [values(query, uid) for uid in ("echo", "unique", "totals")] == [[1, 2], [1, 2], [7, 500]]
+    late = query.lateRowsOf("totals")
+    assert late.columns == ["key", "at", "value", "twice", "_watermark"]
+    assert {tuple(row) for row in late.collect()} == {
+        ("k", at(997), 7, 14, at(1000)),
+        ("k", at(505), 500, 1000, at(1000)),
+    }
+    counted = [
+        sum(progress.stateOperators[stage]["numRowsDroppedByWatermark"] for progress in query.recentProgress)
+        for stage in range(3)
+    ]
+    assert counted == [2, 2, 2]
+    assert [row[1] for row in world.output()] == [2 + 1 + 3]  # of 1000 twice, 1005 from echo, and three as they were
+    folder = Path(late_path(world))
+    assert sorted(path.name for path in folder.glob("[!_]*")) == ["stage=echo", "stage=totals", "stage=unique"]
+    assert not list(folder.glob("_mixedmode/*/*"))
+    with pytest.raises(QueryError, match=r"use lateRowsOf\('echo'\), or of 'unique' or 'totals'"):
+        _ = query.lateRows
+    with pytest.raises(QueryError, match="no stage 'total'; its stages are echo, unique, totals"):
+        query.lateRowsOf("total")
+    text = " ".join(first._job.explain(False).split())
+    assert f"{late_path(world)}, in stage=<uid> those that are late for each stage" in text
+    other = World(world.spark, world.folder / "other")
+    alone = {"pipeline.late-data.path": late_path(world)}
+    with pytest.raises(OptionError, match="holds is laid out by stage, and what this job adds is not laid out"):
+        other.start(support.sessions(None, world.live()), alone)

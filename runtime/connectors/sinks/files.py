@@ -83,12 +83,18 @@ class ParquetSink(Sink):
 
     def check_place(self, spark: SparkSession) -> None:
         check_folder("path", self.path)
-        self.check_shown(spark, "path")
+        self.check_shown(spark, "path", self.partition_by)
 
-    def check_shown(self, spark: SparkSession, option: str) -> None:
-        """Raise OptionError if readers of the folder that the option names would not see what is added to it."""
+    def check_shown(self, spark: SparkSession, option: str, layout: Sequence[str]) -> None:
+        """Raise OptionError if readers of the folder that the option names would not see what is added to it.
+
+        Args:
+            spark: the session.
+            option: names the folder.
+            layout: what its folders are called by.
+        """
         uri = spark_uri(spark, self.path, resolve(self.path)[1])
-        OutputFolder(spark, option, self.path, uri).check_shown(self.partition_by, column_fold(spark))
+        OutputFolder(spark, option, self.path, uri).check_shown(layout, column_fold(spark))
 
     def describe(self) -> str:
         by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""

@@ -79,8 +79,14 @@ class OutputFolder:
         held = self._layout()
         if held is None or list(map(fold, held)) == list(map(fold, partition_by)):
             return
-        asked = f"partitionBy is {', '.join(partition_by)}" if partition_by else "partitionBy is not set"
         there = f"laid out by {', '.join(held)}" if held else "not laid out in folders"
+        if self.option != "path":  # whose layout nobody chooses
+            own = f"laid out by {', '.join(partition_by)}" if partition_by else "not laid out in folders"
+            raise OptionError(
+                f"what {self.option} = {self.written!r} holds is {there}, and what this job adds is {own}: readers"
+                " would see one of the two only, or fail; give another folder"
+            )
+        asked = f"partitionBy is {', '.join(partition_by)}" if partition_by else "partitionBy is not set"
         use = f"use .partitionBy({', '.join(map(repr, held))})" if held else "leave partitionBy out"
         raise OptionError(
             f"{asked}, but what {self.option} = {self.written!r} holds is {there}, and readers would see one of the two"
