@@ -269,6 +269,16 @@ class JobSpec:
         return any(phase.kind == kind for phase in self.phases)
 
     @property
+    def tail_in_stage(self) -> Tail | None:
+        """What is done to the last stage's rows inside its own Spark job; None: nothing."""
+        return None if self.tail is None or self.tail.moves_rows else self.tail
+
+    @property
+    def tail_behind(self) -> Tail | None:
+        """What is done to them in a job of its own, over what the stage hands on; None: there is no such job."""
+        return None if self.tail is None or not self.tail.moves_rows else self.tail
+
+    @property
     def output_schema(self) -> StructType:
         """Columns of the rows that are staged."""
         return self.operator.output_schema if self.tail is None else self.tail.schema

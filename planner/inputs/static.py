@@ -8,12 +8,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...errors import PlanError
-from ...runtime.platform.spark_plans import broadcast_limit_bytes, size_bytes
+from ...runtime.platform.spark_plans import broadcast_limit_bytes, has_node, size_bytes
 from .environment import refuse_connect
 
 #: Kinds of joins, as Spark takes them, by how they are written without underscores.
 _POSSIBLE = {"inner", "cross", "left", "leftouter", "leftsemi", "semi", "leftanti", "anti"}
 _IMPOSSIBLE = {"right", "rightouter", "outer", "full", "fullouter"}
+#: Spark's node of a hint.
+_HINT = "ResolvedHint"
 
 
 def check_static(what: str, other: Any, how: Any = None) -> DataFrame:
@@ -50,6 +52,11 @@ def check_static(what: str, other: Any, how: Any = None) -> DataFrame:
 
 
 def broadcast_if_small(other: DataFrame) -> DataFrame:
-    """The static side with a hint, if Spark would broadcast it by itself: it must not take the other side instead."""
+    """The static side with a hint, if Spark would broadcast it by itself: it must not take the other side instead.
+
+    What the user has hinted at stays.
+    """
+    if has_node(other, _HINT):
+        return other
     size, limit = size_bytes(other), broadcast_limit_bytes(other.sparkSession)
     return F.broadcast(other) if size is not None and size <= limit else other

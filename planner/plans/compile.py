@@ -25,7 +25,7 @@ from ..inputs.inputs import Inputs, Part
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
-from ..stages.tail import output_key, plan_tail
+from ..stages.tail import check_order_column, output_key, plan_tail
 from .final_watermark import resolve_final_watermark
 from .graph import StageGraph
 from .phases import JobFacts, plan_phases, runs_sorted
@@ -99,6 +99,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         checkpointLocation=location,
         **{_LATE_PATH: settings.late_data_path},
     )
+    check_order_column(settings.sink_order_column, stage, tail)
     sink = make_sink(
         format,
         path,
@@ -161,6 +162,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         checkpoint_location=location,
         phases=plan_phases(settings, facts),
         tail=() if tail is None else tail.names,
+        tail_moves_rows=tail is not None and tail.moves_rows,
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
     return plan, _job(graph, plan, specs, sink, tail)

@@ -93,6 +93,8 @@ class ExecutionPlan(BaseModel):
     phases: tuple[Phase, ...]
     #: What is done to the last stage's rows before they are staged, in order.
     tail: tuple[str, ...] = ()
+    #: Whether that is a Spark job of its own, as rows are moved for it.
+    tail_moves_rows: bool = False
     #: Operations that were asked for and have no effect.
     ignored: tuple[str, ...] = ()
 
@@ -171,7 +173,13 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     if plan._unnamed:
         yield "warning", plan._unnamed
     if plan.tail:
-        yield "behind it", f"{', '.join(plan.tail)}: inside the keyed stage's Spark job, before rows are staged"
+        where = "inside the keyed stage's Spark job"
+        if plan.tail_moves_rows:
+            where = (
+                "in a Spark job of its own in each epoch, over what the keyed stage hands on, as Spark moves rows for"
+                " it (a static side that it does not broadcast)"
+            )
+        yield "behind it", f"{', '.join(plan.tail)}: {where}, before rows are staged"
     if plan.ignored:
         yield "without effect", f"{', '.join(plan.ignored)}: a keyed stage deals rows to its shards itself"
     yield "output", f"{plan.output_mode}: {plan.output_columns}"

@@ -1,12 +1,13 @@
-"""What follows the last keyed stage, planned: it must run inside the stage's own Spark job, so that it runs once.
+"""What follows the last keyed stage, planned: inside the stage's own Spark job if it can be, so that it runs once.
 
 Between the function that hands the stage's rows on and the one that stages them there must be no exchange: both are
 parts of one task's attempt.  So Spark is asked how it would do the steps to a table of two rows, which it would rather
-move than any other.
+move than any other.  If it would, for a join with a static frame, they are a job of their own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
-from ...errors import PlanError
+from ...errors import OptionError, PlanError
 from ...runtime.operators.tail import Tail, TailColumn
 from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.platform.spark_expressions import (
@@ -41,6 +42,11 @@ _KEY_MARK = "mixedmode.key"
 #: Parts of the names of Spark's plan nodes that run Python, and of classes of expressions that do what nobody can tell.
 _PYTHON_NODES = ("Python", "Pandas", "InArrow")
 _OPAQUE = ("UDF", "UDAF", "Subquery")
+#: Parts of the names of plan nodes that give rows to other tasks than those that had them, and of joins.
+_MOVING_NODES = ("Exchange", "CartesianProduct", "Union", "Coalesce")
+_JOIN_NODES = ("Join", "CartesianProduct")
+#: The name of a plan node in its text, behind the mark of those that are compiled together.
+_NODE_NAME = re.compile(r"(?:\*(?:\(\d+\))? )?(\w+)")
 #: Nodes of Spark's logical plan that hand columns on as they are.
 _SAME_COLUMNS = ("Filter", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "CollectMetrics")
 
@@ -49,7 +55,7 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
     """What is to be done to a stage's rows before they are staged; None: nothing.
 
     Raises:
-        PlanError: it cannot be done inside the stage's Spark job, or its rows cannot be staged.
+        PlanError: it moves rows for nothing, or its rows cannot be staged.
     """
     if not part.steps:
         return None
@@ -63,11 +69,14 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
     stand_in = spark.range(0, 2, 1, 2).mapInArrow(rows_of_the_stage, row_schema)
     behind = reduce(lambda frame, step: step(frame), part.steps, stand_in)
     above = nodes_above(behind, rows_of_the_stage.__name__) or []  # none: nothing can get through, and Spark knows it
-    if any("Exchange" in node for node in above):
+    kinds = [found[1] for node in above if (found := _NODE_NAME.match(node)) is not None]
+    moves_rows = any(mark in kind for kind in kinds for mark in _MOVING_NODES)
+    sorts = any("Exchange rangepartitioning" in node for node in above)
+    if sorts or (moves_rows and not any(mark in kind for kind in kinds for mark in _JOIN_NODES)):
         raise PlanError(
-            f"{', '.join(_names(part))} behind the keyed stage {stage.uid}: Spark would move the stage's rows for it,"
-            " with a shuffle in every epoch; give a static side of a join a broadcast hint, F.broadcast(…), if it fits"
-            " into memory, leave out sorting and repartitioning, or do it in foreachBatch"
+            f"{', '.join(_names(part))} behind the keyed stage {stage.uid}: Spark would move the stage's rows for it"
+            " without need, as their order and their partitions are not those of the output; leave out sorting and"
+            " repartitioning, or do it in foreachBatch"
         )
     return Tail(
         steps=part.steps,
@@ -77,6 +86,7 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
         template=part.frame,
         runs_python=any(mark in node for node in above for mark in _PYTHON_NODES),
         names=_names(part),
+        moves_rows=moves_rows,
     )
 
 
@@ -112,6 +122,22 @@ def output_key(stage: KeyedStage, part: Part) -> tuple[str, ...] | None:
             return None
         key += parts
     return tuple(key)
+
+
+def check_order_column(column: str | None, stage: KeyedStage, tail: Tail | None) -> None:
+    """Raise OptionError if a column is to tell the order of rows that are moved before it could be seen.
+
+    Args:
+        column: ``execution.sink.order-column``; None: it is not set.
+        stage: the last one; an aggregate's rows of one key are of different epochs, whose order is not lost.
+        tail: what follows it; None: nothing.
+    """
+    if column is not None and tail is not None and tail.moves_rows and stage.output_key is None:
+        raise OptionError(
+            f"execution.sink.order-column = {column!r} does not go with {', '.join(tail.names)} behind the keyed stage"
+            f" {stage.uid}, for which Spark moves rows between tasks: their order is lost there; give the static side a"
+            " broadcast hint, F.broadcast(…), or have the processor yield a column that orders them"
+        )
 
 
 def rows_of_the_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

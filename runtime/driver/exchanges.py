@@ -1,4 +1,5 @@
-"""Where the stages of a job put their rows: the last one into the sink's staging, all others into exchanges."""
+"""Where the stages of a job put their rows: into exchanges, and the last one, unless a job follows it, where the sink's
+output is staged."""
 
 from __future__ import annotations
 
@@ -16,15 +17,17 @@ if TYPE_CHECKING:
 
 
 def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, Exchange]:
-    """What stages hand on to others, by stage."""
+    """What stages hand on to others, or the last one to a job behind it, by stage."""
+    schemas = {
+        stage.uid: emitted_schema(stage.operator.output_schema) for stage in job.stages if stage is not job.last_stage
+    }
+    if job.tail_behind is not None:
+        schemas[job.last_stage.uid] = job.tail_behind.row_schema
     found = {}
-    for stage in job.stages:
-        if stage.uid != job.last_stage.uid:
-            folder = store.exchange(stage.uid)
-            uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
-            found[stage.uid] = Exchange(
-                job.spark, store.filesystem, folder, uri, emitted_schema(stage.operator.output_schema)
-            )
+    for uid, schema in schemas.items():
+        folder = store.exchange(uid)
+        uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
+        found[uid] = Exchange(job.spark, store.filesystem, folder, uri, schema)
     return found
 
 

@@ -28,6 +28,7 @@ from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..spec import JobSpec, Phase, StageSpec
 from ..tasks.executor import EpochExecutor
 from ..tasks.report import ShardReport
+from ..tasks.tail_task import staged_behind
 from .clocks import now_ms
 from .epoch_facts import epoch_applied
 from .epoch_specs import following_epoch_of, whole_result_of
@@ -46,7 +47,7 @@ class GraphEpochs:
         job: what to do.
         state: where the job stands.
         executors: by stage.
-        exchanges: what stages hand on to others, by stage; the last one has none.
+        exchanges: what stages hand on, by stage; the last one has none, unless a job follows it.
         listener: is told what happens.
         backlog: live progress of sorted passes.
         tag: Spark job tag of this run, by which its jobs can be cancelled.
@@ -87,13 +88,14 @@ class GraphEpochs:
                 took[stage.uid] = order.visited(self.state.stages[stage.uid])
                 ran[stage.uid] = self._run(phase, stage, order, ran)
                 late += self._stage_late(stage, ran[stage.uid])
+            applied = self._with_tail(phase, base, ran)
             failpoint("epoch-before-apply")
         except BaseException:
             for uid, shards in took.items():
                 self.events.fail(uid, shards)
             self._discard_exchanges(ran)
             raise
-        self._apply(phase, base, ran, late, started)
+        self._apply(phase, base, applied, late, started)
         self._discard_exchanges(ran)
 
     def stage_whole_result(self) -> None:
@@ -105,8 +107,30 @@ class GraphEpochs:
         with self._labelled(f"whole result after epoch {self.state.epoch}"):
             spec = whole_result_of(self.state, held, now_ms())
             reports = self.executors[stage.uid].execute(None, spec, held.lineages)
+            shown = self._behind_last(reports, spec.epoch)
         self.job.sink.discard(self.state.pending)
-        self.state.pending = [file for report in reports for file in report.output]
+        self.state.pending = [file for report in shown for file in report.output]
+        self._discard_exchange(stage.uid, reports)
+
+    def _with_tail(self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran]) -> Mapping[str, Ran]:
+        """What stages have done, the last one's output as what follows it and moves its rows has made of it."""
+        last = self.job.last_stage
+        if self.job.tail_behind is None or last.uid not in ran:
+            return ran
+        failpoint("epoch-before-tail")
+        with self._labelled(f"{phase.kind}, epoch {base.epoch}, behind stage {last.uid}"):
+            reports = self._behind_last(ran[last.uid].reports, base.epoch)
+        return {**ran, last.uid: replace(ran[last.uid], reports=reports)}
+
+    def _behind_last(self, reports: list[ShardReport], epoch: int) -> list[ShardReport]:
+        """The last stage's reports with the output of the Spark job behind it in place of its own, if there is one."""
+        tail, uid = self.job.tail_behind, self.job.last_stage.uid
+        rows = None if tail is None else self.exchanges[uid].frame(file for one in reports for file in one.output)
+        if tail is None or rows is None:
+            return reports
+        staged = staged_behind(rows, tail, self.job.sink.output, epoch, self.executors[uid].run_id)
+        first, *others = (replace(report, output=()) for report in reports)
+        return [replace(first, output=staged.files, dropped_rows=staged.dropped_rows), *others]
 
     def _run(self, phase: Phase, stage: StageSpec, order: Order, ran: Mapping[str, Ran]) -> Ran:
         """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
@@ -225,8 +249,12 @@ class GraphEpochs:
     def _discard_exchanges(self, ran: Mapping[str, Ran]) -> None:
         """Remove what stages have handed on, unless a restarted driver may want it."""
         for uid, done in ran.items():
-            if uid in self.exchanges and done.order.report_folder is None:
-                self.exchanges[uid].discard(file for report in done.reports for file in report.output)
+            if done.order.report_folder is None:
+                self._discard_exchange(uid, done.reports)
+
+    def _discard_exchange(self, uid: str, reports: Sequence[ShardReport]) -> None:
+        if uid in self.exchanges:
+            self.exchanges[uid].discard(file for report in reports for file in report.output)
 
     @contextmanager
     def _labelled(self, what: str) -> Iterator[None]:

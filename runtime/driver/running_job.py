@@ -196,7 +196,7 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, outp
         state_filesystem=context.store.filesystem,
         state_pool=context.store.pool(uid),
         output=output,
-        tail=job.tail if uid == job.last_stage.uid else None,
+        tail=job.tail_in_stage if uid == job.last_stage.uid else None,
         feeds_a_stage=uid != job.last_stage.uid,
         progress_folder=context.backlog.folder,
     )

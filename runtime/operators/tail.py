@@ -1,7 +1,9 @@
 """What follows the last keyed stage without state: it is done to the stage's rows inside the stage's own Spark job.
 
 Rows are staged behind it, so it is done once: a function that answers differently the next time cannot change what a
-checkpoint holds.
+checkpoint holds.  What moves rows between tasks (a join with a static frame that is not broadcast) cannot be part of
+the stage's job, whose tasks are its shards: it is a Spark job of its own, in the same epoch, over what the stage hands
+on.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class Tail:
     runs_python: bool
     #: What was called, in order, for explain().
     names: tuple[str, ...]
+    #: Whether Spark moves rows between tasks for it, so that it is a Spark job of its own.
+    moves_rows: bool = False
 
     def over(self, rows: DataFrame) -> DataFrame:
         """The rows behind all steps."""

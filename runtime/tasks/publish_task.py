@@ -98,12 +98,17 @@ class PublishTask:
         output = self.task.output.open(report.attempt, self.output_schema)
         try:
             for batch in batches:
-                typed = [_typed(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-                output.write(pa.RecordBatch.from_arrays(typed, schema=schema))
+                output.write(typed_rows(batch, schema))
             return replace(report, output=tuple(output.finish()), dropped_rows=output.dropped_rows)
         except BaseException:
             output.abort()
             raise
+
+
+def typed_rows(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of Spark's in the output's types, by position."""
+    typed = [_typed(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(typed, schema=schema)
 
 
 def _typed(column: pa.Array, data_type: pa.DataType) -> pa.Array:

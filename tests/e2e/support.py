@@ -296,8 +296,10 @@ def _moment(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, timezone.utc).replace(tzinfo=None)
 
 
-def hours(history: DataFrame | None, live: DataFrame | None) -> Any:
-    """A job of two stages: sessions that close, and how many of each hour, with their rows."""
+def hours(
+    history: DataFrame | None, live: DataFrame | None, between: Callable[[Any], Any] = lambda closed: closed
+) -> Any:
+    """A job of two stages: sessions that close, and how many of each hour, with their rows; more may be between."""
     closed = (
         mixedmode.read(history=history, live=live)
         .withWatermark("ts", "0 seconds")
@@ -306,8 +308,26 @@ def hours(history: DataFrame | None, live: DataFrame | None) -> Any:
         .uid("sessions")
     )
     hour = F.window("closed", "1 hour")
-    counted = closed.where("count > 0").groupBy(hour).agg(F.count("*").alias("sessions"), F.sum("count").alias("rows"))
+    counted = (
+        between(closed.where("count > 0"))
+        .groupBy(hour)
+        .agg(F.count("*").alias("sessions"), F.sum("count").alias("rows"))
+    )
     return counted.uid("hours")
+
+
+def shifts(history: DataFrame | None, live: DataFrame | None) -> Any:
+    """The same with static tables that Spark does not broadcast: between the stages, and behind the last one."""
+    spark = mixedmode.read(history=history, live=live).sparkSession
+    twice = spark.range(24).selectExpr("concat('k', id % 12) AS key", "id").hint("merge")
+    shift = spark.range(24).selectExpr("cast(id AS int) AS hour", "id % 3 AS shift").hint("merge")
+    counted = hours(history, live, lambda closed: closed.join(twice, "key"))
+    return counted.withColumn("hour", F.hour("window.start")).join(shift, "hour").drop("hour")
+
+
+def shifts_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """What :func:`shifts` gives: (window, sessions, rows, shift), sorted."""
+    return [(window, 2 * sessions, 2 * rows, window["start"].hour % 3) for window, sessions, rows in hours_of(events)]
 
 
 def hours_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
@@ -343,7 +363,9 @@ def unique_of(events: Sequence[Event]) -> list[tuple[Any, ...]]:
 
 def expected_of(job: str, events: Sequence[Event]) -> list[tuple[Any, ...]]:
     """The expected output of one of the jobs here, without Spark."""
-    return {"sessions": sessions_of, "means": means_of, "hours": hours_of, "unique": unique_of}[job](events)
+    return {"sessions": sessions_of, "means": means_of, "hours": hours_of, "shifts": shifts_of, "unique": unique_of}[
+        job
+    ](events)
 
 
 def events_of(query: MixedQuery) -> list[str]:

@@ -137,6 +137,23 @@ def test_killed_between_two_stages(tmp_path: Path, driver_jvm: DriverJvm) -> Non
     assert [row for row in support.committed(tmp_path / "out") if row[0] in [one[0] for one in expected]] == expected
 
 
+def test_killed_between_a_stage_and_the_join_behind_it(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """Killed when the last stage's job of an epoch has succeeded and that of the join behind it has not, and when that
+    has staged its rows, in the backlog and in the stream: neither counts, and every row comes once."""
+    job = Job(tmp_path, driver_jvm, *OBSERVED, name="shifts", files=3)
+    for point in ("epoch-before-tail", "epoch-before-apply"):
+        assert job.run(f"{point}=kill") == KILLED, point
+        assert (job.output, job.checkpoints) == ([], []), point
+    for point in ("epoch-before-tail=kill:2", "epoch-before-apply=kill", "sink-between-files=kill"):
+        assert job.run(point) == KILLED, point
+        assert job.checkpoints, point
+    assert job.run() == 0
+    expected = support.shifts_of(EVENTS)
+    assert [row for row in support.committed(tmp_path / "out") if row[0] in [one[0] for one in expected]] == expected
+    assert list((tmp_path / "checkpoints" / "mixedmode" / "exchange").rglob("*.parquet")) == []
+    assert list((tmp_path / "out" / "_mixedmode").rglob("*.parquet")) == []
+
+
 def test_killed_while_keys_are_remembered(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """A deduplication that is killed in the backlog and in the stream puts each key out once, the first row of it."""
     job = Job(tmp_path, driver_jvm, name="unique")

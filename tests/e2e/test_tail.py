@@ -64,7 +64,7 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
-def run_over_the_switch(world: World, job: Any) -> None:
+def run_over_the_switch(world: World, job: Any) -> mixedmode.MixedQuery:
     """History, then epochs with rows and by timers alone, cut anywhere."""
     query = world.start(job, OBSERVED)
     assert query.wait_for("live", 300), query.exception()
@@ -73,6 +73,7 @@ def run_over_the_switch(world: World, job: Any) -> None:
         query.processAllAvailable()
     query.stop()
     assert query.exception() is None
+    return query
 
 
 def test_behind_an_aggregate(world: World) -> None:
@@ -103,6 +104,42 @@ def test_behind_a_processor(world: World) -> None:
         support.expected_sessions(world.spark, EVENTS), "key string, start timestamp, count long, total long"
     )
     assert world.output() == rows_of(behind_sessions(sessions, static))
+
+
+def test_behind_a_stage_with_a_join_that_moves_rows(world: World) -> None:
+    """Joins with static sides that Spark does not broadcast are a Spark job of their own in each epoch: sort-merge,
+    anti, every row with every row; rows counted as for other jobs, and nothing left between the two jobs."""
+    static = names(world.spark)
+    numbers = world.spark.range(3).selectExpr("id AS n3")
+
+    def behind(rows: Any, hint: bool) -> Any:
+        big = static.hint("merge") if hint else static
+        rows = rows.select("key", F.col("window.start").alias("start"), "total").join(big, "key", "left")
+        rows = rows.join(big.where("name <> 'name 1'").select("key"), "key", "left_anti")
+        return rows.crossJoin(numbers.hint("shuffle_replicate_nl") if hint else numbers).where("total % 3 != n3")
+
+    job = behind(windows(mixedmode.read(history=world.history(EVENTS[:90]), live=world.live())), hint=True)
+    text = " ".join(str(job.writeStream.format("noop").plan()).split())
+    assert "select, join, join, crossJoin, where: in a Spark job of its own in each epoch" in text
+    query = run_over_the_switch(world, job)
+    assert world.output() == rows_of(behind(windows(frame_of(world.spark, EVENTS)), hint=False))
+    assert sum(progress["sink"]["numOutputRows"] for progress in query.recentProgress) == len(world.output())
+    assert list((world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet")) == []
+
+
+def test_a_whole_result_is_joined_in_a_job_of_its_own(world: World) -> None:
+    """outputMode complete: the join with a static side that Spark does not broadcast is done to each whole result."""
+    static = names(world.spark)
+    frame = mixedmode.read(history=world.history(EVENTS[:90]), live=world.live())
+    totals = frame.groupBy("key").agg(F.sum("value").alias("total"))
+    writer = totals.join(static.hint("merge"), "key").orderBy("key").writeStream.format("memory").queryName("wholes")
+    query = writer.outputMode("complete").option("checkpointLocation", str(world.checkpoints)).start()
+    world.queries.append(query)
+    for upto in (90, len(EVENTS)):
+        world.land(EVENTS[90:upto])
+        query.processAllAvailable()
+        batch = frame_of(world.spark, EVENTS[:upto]).groupBy("key").agg(F.sum("value").alias("total"))
+        assert world.spark.table("wholes").collect() == batch.join(static, "key").orderBy("key").collect()
 
 
 @pytest.mark.parametrize("emptied", ["filter", "join"])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mixedmode import PlanError
+from mixedmode import OptionError, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.stages.stage import stages_of
 from mixedmode.planner.stages.tail import output_key, plan_tail
@@ -15,9 +15,20 @@ from mixedmode.runtime.operators.tail import Tail
 from mixedmode.runtime.spec import JobSpec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType
 
 pytestmark = pytest.mark.spark
+
+
+class Silent(StatefulProcessor):
+    """Yields nothing."""
+
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        yield from ()
 
 
 @pytest.fixture
@@ -86,23 +97,38 @@ def test_an_output_column_is_what_it_computes(counted: MixedFrame) -> None:
     assert set(columns(counted.select("k", unclear("n").alias("n"))).values()) == {None}
 
 
-def test_what_would_move_the_rows_is_refused(counted: MixedFrame, history: DataFrame, spark: SparkSession) -> None:
-    """A static side that Spark would not broadcast; sorting.  Broadcast by itself or by a hint it is fine."""
+def test_what_would_move_the_rows_is_a_job_of_its_own(
+    counted: MixedFrame, both: MixedFrame, history: DataFrame, spark: SparkSession
+) -> None:
+    """A static side that Spark does not broadcast, by itself or by a hint, and explain() says so.  Sorting is refused,
+    and a column of the order of rows that is lost."""
     static = history.select("k", "x").dropDuplicates(["k"])
     assert tail_of(counted.join(static, "k", "left")).names == ("join",)
+    assert not tail_of(counted.join(static, "k", "left")).moves_rows
     assert not tail_of(counted.join(static, "k")).runs_python
     limit = "spark.sql.autoBroadcastJoinThreshold"
     before = spark.conf.get(limit)
     spark.conf.set(limit, "-1")
     try:
-        with pytest.raises(PlanError, match=r"join behind the keyed stage keyed-0: Spark would move .* F\.broadcast"):
-            tail_of(counted.join(static, "k"))
         for how in ("inner", "left", "leftsemi", "left_anti"):
-            tail_of(counted.join(F.broadcast(static), "k", how))
-        tail_of(counted.crossJoin(F.broadcast(static.select("x"))))
-        tail_of(counted.join(F.broadcast(static.withColumnRenamed("k", "sk")), F.expr("k < sk")))
+            assert tail_of(counted.join(static, "k", how)).moves_rows
+            assert not tail_of(counted.join(F.broadcast(static), "k", how)).moves_rows
+        assert tail_of(counted.crossJoin(static.select("x"))).moves_rows
+        assert not tail_of(counted.crossJoin(F.broadcast(static.select("x")))).moves_rows
+        unequal = F.broadcast(static.withColumnRenamed("k", "sk"))
+        assert not tail_of(counted.join(unequal, F.expr("k < sk"))).moves_rows
     finally:
         spark.conf.set(limit, before)
+    merged = counted.join(static.hint("merge"), "k").where("s > 1")
+    assert tail_of(merged).moves_rows, "the user's hint counts"
+    text = " ".join(str(merged.writeStream.format("noop").plan()).split())
+    assert "join, where: in a Spark job of its own in each epoch, over what the keyed stage hands on" in text
+    yielded = (
+        both.groupBy("k").transformWithState(Silent(), "k string", "append", "none").join(static.hint("merge"), "k")
+    )
+    writer = yielded.writeStream.foreachBatch(lambda rows, number: None).option("checkpointLocation", "chk")
+    with pytest.raises(OptionError, match=r"order-column = 'nth' does not go with join behind the keyed stage keyed-0"):
+        writer.option("execution.sink.order-column", "nth").plan()
     with pytest.raises(PlanError, match="transform behind the keyed stage"):
         tail_of(counted.transform(lambda frame: frame.orderBy("k")))
 

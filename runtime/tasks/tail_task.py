@@ -1,0 +1,86 @@
+"""What follows the last keyed stage and moves its rows between tasks: a Spark job over what the stage has handed on.
+
+It belongs to the stage's epoch: its output is staged before the epoch is applied, by attempts as private as a shard's,
+and what it stages takes the place of the stage's own output.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from ..connectors.output_place import OutputPlace
+from ..connectors.staging import StagedFile
+from ..platform.arrow_types import arrow_schema
+from ..platform.failpoints import failpoint
+from ..platform.worker_socket import acknowledge_at_once
+from .publish_task import typed_rows
+from .report import REPORT_SCHEMA, report_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from ..operators.tail import Tail
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What a job has staged."""
+
+    files: tuple[StagedFile, ...] = ()
+    #: Rows that nobody takes.
+    dropped_rows: int = 0
+
+
+def staged_behind(handed_on: DataFrame, tail: Tail, place: OutputPlace, epoch: int, run_id: str) -> Staged:
+    """Do what follows a stage to the rows that it has handed on, and stage the result.
+
+    Args:
+        handed_on: the rows.
+        tail: what follows.
+        place: where the result is staged.
+        epoch: number of the epoch.
+        run_id: the run's.
+    """
+    rows = tail.over(handed_on)
+    # mapInArrow looks columns up by name and takes dots and backticks for syntax.
+    rows = rows.toDF(*[f"c{at}" for at in range(len(rows.columns))])
+    task = TailTask(place, tail.schema, epoch, run_id)
+    found = [json.loads(bytes(row[0])) for row in rows.mapInArrow(task, REPORT_SCHEMA).collect()]
+    return Staged(
+        tuple(StagedFile(**file) for one in found for file in one["files"]), sum(one["dropped_rows"] for one in found)
+    )
+
+
+@dataclass(frozen=True)
+class TailTask:
+    """The function handed to ``mapInArrow``: stages the rows of one partition, whatever partitions there are."""
+
+    place: OutputPlace
+    schema: StructType
+    epoch: int
+    run_id: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge_at_once()
+        context = TaskContext.get()
+        assert context is not None, "output is staged only inside a Spark task"
+        attempt = f"{self.run_id}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
+        schema = arrow_schema(self.schema)
+        output = self.place.open(f"e{self.epoch:08d}-t{context.partitionId():04d}-{attempt}", self.schema)
+        try:
+            for batch in batches:
+                output.write(typed_rows(batch, schema))
+            failpoint("tail-before-report")
+            staged = Staged(tuple(output.finish()), output.dropped_rows)
+        except BaseException:
+            output.abort()
+            raise
+        yield report_batch(json.dumps(asdict(staged)).encode())
