@@ -73,16 +73,19 @@ class Restorer:
         self._check_counts(database, files)
 
     def _check_counts(self, database: Rdict, files: Sequence[StateFile]) -> None:
-        """Compare entry counts.  A table that compaction has taken already is not found; its checksum was right."""
-        tables = {(table["size"], table["start_key"], table["end_key"]): table for table in database.live_files()}
+        """Compare entry counts.  A table that compaction has taken already is not found; its checksum was right.
+
+        RocksDB does not tell what a table was ingested from, and tables of the same size may span the same keys.
+        """
+        tables: dict[tuple[int, bytes, bytes], list[tuple[int, int]]] = {}
+        for table in database.live_files():
+            counts = (table["num_entries"] - table["num_deletions"], table["num_deletions"])
+            tables.setdefault((table["size"], table["start_key"], table["end_key"]), []).append(counts)
         for file in files:
-            table = tables.get((file.size_bytes, file.first_key, file.last_key))
-            if table is None:
-                continue
-            found = (table["num_entries"] - table["num_deletions"], table["num_deletions"])
-            if found != (file.entries, file.tombstones):
+            found = tables.get((file.size_bytes, file.first_key, file.last_key))
+            if found is not None and (file.entries, file.tombstones) not in found:
                 raise CorruptStateError(
-                    f"state file {self.pool.path(file.name)} holds {found[0]} entries and {found[1]} tombstones, "
+                    f"state file {self.pool.path(file.name)} holds {found[0][0]} entries and {found[0][1]} tombstones, "
                     f"its checkpoint recorded {file.entries} and {file.tombstones}"
                 )
 

@@ -128,6 +128,20 @@ def test_a_table_with_other_counts_than_recorded_is_corrupt(workspace: Workspace
         workspace.replica(ShardLineage(WHOLE, (wrong,)))
 
 
+def test_tables_of_the_same_size_and_range_are_told_apart(workspace: Workspace) -> None:
+    """A sorted pass's entries, and the tombstones of a later one, are not taken for each other."""
+    keys = [stored(0, bytes([letter]) * 9) for letter in range(5)]
+    tombstones = workspace.written(workspace.sst(2), [(key, None) for key in keys])
+    for length in range(60):
+        entries = workspace.written(workspace.sst(1), [(keys[0], bytes(range(length))), (keys[-1], b"")])
+        if entries[0].size_bytes == tombstones[0].size_bytes:
+            break
+    else:
+        pytest.fail("no two tables have the same size")
+    assert contents(workspace.replica(ShardLineage(WHOLE, tuple(entries + tombstones)))) == {}
+    assert len(contents(workspace.replica(ShardLineage(WHOLE, tuple(tombstones + entries))))) == 2
+
+
 def test_large_values_count_by_their_bytes(workspace: Workspace) -> None:
     """Tables are cut and logs are batched by size, not only by number of entries."""
     entries = [(stored(0, number), os.urandom(1 << 20)) for number in range(40)]

@@ -22,8 +22,10 @@ class Retention:
     """How long a key is remembered.
 
     ``for-ever``   without an event time that could end it
-    ``key-time``   until the watermark has reached the event time, or the end of the window, that is a key
+    ``key-time``   until the watermark is past the event time, or has reached the end of the window, that is a key
     ``delay``      until the watermark has reached the event time of the key's first row, and the delay
+
+    Never shorter than rows with the key may come without being late: what is handed on does not depend on the cut.
     """
 
     kind: Literal["for-ever", "key-time", "delay"]

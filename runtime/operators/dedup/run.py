@@ -204,15 +204,16 @@ class DedupRun:
         if retention.kind == "delay":
             expires_ms[work.touched] = self._delayed_ms(times)
         else:
-            ends_ms = micros_to_ms(times)
+            ends_ms = micros_to_ms(times) if retention.is_window else past_ms(times)
             expires_ms[work.touched] = np.where(ends_ms == MIN_WATERMARK, MAX_WATERMARK, ends_ms)
         return expires_ms
 
     def _delayed_ms(self, times: pa.Array) -> np.ndarray:
         """When keys are forgotten whose rows have these event times; without one it is 1970, as in Spark."""
-        begin = pa.scalar(0, pa.int64()).cast(times.type)
-        delayed_ms: np.ndarray = micros_to_ms(pc.fill_null(times, begin)) + self._operator.retention.delay_ms
-        return delayed_ms
+        times = pc.fill_null(times, pa.scalar(0, pa.int64()).cast(times.type))
+        delayed_ms = micros_to_ms(times) + self._operator.retention.delay_ms
+        # Without a delay another row of this very time is not late before the watermark is past it.
+        return np.maximum(delayed_ms, past_ms(times))
 
     def _store(self, work: Work, names: list[bytes], put: _Change, deleted: _Change) -> None:
         """Write keys that are new and delete those that are over: (which cells, which timers, their times)."""
@@ -244,6 +245,13 @@ class DedupRun:
         if len(at) < len(work):
             names = [names[place] for place in at.tolist()]
         self._cells.write(work.groups[at], names, values, index)
+
+
+def past_ms(times: pa.Array) -> np.ndarray:
+    """The first watermark in ms that is past each time, so that rows of it are late; MIN for null."""
+    micros = _micros(times)
+    after: np.ndarray = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False) // 1000 + 1
+    return np.where(micros.is_null().to_numpy(zero_copy_only=False), MIN_WATERMARK, after)
 
 
 def _micros(times: pa.Array) -> pa.Int64Array:

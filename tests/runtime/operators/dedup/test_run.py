@@ -81,7 +81,7 @@ class Model:
         for row in out:
             self.expires_ms[self.key(row)] = {
                 "for-ever": MAX_WATERMARK,
-                "key-time": MAX_WATERMARK if row[1] is None else row[1],
+                "key-time": MAX_WATERMARK if row[1] is None else row[1] + 1,
                 "delay": (row[1] or 0) + DELAY_MS,
             }[self.kind]
         self.forget(firing_ms)
@@ -235,3 +235,17 @@ def test_a_row_is_handed_on_at_the_watermark_that_its_event_time_brings(kind: st
     context = ShardContext(0, GROUPS, spec, None, writer, Output(), ShardCounters(), feeds_a_stage=True)
     made.run(context, iter(table.combine_chunks().to_batches()))
     assert found == {"a": 29 if kind == "window" else 30, "b": 10, "c": 10}
+
+
+@pytest.mark.parametrize("kind", ["key-time", "delay", "in-order"])
+def test_a_key_is_remembered_while_a_row_of_its_time_is_not_late(kind: str, tmp_path: Path) -> None:
+    """Also without a delay: the watermark is at the row's own time, and the row comes again."""
+    shard, clock = Shard(kind, str(tmp_path)), InOrder(MIN_WATERMARK, 0)
+    shard.operator.retention = replace(shard.operator.retention, delay_ms=0)
+    assert shard.run([("a", 50, 1)], MIN_WATERMARK, 50, "random", clock) == [("a", 50, 1)]
+    assert shard.run([("a", 50, 1)], 50, 50, "random", InOrder(50, 0)) == []
+    assert shard.entries() == (1, 1)
+    assert shard.run([], 50, 51, "random", InOrder(50, 0)) == []
+    assert shard.entries() == (0, 0)
+    assert shard.run([("a", 51, 1)], 51, 51, "random", InOrder(51, 0)) == [("a", 51, 1)]
+    shard.cache.close()
