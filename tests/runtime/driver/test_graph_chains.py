@@ -1,0 +1,161 @@
+"""Whole chains, trees and diamonds of stages, epoch by epoch, against models in plain Python; without Spark."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from graph_kinds import Buckets, Emitted, Model, Turn, Unique, Windows
+from graph_support import Failed, Job, Row, Stage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+
+DELAY_MS = 20
+
+
+class Graph:
+    """What a graph of stages gives, by the rules of the design and nothing else."""
+
+    def __init__(self, stages: Sequence[Stage], timers: str) -> None:
+        self.stages, self.in_order = stages, timers == "in-order"
+        self.models: dict[str, Model] = {stage.uid: stage.kind.model() for stage in stages}
+        #: Of those that read the source, where event times have brought them.
+        self.current = {stage.uid: MIN_WATERMARK for stage in stages}
+        self.fired = {stage.uid: MIN_WATERMARK for stage in stages}
+        self.late: dict[str, int] = dict.fromkeys(self.models, 0)
+
+    def take(self, what: str, rows: Sequence[Row] = ()) -> list[Row]:
+        """As :meth:`graph_support.Job.take`."""
+        if what != "end":
+            return self._epoch(what, [Emitted(row) for row in rows], None)
+        out = []
+        for stage in self.stages:
+            if self.models[stage.uid].is_due():
+                out += self._epoch("end", [], stage.uid)
+        return sorted(out, key=repr)
+
+    def _epoch(self, what: str, rows: list[Emitted], ends: str | None) -> list[Row]:
+        """One epoch, begun by the source's rows, or by the end of the stage ``ends``."""
+        given: dict[str, list[Emitted]] = {} if ends else {"": rows}
+        fired, reached, ended = dict(self.fired), dict(self.current), set()
+        for stage in self.stages:
+            uid, reads, start_ms = stage.uid, stage.origins == ("",), self.current[stage.uid]
+            if uid != ends and not any(origin in given for origin in stage.origins):
+                continue
+            some = [one for origin in stage.origins for one in given.get(origin, ()) if stage.condition(one.row)]
+            if reads:
+                reached[uid] = self._reached(stage, some)
+                firing_ms = reached[uid] if what in ("backlog", "lag") else start_ms
+                upto_ms = MAX_WATERMARK if what in ("live", "clock") else reached[uid]
+            else:
+                firing_ms, upto_ms = self._behind(stage, fired), self._behind(stage, reached)
+                reached[uid] = upto_ms
+            if what == "more":
+                firing_ms = MIN_WATERMARK
+            fired[uid] = max(fired[uid], firing_ms)
+            shown_ms = firing_ms if what in ("live", "clock") else MIN_WATERMARK
+            if uid == ends or ended.issuperset(stage.origins):
+                ended.add(uid)
+                firing_ms = MAX_WATERMARK
+            given[uid], late = self.models[uid].epoch(
+                some,
+                Turn(
+                    late_ms=self.fired[uid] if what in ("live", "clock", "lag") else MIN_WATERMARK,
+                    firing_ms=firing_ms,
+                    shown_ms=shown_ms,
+                    clock=(start_ms, stage.delay_ms, upto_ms) if self.in_order and what != "more" else None,
+                    delay_ms=stage.delay_ms,
+                ),
+            )
+            self.late[uid] += len(late)
+            self.current[uid] = self._reached(stage, [one for one in some if one not in late]) if reads else fired[uid]
+        self.fired = fired
+        return sorted((one.row for one in given.get(self.stages[-1].uid, ())), key=repr)
+
+    def _reached(self, stage: Stage, rows: list[Emitted]) -> int:
+        """Where event times bring a stage that reads the source."""
+        times = [one.time_us // 1000 - stage.delay_ms for one in rows if one.time_us is not None]
+        return max([self.current[stage.uid], *times])
+
+    def _behind(self, stage: Stage, times_ms: dict[str, int]) -> int:
+        """Where other stages bring one."""
+        before = [times_ms[origin] for origin in stage.origins]
+        reached_ms = MIN_WATERMARK if MIN_WATERMARK in before else min(before) - stage.delay_ms
+        return max(self.current[stage.uid], reached_ms)
+
+
+KINDS = st.sampled_from([Windows(5), Windows(10), Buckets(5), Buckets(15), Unique("time"), Unique("key")])
+DELAYS = st.sampled_from([0, 0, 5, DELAY_MS])
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[Stage]:
+    """A chain of two or three stages, or a diamond of three."""
+    delay_ms = draw(DELAYS)
+    if draw(st.integers(0, 3)) == 0:
+        first = Stage("a", draw(KINDS), ("",), delay_ms, lambda row: row[2] % 2 == 0)
+        second = Stage("b", draw(KINDS), ("",), draw(DELAYS), lambda row: row[2] % 3 > 0)
+        return [first, second, Stage("c", draw(KINDS), ("a", "b"), draw(DELAYS))]
+    chain = [Stage("a", draw(KINDS), ("",), delay_ms)]
+    for uid in "bc"[: draw(st.integers(1, 2))]:
+        chain.append(Stage(uid, draw(KINDS), (chain[-1].uid,), draw(DELAYS)))
+    return chain
+
+
+def value_of(time_ms: int | None, key: Any) -> int:
+    """Rows of one key and time are equal, so it does not matter which of them stays."""
+    return 7 if time_ms is None else time_ms % 7
+
+
+#: Steps of the time from one row to the next, behind the one before and in front of it; ties are frequent.
+@st.composite
+def epochs(draw: st.DrawFn) -> list[tuple[str, list[Row]]]:
+    """How a job's rows are cut, and what happens between the cuts."""
+    made: list[tuple[str, list[Row]]] = []
+    base = 1000
+    history = draw(st.sampled_from(["", "backlog", "more"]))
+    kinds = [*(["more", "backlog"] if history == "more" else [history] if history else [])]
+    kinds += draw(st.lists(st.sampled_from(["live", "live", "live", "clock", "lag", "restart", "fail"]), max_size=7))
+    for kind in kinds:
+        times = draw(st.lists(st.one_of(st.integers(-25, 15), st.none()), max_size=6)) if kind != "clock" else []
+        rows = [(draw(st.sampled_from(["a", "b", None])), None if t is None else base + t) for t in times]
+        made.append((kind, [(k, None if t is None else t * 1000, value_of(t, k)) for k, t in rows]))
+        base += draw(st.sampled_from([0, 5, 10, 15]))
+    return made
+
+
+def failing(job: Job, rows: list[Row]) -> list[Row]:
+    """A micro-batch whose last stage fails once, if it has anything to do; of that attempt nothing is left."""
+    last = job.executors[job.spec.last_stage.uid]
+    last.fails = True
+    try:
+        return job.take("live", rows)
+    except Failed:
+        assert not job.tables
+        return job.take("live", rows)
+    finally:
+        last.fails = False
+
+
+@given(stages=graphs(), cuts=epochs(), timers=st.sampled_from(["in-order", "after-rows"]), shards=st.integers(1, 3))
+@settings(max_examples=100)
+def test_a_graph_gives_what_its_model_does_epoch_by_epoch(
+    stages: list[Stage], cuts: list[tuple[str, list[Row]]], timers: str, shards: int
+) -> None:
+    """Rows that come out, late rows and watermarks of each stage, over random graphs, cuts, restarts with other
+    numbers of shards, failures in the last stage, and a drain."""
+    with tempfile.TemporaryDirectory() as folder:
+        job, model = Job(folder, stages, timers, shards), Graph(stages, timers)
+        for kind, rows in cuts:
+            if kind == "restart":
+                job.restart(1 + job.epochs.state.epoch % 3)
+                kind = "live"
+            given = failing(job, rows) if kind == "fail" else job.take(kind, rows)
+            assert given == model.take("live" if kind == "fail" else kind, rows)
+            assert job.late == model.late
+            assert job.fired_ms() == model.fired
+        assert job.take("clock") == model.take("clock")
+        assert job.take("end") == model.take("end")
+        job.close()
