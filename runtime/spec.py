@@ -6,7 +6,7 @@ The planner decides and fills these in; the runtime executes them and decides no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .connectors.late_rows import LateRows
     from .connectors.sinks.base import Sink
     from .connectors.sources.inputs import LiveInput
+    from .connectors.sources.lanes import Lane
     from .operators.tail import Tail
     from .protocols.operator_events.coordinator import OperatorCoordinator
 
@@ -174,6 +175,22 @@ class StageEdge:
 
 
 @dataclass(frozen=True)
+class LaneRead:
+    """What a stage takes of a lane of sources."""
+
+    #: The lane's number.
+    lane: int
+    #: Operations without state on its rows, in order.
+    steps: tuple[Step, ...] = ()
+    #: The same, done to one of its sources, for questions; None: there are no operations.
+    template: DataFrame | None = None
+
+    def over(self, rows: DataFrame) -> DataFrame:
+        """The rows that the stage takes, of these rows of the lane."""
+        return reduce(lambda frame, step: step.keeping(frame, INPUT_COLUMN), self.steps, rows)
+
+
+@dataclass(frozen=True)
 class StageSpec:
     """One keyed stage of a job."""
 
@@ -183,28 +200,27 @@ class StageSpec:
     watermark_delay_ms: int
     #: Talks to the shards from the driver; None: nobody does.
     coordinator: OperatorCoordinator | None = None
-    #: The earlier stages whose rows it takes; none: it reads the sources.
+    #: The earlier stages whose rows it takes.
     edges: tuple[StageEdge, ...] = ()
-    #: What is done to the rows of the sources first, where several stages read them.
-    source_steps: tuple[Step, ...] = ()
-    #: The same, done to a source, for questions.
-    source_template: DataFrame | None = None
-    #: How far the watermark stays behind each live input, by name; None: as the job's live inputs say.
-    delays_ms: Mapping[str, int] | None = None
+    #: The lanes of sources whose rows it takes.
+    reads: tuple[LaneRead, ...] = ()
+    #: How far the watermark stays behind each live input of those, by name.
+    delays_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def uid(self) -> str:
         """Id under which its state is stored."""
         return self.operator.uid
 
-    def rows_of(self, sources: DataFrame) -> DataFrame:
-        """The rows that the stage takes of the sources'."""
-        return reduce(lambda rows, step: step.keeping(rows, INPUT_COLUMN), self.source_steps, sources)
-
     @property
     def reads_sources(self) -> bool:
         """Whether its rows come from the sources, and its watermark from their event times."""
-        return not self.edges
+        return bool(self.reads)
+
+    @property
+    def tells_inputs_apart(self) -> bool:
+        """Whether its watermark is the least of those of several live inputs."""
+        return self.event_time is not None and len(self.delays_ms) > 1
 
 
 @dataclass(frozen=True)
@@ -213,7 +229,9 @@ class JobSpec:
 
     spark: SparkSession
     name: str | None
-    history: DataFrame | None
+    #: The sources, by what stages take together.
+    lanes: tuple[Lane, ...]
+    #: The live inputs of all lanes as one stream; None: there are none.
     live: DataFrame | None
     #: The keyed stages in topological order; the rows of the last one go to the sink.
     stages: tuple[StageSpec, ...]
@@ -225,7 +243,7 @@ class JobSpec:
     trigger: dict[str, Any]
     #: explain(extended) of the plan, for query.explain().
     explain: Callable[[bool], str]
-    #: The live inputs that ``live`` is made of; several: its rows and the history's have ``INPUT_COLUMN``.
+    #: The live inputs that ``live`` is made of.  Where a stage reads several, its lanes' rows have ``INPUT_COLUMN``.
     live_inputs: tuple[LiveInput, ...] = ()
     #: Where rows that came too late go; None: they are dropped.
     late_rows: LateRows | None = None
@@ -249,20 +267,29 @@ class JobSpec:
         return next(stage for stage in self.stages if stage.uid == uid)
 
     @property
+    def has_history(self) -> bool:
+        """Whether there is a bounded source."""
+        return any(lane.history is not None for lane in self.lanes)
+
+    @property
     def sources(self) -> tuple[str, ...]:
-        """Names of all that is read."""
+        """Names of all that is read; all histories are one."""
         live = tuple(one.name for one in self.live_inputs)
-        return live if self.history is None else ("history", *live)
+        return ("history", *live) if self.has_history else live
+
+    def sources_of(self, stage: StageSpec) -> tuple[str, ...]:
+        """Names of the sources that a stage reads itself."""
+        bounded = any(self.lanes[read.lane].history is not None for read in stage.reads)
+        return (*(["history"] if bounded else []), *stage.delays_ms)
+
+    def inputs_of(self, stage: StageSpec) -> tuple[LiveInput, ...]:
+        """The live inputs that a stage reads."""
+        return tuple(one for one in self.live_inputs if one.name in stage.delays_ms)
 
     @property
     def readers(self) -> tuple[StageSpec, ...]:
         """The stages that read the sources."""
         return tuple(stage for stage in self.stages if stage.reads_sources)
-
-    @property
-    def history_time(self) -> str | None:
-        """The column by whose times a history is cut into epochs; None: it is not cut by time."""
-        return self.stages[0].event_time if len(self.readers) == 1 else None
 
     def has_phase(self, kind: PhaseKind) -> bool:
         """Whether the plan has a phase of this kind."""

@@ -17,11 +17,10 @@ from typing import Any, Protocol
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
+from ...runtime.connectors.sources.inputs import LiveInput
 from ...runtime.operators.steps import Step
 from ...runtime.platform.columns import is_case_sensitive
 from ...runtime.platform.spark_errors import error_text
@@ -124,19 +123,12 @@ class Inputs:
         """All live inputs together: one stream."""
         return _union([part.frame for part in self.lives])
 
-    def numbered(self) -> Inputs:
-        """With the number of its part in each row, if there are several live inputs to tell apart."""
-        if len(self.lives) < 2:
-            return self
-        numbered = [part.mapped("union", _numbering(number)) for number, part in enumerate(self.parts)]
-        return replace(self, parts=tuple(numbered))
-
-    def live_inputs(self, delay_ms: Callable[[str], int]) -> tuple[LiveInput, ...]:
+    @property
+    def live_inputs(self) -> tuple[LiveInput, ...]:
         """The live inputs as the runtime knows them."""
         return tuple(
             LiveInput(
                 live.name,
-                delay_ms(live.name),
                 tuple(
                     number
                     for number, part in enumerate(self.parts)
@@ -145,11 +137,6 @@ class Inputs:
             )
             for live in self.lives
         )
-
-    @property
-    def as_given(self) -> Inputs:
-        """The sources before anything was done to them; there are no outputs of stages among them."""
-        return Inputs(tuple(part.as_given for part in self.parts))
 
     @property
     def template(self) -> DataFrame:
@@ -224,7 +211,7 @@ class Inputs:
         """
         shift = 1 + max(part.branch for part in self.parts)
         moved = [replace(part, branch=part.branch + shift) for part in other.parts]
-        united = checked(_numbered_names([*self.parts, *moved]))
+        united = checked(numbered_names([*self.parts, *moved]))
         return replace(united, ignored=tuple(dict.fromkeys([*self.ignored, *other.ignored])))
 
 
@@ -244,11 +231,7 @@ def check_inputs(history: Any, live: Any) -> Inputs:
         parts.append(Part(LIVE, live, is_live=True))
     if not parts:
         raise PlanError("read() got neither history nor live; give it at least one of them")
-    return checked(_numbered_names(parts))
-
-
-def _numbering(number: int) -> Callable[[DataFrame], DataFrame]:
-    return lambda frame: frame.withColumn(INPUT_COLUMN, F.lit(number))
+    return checked(numbered_names(parts))
 
 
 def checked(parts: Sequence[Part]) -> Inputs:
@@ -274,7 +257,7 @@ def checked(parts: Sequence[Part]) -> Inputs:
     return Inputs(tuple(aligned))
 
 
-def _numbered_names(parts: Sequence[Part]) -> list[Part]:
+def numbered_names(parts: Sequence[Part]) -> list[Part]:
     """The parts with distinct names: of several live inputs without one, the n-th is called ``live-n``."""
     several = sum(map(_is_live_source, parts)) > 1
     named: list[Part] = []

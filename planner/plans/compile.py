@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ...errors import OptionError, PlanError
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, WholeResult, make_sink, table_format
+from ...runtime.connectors.sources.lanes import live_frame
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.tail import Tail
 from ...runtime.platform.folder_checks import Place, place_of
@@ -126,20 +127,20 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     operators = [spec.operator for spec in specs]
     parallelism = settings.shards(spark)
     facts = JobFacts(
-        has_history=first.inputs.history is not None,
-        has_live=first.inputs.live is not None,
+        has_history=any(not part.is_live for part in graph.lanes.parts),
+        has_live=any(part.is_live for part in graph.lanes.parts),
         ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),
         uses_event_time=any(operator.uses_event_time for operator in operators),
         uses_processing_time=any(operator.uses_processing_time for operator in operators),
-        has_watermark=first.watermark is not None,
+        has_watermark=any(reader.watermark is not None for reader in graph.readers),
         why_final_watermark=final.reason,
         has_timers=any(operator.has_timers for operator in operators),
         why_timers=why_timers,
-        bytes_per_shard=_bytes_per_shard(first, operators[0], settings, parallelism),
+        bytes_per_shard=_bytes_per_shard(graph, specs, settings, parallelism),
     )
     plan = ExecutionPlan(
         name=request.query_name,
-        sources=_sources(first),
+        sources=_sources(graph),
         event_time=None if first.watermark is None else first.watermark.label,
         watermark_delay_ms=0 if first.watermark is None else first.watermark.delay_ms,
         stages=tuple(
@@ -148,6 +149,9 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
                 is_named=spec.uid not in graph.unnamed,
                 operator=_described(spec.operator),
                 reads=graph.reads(stage),
+                event_time=None if stage.watermark is None or not spec.reads else stage.watermark.label,
+                watermark_delay_ms=max(spec.delays_ms.values(), default=spec.watermark_delay_ms),
+                watermark_delays_ms=dict(spec.delays_ms),
                 coordinator=None if spec.coordinator is None else type(spec.coordinator).__name__,
                 warning=stage.warning,
             )
@@ -210,19 +214,18 @@ def _deliveries(
 def _job(
     graph: StageGraph, plan: ExecutionPlan, stages: tuple[StageSpec, ...], sink: Sink, tail: Tail | None
 ) -> JobSpec:
-    stage = graph.first
-    inputs, watermark = graph.sources.numbered(), stage.watermark
+    stage, lanes = graph.first, graph.lanes.frames()
     return JobSpec(
-        spark=inputs.spark,
+        spark=stage.inputs.spark,
         name=plan.name,
-        history=inputs.history,
-        live=inputs.live,
+        lanes=lanes,
+        live=live_frame(lanes),
         stages=stages,
         sink=sink,
         settings=plan.settings,
         phases=plan.phases,
         checkpoint_location=plan.checkpoint_location,
-        live_inputs=inputs.live_inputs(lambda name: 0 if watermark is None else watermark.delay_of(name)),
+        live_inputs=graph.lanes.live_inputs,
         late_rows=_late_rows(graph, plan.settings.late_data_path),
         trigger=dict(plan.trigger),
         explain=plan.explain,
@@ -338,26 +341,34 @@ def _checkpoint_location(
     )
 
 
-def _sources(stage: KeyedStage) -> tuple[SourcePlan, ...]:
-    columns, watermark = columns_ddl(stage.input_schema.fields), stage.watermark
-    sources = []
-    if stage.inputs.history is not None:
-        sources.append(
-            SourcePlan(
-                name="history", boundedness="bounded", columns=columns, spark_plan=spark_plan(stage.inputs.history)
+def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:
+    """Each history and live input as the first stage that reads it takes it."""
+    histories, lives = [], []
+    for number, lane in enumerate(graph.lanes.lanes):
+        stage, taken = lane.takers[0]
+        columns, watermark = columns_ddl(stage.input_schema.fields), stage.watermark
+        history = Inputs(taken).history
+        if history is not None:
+            histories.append(
+                SourcePlan(
+                    name=graph.lanes.history_name(number),
+                    boundedness="bounded",
+                    columns=columns,
+                    spark_plan=spark_plan(history),
+                )
             )
-        )
-    sources += [
-        SourcePlan(
-            name=live.name,
-            boundedness="unbounded",
-            columns=columns,
-            spark_plan=spark_plan(live.frame),
-            watermark_delay_ms=None if watermark is None else watermark.delay_of(live.name),
-        )
-        for live in stage.inputs.lives
-    ]
-    return tuple(sources)
+        lives += [
+            SourcePlan(
+                name=part.name,
+                boundedness="unbounded",
+                columns=columns,
+                spark_plan=spark_plan(own.frame),
+                watermark_delay_ms=None if watermark is None else watermark.delay_of(own.name),
+            )
+            for part, own in zip(lane.parts, taken, strict=True)
+            if part.is_live
+        ]
+    return (*histories, *lives)
 
 
 def _sink_plan(sink: Sink) -> SinkPlan:
@@ -370,10 +381,14 @@ def _described(operator: KeyedOperator) -> dict[str, Any]:
     return described
 
 
-def _bytes_per_shard(stage: KeyedStage, operator: KeyedOperator, settings: Settings, parallelism: int) -> int | None:
-    """How much of the history a shard sorts, if that decides who sorts: rows that Spark aggregates first are few."""
-    history = stage.inputs.history
-    if history is None or operator.aggregates_by_key or settings.sorter_engine != "auto" or not runs_sorted(settings):
+def _bytes_per_shard(graph: StageGraph, specs: Sequence[StageSpec], settings: Settings, parallelism: int) -> int | None:
+    """How much of its history a shard sorts at most, if that decides who sorts: rows that Spark aggregates are few."""
+    if settings.sorter_engine != "auto" or not runs_sorted(settings):
         return None
-    size = size_bytes(history)
-    return None if size is None else size // parallelism
+    sizes = [
+        size_bytes(history)
+        for stage, spec in zip(graph.stages, specs, strict=True)
+        if not spec.operator.aggregates_by_key and (history := stage.inputs.history) is not None
+    ]
+    known = [size for size in sizes if size is not None]
+    return max(known) // parallelism if known else None

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property
 from typing import cast
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import functions as F
-
 from ...errors import PlanError
-from ...runtime.connectors.sources.inputs import INPUT_COLUMN
-from ...runtime.platform.spark_errors import error_text
-from ...runtime.platform.spark_session import empty_frame
 from ...runtime.spec import Settings, StageEdge, StageSpec
 from ..inputs.inputs import Inputs
 from ..stages.stage import STAGE_UID, KeyedStage, stages_of
+from .lanes import Lanes
 
 
 @dataclass(frozen=True)
@@ -47,12 +42,19 @@ class StageGraph:
         return graph
 
     def _check(self, output: Inputs) -> None:
-        first = self.readers[0].inputs
-        for reader in self.readers[1:]:
-            if [part.as_given.frame for part in reader.inputs.parts] != [part.as_given.frame for part in first.parts]:
+        lives = {part.name for part in self.lanes.parts if part.is_live}
+        alike = lives.intersection(self.uids) if len(self.stages) > 1 else ()
+        if alike:
+            raise PlanError(
+                f"a keyed stage and a live input are both called {min(alike)!r}, and watermarks go by those names; give"
+                " the stage another .uid('…')"
+            )
+        for uid, stage in zip(self.uids, self.stages, strict=True):
+            if lives and not stage.inputs.is_streaming:
                 raise PlanError(
-                    f"the keyed stages {self.uid_of(self.readers[0])} and {self.uid_of(reader)} read different sources,"
-                    " which does not run for now; give both what one read() returns"
+                    f"the keyed stage {uid} has an end of its own, since it reads bounded sources alone, while others"
+                    " go on, which does not run for now; aggregate its rows with plain Spark and use them as a static"
+                    " table"
                 )
         for uid, stage in zip(self.uids, self.stages, strict=True):
             if stage.inputs.outputs and len(stage.inputs.outputs) < len(stage.inputs.parts):
@@ -66,6 +68,11 @@ class StageGraph:
                 " a job of its own"
             )
 
+    @cached_property
+    def lanes(self) -> Lanes:
+        """What is read, by what stages take together."""
+        return Lanes.of(self.stages)
+
     @property
     def readers(self) -> tuple[KeyedStage, ...]:
         """The stages that read the sources."""
@@ -75,11 +82,6 @@ class StageGraph:
     def first(self) -> KeyedStage:
         """The first stage that reads the sources."""
         return self.stages[0]
-
-    @property
-    def sources(self) -> Inputs:
-        """What is read: as the stage takes it, or, where several do, as it was given."""
-        return self.first.inputs.as_given if len(self.readers) > 1 else self.first.inputs
 
     @property
     def last(self) -> KeyedStage:
@@ -129,9 +131,6 @@ class StageGraph:
                 f" {error}"
             ) from error
         watermark = stage.watermark
-        shared = not stage.inputs.outputs and len(self.readers) > 1
-        if shared:
-            self._check_repeatable(uid, stage)
         return StageSpec(
             operator=operator,
             event_time=None if watermark is None else watermark.event_time,
@@ -147,37 +146,17 @@ class StageGraph:
                 )
                 for part in stage.inputs.outputs
             ),
-            source_steps=stage.inputs.parts[0].steps if shared else (),
-            source_template=stage.inputs.template if shared else None,
+            reads=self.lanes.reads_of(uid, stage),
             delays_ms={
-                live.name: 0 if watermark is None else watermark.delay_of(live.name) for live in stage.inputs.lives
-            }
-            if shared
-            else None,
+                name: 0 if watermark is None else watermark.delay_of(own)
+                for name, own in self.lanes.names_of(stage).items()
+            },
         )
-
-    def _check_repeatable(self, uid: str, stage: KeyedStage) -> None:
-        """Check that what precedes a stage can be done to other rows than those of the frame it was written on."""
-        part = stage.inputs.parts[0]
-        empty = empty_frame(stage.inputs.spark, part.as_given.frame.schema).withColumn(INPUT_COLUMN, F.lit(0))
-        try:
-            rows = reduce(lambda frame, step: step.keeping(frame, INPUT_COLUMN), part.steps, empty)
-        except AnalysisException as error:
-            raise PlanError(
-                f"what precedes the keyed stage {uid} works only on the frame that it was written for:"
-                f" {error_text(error)}; where several stages read the same sources, use names or F.col('x') instead of"
-                " columns that were taken from a frame (frame['x'], frame.x)"
-            ) from error
-        if len(stage.inputs.lives) > 1 and INPUT_COLUMN not in rows.columns:
-            raise PlanError(
-                f"what precedes the keyed stage {uid} ({', '.join(step.what for step in part.steps)}) does not say any"
-                " more which live input a row came from, and several stages read several of them; do it behind the"
-                " stage, or in one job for each"
-            )
 
     def reads(self, stage: KeyedStage) -> tuple[str, ...]:
         """Names of what a stage takes rows from: sources, or earlier stages by their ids."""
-        inputs = stage.inputs
-        sources = (["history"] if inputs.histories else []) + [part.name for part in inputs.lives]
-        before = [self.uid_of(cast(KeyedStage, part.origin)) for part in inputs.outputs]
+        taken = self.lanes.of_stage(stage)
+        sources = [self.lanes.history_name(number) for number, lane, _ in taken if lane.inputs.histories]
+        sources += self.lanes.names_of(stage)
+        before = [self.uid_of(cast(KeyedStage, part.origin)) for part in stage.inputs.outputs]
         return tuple(dict.fromkeys([*sources, *before]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -64,6 +64,11 @@ class StagePlan(BaseModel):
     operator: dict[str, Any]
     #: Sources, or ids of earlier stages, that it takes rows from.
     reads: tuple[str, ...]
+    #: Of a stage that reads sources: column of its watermark; None: it has none, or follows other stages alone.
+    event_time: str | None = None
+    #: How far that stays behind the greatest event time; of several live inputs, behind each one's own.
+    watermark_delay_ms: int = 0
+    watermark_delays_ms: dict[str, int] = {}
     #: Class of its coordinator; None: it has none.
     coordinator: str | None = None
     #: What it warns of; None: of nothing.
@@ -150,11 +155,8 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "mode", settings.runtime_mode
     for source in plan.sources:
         yield source.name, f"{source.boundedness}: {source.columns}"
-    if plan.event_time is None:
-        yield "watermark", "none"
-    else:
-        delay = f" - {format_duration_ms(plan.watermark_delay_ms)}" if plan.watermark_delay_ms else ""
-        yield "watermark", f"greatest {plan.event_time} seen{_per_input(plan) or delay}"
+    for text in _watermarks(plan):
+        yield "watermark", text
     late = plan.settings.late_data_path
     if late is not None:
         each = ", in stage=<uid> those that are late for each stage" if len(plan.stages) > 1 else ""
@@ -236,15 +238,31 @@ def _hand_over(plan: ExecutionPlan) -> str:
     return "at the switch" if "switch" in kinds else "at its end, before the operators finish"
 
 
-def _per_input(plan: ExecutionPlan) -> str:
-    """What several live inputs do to the watermark."""
+def _watermarks(plan: ExecutionPlan) -> Iterator[str]:
+    """The watermark of the stages that read sources: one text, if it is the same for all."""
+    names = {source.name for source in plan.sources}
+    own = {
+        stage.uid: _watermark(plan, stage.event_time, stage.watermark_delay_ms, stage.watermark_delays_ms)
+        for stage in plan.stages
+        if not names.isdisjoint(stage.reads)
+    }
+    if len(set(own.values())) > 1:
+        yield from (f"[{uid}] {text}" for uid, text in own.items())
+        return
     delays_ms = {s.name: s.watermark_delay_ms for s in plan.sources if s.watermark_delay_ms is not None}
+    yield _watermark(plan, plan.event_time, plan.watermark_delay_ms, delays_ms)
+
+
+def _watermark(plan: ExecutionPlan, event_time: str | None, delay_ms: int, delays_ms: Mapping[str, int]) -> str:
+    if event_time is None:
+        return "none"
+    seen = f"greatest {event_time} seen"
     if len(delays_ms) < 2:
-        return ""
-    each = ", ".join(f"{name} - {format_duration_ms(delay_ms)}" for name, delay_ms in delays_ms.items())
+        return f"{seen} - {format_duration_ms(delay_ms)}" if delay_ms else seen
+    each = ", ".join(f"{name} - {format_duration_ms(delay)}" for name, delay in delays_ms.items())
     timeout_ms = plan.settings.watermark_idle_timeout_ms
     idle = "no timeout for idle ones" if timeout_ms is None else f"idle after {format_duration_ms(timeout_ms)}"
-    return f"; the least of the live inputs' own ({each}; {idle})"
+    return f"{seen}; the least of the live inputs' own ({each}; {idle})"
 
 
 def _phase(number: int, total: int, phase: Phase) -> Iterator[str]:

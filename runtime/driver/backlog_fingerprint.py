@@ -23,7 +23,7 @@ from ..platform.spark_plans import analyzed, contains, leaves, whole_plans
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ..spec import JobSpec, StageEdge, StageSpec
+    from ..spec import JobSpec, LaneRead, StageEdge, StageSpec
 
 #: Leaves of a plan whose rows are a function of the plan and the files alone.
 _FILES_LEAF = "LogicalRelation"
@@ -37,16 +37,17 @@ _EXPRESSION_ID = re.compile(r"#\d+L?")
 def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) -> str | None:
     """Digest of everything that decides what the shards of the backlog hold; None: it cannot be told."""
     stages = [_stage(stage) for stage in job.stages]
-    history = None if job.history is None else _frame(job.history, files=True)
+    bounded = [lane.history for lane in job.lanes if lane.history is not None]
+    histories = [_frame(history, files=True) for history in bounded]
     live = None if job.live is None else _frame(job.live, files=False)
     tail = None if job.tail is None else _frame(job.tail.template, files=True, is_template=True)
-    read = [(job.history, history), (job.live, live), (job.tail, tail)]
-    if None in stages or any(what is not None and known is None for what, known in read):
+    read = [(job.live, live), (job.tail, tail)]
+    if None in stages or None in histories or any(what is not None and known is None for what, known in read):
         return None
     settings = job.settings
     parts = {
         "stages": stages,
-        "history": history,
+        "histories": histories,
         "live": live,
         "tail": tail,
         "output": [job.sink.name, job.staged_form.model_dump()],
@@ -69,12 +70,15 @@ def _stage(stage: StageSpec) -> Any:
     operator, edges = stage.operator.fingerprint(), [_edge(edge) for edge in stage.edges]
     if operator is None or None in edges:
         return None
-    if stage.source_template is not None:
-        read = _frame(stage.source_template, files=False)
-        if read is None:
-            return None
-        edges.append(read)
-    return [stage.uid, operator, stage.event_time, stage.watermark_delay_ms, dict(stage.delays_ms or {}), edges]
+    reads = [_read(read) for read in stage.reads]
+    if None in reads:
+        return None
+    return [stage.uid, operator, stage.event_time, stage.watermark_delay_ms, dict(stage.delays_ms), edges, reads]
+
+
+def _read(read: LaneRead) -> Any:
+    steps = None if read.template is None else _frame(read.template, files=False)
+    return None if read.template is not None and steps is None else [read.lane, steps]
 
 
 def _edge(edge: StageEdge) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..metrics.listeners import EpochApplied, InputTimes, SourceSeen, StageEpoch
 from ..operators.contract import EpochSpec
+from ..protocols.event_time import MIN_WATERMARK
 from ..spec import JobSpec, Phase
 from ..tasks.report import ShardReport
 from .job_state import JobState
@@ -34,19 +35,20 @@ def epoch_applied(
         now_ms: the clock that tells idle inputs.
         coordinator: numbers of events; None: there is no coordinator.
     """
-    watermark = state.first_stage.watermark
     times = {
-        name: InputTimes(one.reached_ms(), one.max_event_time_ms, watermark.is_idle(name, now_ms))
-        for name, one in watermark.inputs.items()
+        name: InputTimes(one.inputs[name].reached_ms(), one.inputs[name].max_event_time_ms, one.is_idle(name, now_ms))
+        for name, one in state.live_watermarks.items()
     }
+    timed = [state.stages[stage.uid].watermark for stage in job.readers if stage.event_time is not None]
+    seen = [one.max_event_time_ms for one in timed if one.max_event_time_ms is not None]
     return EpochApplied(
         job_id=state.job_id,
         epoch=spec.epoch,
         style=spec.style,
         phase=phase.kind,
         elapsed_s=elapsed_s,
-        watermark_ms=watermark.current_ms,
-        max_event_time_ms=watermark.max_event_time_ms,
+        watermark_ms=min((one.current_ms for one in timed), default=MIN_WATERMARK),
+        max_event_time_ms=max(seen, default=None),
         sources=tuple(
             SourceSeen(name, source.is_backlog, source.finished, times.get(name))
             for name, source in state.sources.items()

@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import Stopped
 from ..metrics.listeners import RowsDelivered, RunListener, ShardsReused
+from ..operators.contract import EpochSpec
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..spec import JobSpec, Phase, StageSpec
@@ -25,10 +25,8 @@ from .exchanges import place_of
 from .graph_epochs import GraphEpochs
 from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
+from .source_rows import SourceRows
 from .stage_epochs import Order
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @dataclass
@@ -70,7 +68,7 @@ class EpochRunner:
     def sorted_pass(
         self,
         phase: Phase,
-        frame: DataFrame | None,
+        rows: SourceRows | None,
         final_ms: int | None,
         *,
         drop_late: bool = False,
@@ -82,25 +80,25 @@ class EpochRunner:
 
         Args:
             phase: the phase it belongs to.
-            frame: its rows; None for a pass that only fires timers.
+            rows: its rows; None for a pass that only fires timers.
             final_ms: final watermark of the keys; None: more of the backlog follows, nothing fires yet;
                 ``OBSERVED``: the greatest watermark that the backlog itself reaches.
             drop_late: rows behind what has fired are late (a stream that fell back into backlog).
             at_end: all input ends with it.
             pin: keeps finished shards for a restarted driver; None: this pass is not the whole backlog.
-            live_position: Spark's offsets entry of the live batch in ``frame``.
+            live_position: Spark's offsets entry of the live batch in ``rows``.
         """
         with self.turn:
             self.check_stopped()
             time_ms, orders = now_ms(), {}
             for stage in self.job.readers:
-                rows = None if frame is None else stage.rows_of(frame)
+                frame = None if rows is None else rows.of(stage)
                 state = self.state.stages[stage.uid]
                 asks = final_ms == OBSERVED or (final_ms is not None and self.graph.in_order(stage))
                 is_pinned = pin is not None and stage is self.first_stage and pin.load(live_position) is not None
                 reach = None
                 if asks and not is_pinned and (stage.operator.uses_event_time or len(self.job.stages) > 1):
-                    reach = self.graph.look_ahead(stage, rows)
+                    reach = self.graph.look_ahead(stage, frame)
                 spec = sorted_pass_of(
                     self.state,
                     state,
@@ -113,7 +111,7 @@ class EpochRunner:
                     at_end=at_end,
                     has_rows=frame is not None,
                 )
-                order = Order(spec, rows, reach=reach)
+                order = Order(spec, frame, reach=reach)
                 orders[stage.uid] = order if pin is None else self._pinned(stage, order, pin, live_position)
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders, pin)
             failpoint("backlog-epoch-applied")
@@ -137,28 +135,34 @@ class EpochRunner:
         return replace(order, spec=spec, finished=finished, report_folder=folder)
 
     def streaming_epoch(
-        self, phase: Phase, frame: DataFrame | None, shards: Mapping[str, Sequence[int]] | None = None
+        self, phase: Phase, rows: SourceRows | None, shards: Mapping[str, Sequence[int]] | None = None
     ) -> None:
         """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once.
 
         Args:
             phase: the phase it belongs to.
-            frame: its rows; None: there are none.
-            shards: without rows, those that have something to do, by stage; None: all.
+            rows: its rows; None: there are none.
+            shards: without rows, those that have something to do, by stage.
         """
         with self.turn:
             self.check_stopped()
             time_ms, orders = now_ms(), {}
             for stage in self.job.readers:
                 state = self.state.stages[stage.uid]
-                rows = None if frame is None else stage.rows_of(frame)
+                frame = None if rows is None else rows.of(stage)
                 state.watermark.advance(time_ms)
-                reach = self.graph.look_ahead(stage, rows) if self.graph.tells_inputs_apart(stage) else None
+                reach = self.graph.look_ahead(stage, frame) if stage.tells_inputs_apart else None
                 spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=self.graph.in_order(stage))
-                orders[stage.uid] = Order(spec, rows, None if shards is None else shards[stage.uid], reach)
+                visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
+                orders[stage.uid] = Order(spec, frame, visited, reach)
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
             self.deliver()
             failpoint("epoch-applied")
+
+    def _without_rows(self, stage: StageSpec, spec: EpochSpec) -> list[int]:
+        """The shards that have something to do, if a stage has no rows in an epoch that brings some to others."""
+        due = self.state.stages[stage.uid].shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
+        return sorted({*due, *self.events.waiting(stage.uid)})
 
     def fire_all(self, phase: Phase, uid: str) -> None:
         """MAX_WATERMARK for a stage: fire all of its event-time timers and open windows."""

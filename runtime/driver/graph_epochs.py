@@ -136,7 +136,7 @@ class GraphEpochs:
         """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
         state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
-        if stage.reads_sources and reach is None and self.tells_inputs_apart(stage):
+        if stage.reads_sources and reach is None and stage.tells_inputs_apart:
             reach = self.look_ahead(stage, order.frame)
         order = replace(order, reach=reach)
         reports: list[ShardReport] = []
@@ -278,9 +278,6 @@ class GraphEpochs:
 
     # -- event time --------------------------------------------------------------------------------------------------
 
-    def tells_inputs_apart(self, stage: StageSpec) -> bool:
-        return stage.event_time is not None and len(self.job.live_inputs) > 1
-
     def look_ahead(self, stage: StageSpec, frame: DataFrame | None) -> Reach | None:
         """Rows and event times of an epoch, before it starts.
 
@@ -289,7 +286,7 @@ class GraphEpochs:
         if frame is None or stage.event_time is None:
             return None
         with self._labelled("looking for the greatest event time"):
-            return look_at(frame, stage.event_time, self.job.live_inputs)
+            return look_at(frame, stage.event_time, self.job.inputs_of(stage))
 
     def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
         """What a stage would fire up to now; ``fired``: what earlier ones would."""
@@ -305,7 +302,7 @@ class GraphEpochs:
         """How far the event times of an epoch went, by input where they are told apart."""
         if not stage.reads_sources:
             return {}
-        if self.tells_inputs_apart(stage):
+        if stage.tells_inputs_apart:
             return {} if order.reach is None else order.reach.seen
         return greatest_event_time(reports)
 

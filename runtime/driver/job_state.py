@@ -15,6 +15,7 @@ from ..connectors.staged_form import StagedForm
 from ..connectors.staging import StagedFile
 from ..connectors.transaction import SinkTransaction
 from ..protocols.operator_events.snapshot import StoredEvents
+from ..protocols.watermarks import WatermarkTracker
 from ..tasks.report import ShardReport
 from .stage_state import StageCut, StageState
 
@@ -69,6 +70,13 @@ class JobState:
     def first_stage(self) -> StageState:
         """The first one that reads the sources: its watermark is shown as the job's."""
         return next(iter(self.stages.values()))
+
+    @property
+    def live_watermarks(self) -> dict[str, WatermarkTracker]:
+        """By live input the watermark of the first stage that reads it."""
+        watermarks = [stage.watermark for stage in self.stages.values()]
+        found = {name: one for one in reversed(watermarks) for name in one.inputs if name in self.sources}
+        return {name: found[name] for name in self.sources if name in found}
 
     @property
     def parallelism(self) -> dict[str, int]:
@@ -162,7 +170,8 @@ class Cut:
             savepoint: what it is taken for; None: for itself.
         """
         watermark = state.first_stage.watermark
-        inputs = watermark.inputs if len(watermark.inputs) > 1 else {}
+        inputs = {name: one.inputs[name] for name, one in state.live_watermarks.items()}
+        inputs = inputs if len(inputs) > 1 else {}
         return cls(
             number=number,
             trigger=trigger,

@@ -64,11 +64,6 @@ class LiveStart:
             return None
         return self._positions.landed(self.job.spark, self.job.live, self.location)
 
-    def with_landed(self, history: DataFrame | None, state: JobState) -> DataFrame | None:
-        """The history with the landed rows."""
-        landed = self.landed(state)
-        return history if landed is None else landed if history is None else history.unionByName(landed)
-
     def was_read(self, state: JobState) -> None:
         """The landed rows, if there are any, have been processed."""
         if self.landed(state) is not None:

@@ -21,6 +21,7 @@ from .endings import Ending
 from .epoch_specs import OBSERVED
 from .naps import nap_s
 from .running_job import RunningJob
+from .source_rows import SourceRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,37 +39,37 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """History and waiting live data as sorted passes over batch keyed state."""
     job, state, context, epochs = run.job, run.state, run.context, run.epochs
     context.desk.refuse_those_that_do_not_wait(IN_BACKLOG)
-    history = _unread_history(run)
+    rows = _unread_history(run)
     final_ms, at_end = _final_watermark(run), job.has_phase("finish")
     if context.live is None or job.live is None:
-        epochs.sorted_pass(phase, history, final_ms, at_end=at_end, pin=run.pin)
+        epochs.sorted_pass(phase, rows.with_empty(job), final_ms, at_end=at_end, pin=run.pin)
         return
-    history = context.live_start.with_landed(history, state)
+    if (landed := context.live_start.landed(state)) is not None:
+        rows = rows.with_live(job, landed)
     passes = 0
     # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
     at_once = not job.keeps_state
     one_batch = at_once or delivers_one_batch(job.live)
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
-        nonlocal passes, history
+        nonlocal passes, rows
         if batch_id <= state.batch_id:
             return
-        frame = batch if history is None else history.unionByName(batch)
+        rows = rows.with_live(job, batch)
         if one_batch:
             position = context.store.spark_log.position(batch_id).offset_entry
             # A second batch holds what arrived while the job was down after a kill in the first.
             pin = None if passes else run.pin
-            epochs.sorted_pass(phase, frame, final_ms, at_end=at_end, pin=pin, live_position=position)
+            epochs.sorted_pass(phase, rows, final_ms, at_end=at_end, pin=pin, live_position=position)
         else:
-            epochs.sorted_pass(phase, frame, None)
+            epochs.sorted_pass(phase, rows, None)
         state.batch_id = batch_id
-        history = None
+        rows = SourceRows()
         passes += 1
 
     context.live.drain(on_batch, at_once=at_once)
-    if passes == 0 and (history is not None or state.epoch == 0):
-        rows = _empty(run) if history is None else history
-        epochs.sorted_pass(phase, rows, final_ms, at_end=at_end, pin=run.pin)
+    if passes == 0 and (not rows.is_empty or state.epoch == 0):
+        epochs.sorted_pass(phase, rows.with_empty(job), final_ms, at_end=at_end, pin=run.pin)
         context.live_start.was_read(state)
     elif passes and not one_batch:
         epochs.sorted_pass(phase, None, final_ms, at_end=at_end)
@@ -77,19 +78,18 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
 def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """Streaming mode: the history in slices, each an epoch of its own."""
     job, state, desk = run.job, run.state, run.context.desk
-    history, event_time = job.history, job.history_time
-    if history is None or state.sources["history"].finished:
+    if not job.has_history or state.sources["history"].finished:
         return
     position = state.sources["history"].position
     if position is None:
-        # Stages that take other event times of the same rows get all of them at once.
-        at_once = len(job.readers) > 1
-        where = HistoryCut(1, None) if at_once else cut(history, event_time, job.settings.history_rows_per_epoch)
+        whole = SourceRows.of_history(job)
+        readers = [(rows, stage.event_time) for stage in job.readers if (rows := whole.of(stage)) is not None]
+        where = cut(readers, job.settings.history_rows_per_epoch)
     else:
         where = HistoryCut.from_json(position)
     while not where.done:
         with run.context.turn:
-            run.epochs.streaming_epoch(phase, where.take(history, event_time))
+            run.epochs.streaming_epoch(phase, SourceRows.of_history(job, where.take))
             where = replace(where, next=where.next + 1)
             state.set_source("history", position=where.to_json())
             run.checkpoints.checkpoint_if_due()
@@ -106,7 +106,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
         return
 
     def take(batch: DataFrame, batch_id: int) -> None:
-        run.epochs.streaming_epoch(phase, batch)
+        run.epochs.streaming_epoch(phase, SourceRows.of_live(run.job, batch))
         state.batch_id = batch_id
         run.checkpoints.checkpoint_if_due()
         ending.serve(phase)
@@ -214,10 +214,10 @@ def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
             return
         run.sources.note_lag()
         if run.sources.live_is_in_backlog and run.job.has_phase("backlog"):
-            run.epochs.sorted_pass(phase, batch, OBSERVED, drop_late=True)
+            run.epochs.sorted_pass(phase, SourceRows.of_live(run.job, batch), OBSERVED, drop_late=True)
             run.epochs.deliver()
         else:
-            run.epochs.streaming_epoch(phase, batch)
+            run.epochs.streaming_epoch(phase, SourceRows.of_live(run.job, batch))
         state.batch_id = batch_id
         run.sources.note_lag()
         run.checkpoints.checkpoint_if_due()
@@ -251,18 +251,12 @@ def _final_watermark(run: RunningJob) -> int:
     return MAX_WATERMARK
 
 
-def _unread_history(run: RunningJob) -> DataFrame | None:
-    """The history, without the slices that an earlier run has taken as a stream."""
+def _unread_history(run: RunningJob) -> SourceRows:
+    """The histories, without the slices that an earlier run has taken as a stream."""
     source: SourceState | None = run.state.sources.get("history")
-    if source is None or source.finished or run.job.history is None:
-        return None
+    if source is None or source.finished:
+        return SourceRows()
     if source.position is None:
-        return run.job.history
+        return SourceRows.of_history(run.job)
     where = HistoryCut.from_json(source.position)
-    return None if where.done else where.rest(run.job.history, run.job.history_time)
-
-
-def _empty(run: RunningJob) -> DataFrame:
-    frame = run.job.history if run.job.history is not None else run.job.live
-    assert frame is not None
-    return run.job.spark.createDataFrame([], frame.schema)
+    return SourceRows() if where.done else SourceRows.of_history(run.job, where.rest)

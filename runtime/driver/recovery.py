@@ -168,7 +168,7 @@ def _watermark(job: JobSpec, stage: StageSpec) -> WatermarkTracker:
     return WatermarkTracker(
         stage.watermark_delay_ms,
         job.settings.watermark_lag_threshold_ms,
-        stage.delays_ms or {one.name: one.delay_ms for one in job.live_inputs} or None,
+        stage.delays_ms or None,
         job.settings.watermark_interval_ms,
         job.settings.watermark_idle_timeout_ms,
     )

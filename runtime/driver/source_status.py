@@ -65,7 +65,8 @@ class SourceStatus:
         """isBacklog by watermark lag (FLIP-328), evaluated whenever the watermark may have moved."""
         if self._lag is not None:
             for one in self.job.live_inputs:
-                watermarks = [self.state.stages[stage.uid].watermark for stage in self.job.readers]
+                readers = [stage for stage in self.job.readers if one.name in stage.delays_ms]
+                watermarks = [self.state.stages[stage.uid].watermark for stage in readers]
                 lags = any(watermark.is_backlog(now_ms(), one.name) for watermark in watermarks)
                 self.set_backlog(one.name, self._lag.of(one.name).judge(lags, clock_ms()), "watermark lag")
 

@@ -38,7 +38,7 @@ def job_graph(job: JobSpec, shards: Mapping[str, int]) -> JobGraph:
     """
     edges = []
     for stage in job.stages:
-        before = [source_task(name) for name in job.sources] if stage.reads_sources else []
+        before = [source_task(name) for name in job.sources_of(stage)]
         before += [stage_task(edge.origin) for edge in stage.edges]
         edges += [Edge(name, stage_task(stage.uid)) for name in dict.fromkeys(before)]
     handing_on = {edge.source for edge in edges}

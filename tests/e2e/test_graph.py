@@ -305,17 +305,6 @@ def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
     assert [stage.reads for stage in plan.stages] == [("live",), ("live",), ("small", "large")]
 
 
-def test_stages_that_read_different_sources_are_refused(world: World) -> None:
-    """Until they run; and so are columns that belong to one frame, where several stages read it."""
-    one = mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds").groupBy("key", F.window("ts", "1 minute"))
-    other = (
-        mixedmode.read(live=world.live()).withWatermark("ts", "0 seconds").groupBy("key", F.window("ts", "1 minute"))
-    )
-    both = one.count().uid("a").union(other.count().uid("b")).groupBy("window").count()
-    with pytest.raises(mixedmode.PlanError, match="the keyed stages a and b read different sources"):
-        both.writeStream.format("noop").plan()
-
-
 @pytest.mark.parametrize("cuts", [0, 1, 4])
 def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> None:
     """C1: dropDuplicates by key and value, then a count per hour, is what plain batch gives, whatever the cut."""

@@ -1,22 +1,26 @@
 """Cutting the history into epochs, for streaming mode: a bounded table read as if it arrived bit by bit.
 
 With an event-time column the cuts are in event time, so that slices come in order and nothing is late.  Without one,
-the slices are by a hash of the whole row.  Both are functions of the row alone: the same slice holds the same rows
-after a restart, as long as the history itself has not changed.
+the slices are by a hash of the whole row.  Where several stages read, each takes slices of the rows that it reads, by
+its own event times, and the cuts are the same for all.  Both are functions of the row alone: the same slice holds the
+same rows after a restart, as long as the history itself has not changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, VariantType
 
 from ...platform.columns import event_time_us, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,8 @@ class HistoryCut:
         """The rows of the next slice."""
         if self.slices == 1:
             return history
-        if self.bounds_us is None:
+        if self.bounds_us is None or event_time is None:
             return history.where(F.pmod(F.xxhash64(*_hashable(history)), F.lit(self.slices)) == self.next)
-        assert event_time is not None
         micros = event_time_us(history, event_time)
         lower = self.bounds_us[self.next - 1] if self.next else None
         upper = self.bounds_us[self.next] if self.next < len(self.bounds_us) else None
@@ -60,24 +63,26 @@ class HistoryCut:
         """The rows of all slices that are still to come."""
         if self.next == 0:
             return history
-        if self.bounds_us is None:
+        if self.bounds_us is None or event_time is None:
             return history.where(F.pmod(F.xxhash64(*_hashable(history)), F.lit(self.slices)) >= self.next)
-        assert event_time is not None
         return history.where(event_time_us(history, event_time) > self.bounds_us[self.next - 1])
 
 
-def cut(history: DataFrame, event_time: str | None, rows_per_epoch: int) -> HistoryCut:
-    """Plan the slices of a history of about ``rows_per_epoch`` rows each (one Spark job)."""
-    if event_time is None:
-        rows = history.count()
-        return HistoryCut(max(1, -(-rows // rows_per_epoch)), None)
-    micros = event_time_us(history, event_time)
-    rows = history.count()
+def cut(readers: Sequence[tuple[DataFrame, str | None]], rows_per_epoch: int) -> HistoryCut:
+    """Plan slices of about ``rows_per_epoch`` rows each (two Spark jobs at most).
+
+    Args:
+        readers: for each stage the rows of the history that it takes, and the column with their event times (None: it
+            has none).
+        rows_per_epoch: rows that the stages together take in a slice.
+    """
+    rows = reduce(DataFrame.unionAll, [frame.select(F.lit(1)) for frame, _ in readers]).count()
     slices = max(1, -(-rows // rows_per_epoch))
-    if slices == 1:
-        return HistoryCut(1, None)
+    times = [frame.select(event_time_us(frame, column).alias("us")) for frame, column in readers if column is not None]
+    if not times or slices == 1:
+        return HistoryCut(slices, None)
     fractions = [index / slices for index in range(1, slices)]
-    bounds = history.agg(F.percentile_approx(micros, fractions, 10_000)).first()
+    bounds = reduce(DataFrame.unionAll, times).agg(F.percentile_approx("us", fractions, 10_000)).first()
     assert bounds is not None
     distinct = sorted(set(bounds[0] or []))
     return HistoryCut(len(distinct) + 1, tuple(distinct))

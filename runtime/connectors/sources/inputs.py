@@ -28,8 +28,6 @@ class LiveInput:
 
     #: Its name in progress and checkpoints; fixed for the life of the state.
     name: str
-    #: How far its watermark stays behind its greatest event time.
-    delay_ms: int
     #: Numbers of the frames whose rows move its watermark: its own, and that of the history which precedes it.
     frames: tuple[int, ...] = ()
 

@@ -28,9 +28,10 @@ def test_one_live_input_is_called_live(history: DataFrame, live: DataFrame) -> N
     for given in (live, [live]):
         frame = read(history=history, live=given)
         assert names(frame) == ["history", "live"]
-        numbered = frame._inputs.numbered().live
-        assert numbered is not None
-        assert INPUT_COLUMN not in numbered.columns
+        counts = frame.groupBy("k").count().writeStream.outputMode("update").format("noop")
+        rows = counts._compile()[1].live
+        assert rows is not None
+        assert INPUT_COLUMN not in rows.columns
 
 
 def test_several_are_numbered_or_named(live: DataFrame) -> None:
@@ -128,16 +129,16 @@ def test_the_watermarks_of_a_union_are_of_one_column(live: DataFrame) -> None:
 def test_a_history_belongs_to_the_inputs_that_it_was_read_with(history: DataFrame, live: DataFrame) -> None:
     """Rows carry the number of their frame, and each live input knows which numbers move its watermark."""
     both = read(history=history, live=[live, live])
-    assert [one.frames for one in both._inputs.live_inputs(lambda name: 0)] == [(0, 1), (0, 2)]
+    assert [one.frames for one in both._inputs.live_inputs] == [(0, 1), (0, 2)]
     apart = read(history=history, live=live).union(read(live=live))
-    assert [one.frames for one in apart._inputs.live_inputs(lambda name: 0)] == [(0, 1), (2,)]
+    assert [one.frames for one in apart._inputs.live_inputs] == [(0, 1), (2,)]
 
 
 def test_a_look_at_rows_tells_inputs_apart(spark: SparkSession) -> None:
     """Greatest event times come by input; one without rows is left out, one without times has none."""
     rows = [(0, "2024-01-01 00:00:09"), (1, "2024-01-01 00:00:05"), (3, None)]
     frame = spark.createDataFrame(rows, f"{INPUT_COLUMN} int, ts string").withColumn("ts", F.to_timestamp("ts"))
-    inputs = [LiveInput("a", 0, (0, 1)), LiveInput("b", 0, (2,)), LiveInput("c", 0, (3,)), LiveInput("d", 0, (1,))]
+    inputs = [LiveInput("a", (0, 1)), LiveInput("b", (2,)), LiveInput("c", (3,)), LiveInput("d", (1,))]
 
     found = look_at(frame, "ts", inputs)
 

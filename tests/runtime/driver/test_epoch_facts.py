@@ -44,8 +44,8 @@ REPORTS = [
 ]
 
 
-STAGE = SimpleNamespace(uid="stage-1", reads_sources=True)
-JOB: Any = SimpleNamespace(stages=(STAGE,), last_stage=STAGE)
+STAGE = SimpleNamespace(uid="stage-1", reads_sources=True, event_time="ts")
+JOB: Any = SimpleNamespace(stages=(STAGE,), readers=(STAGE,), last_stage=STAGE)
 
 
 def after_an_epoch() -> JobState:

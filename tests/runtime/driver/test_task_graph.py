@@ -35,11 +35,11 @@ def sources(**finished: bool) -> dict[str, SourceState]:
 
 def job(*live: str, history: bool = True, keeps_state: bool = True) -> Any:
     """What a job's tasks are made of."""
+    names = (*(("history",) if history else ()), *live)
     return SimpleNamespace(
-        history=object() if history else None,
-        live_inputs=tuple(SimpleNamespace(name=name) for name in live),
-        stages=(SimpleNamespace(uid=UID, edges=(), reads_sources=True),),
-        sources=(*(("history",) if history else ()), *live),
+        stages=(SimpleNamespace(uid=UID, edges=()),),
+        sources=names,
+        sources_of=lambda stage: names,
         keeps_state=keeps_state,
     )
 

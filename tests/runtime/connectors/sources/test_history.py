@@ -37,7 +37,7 @@ def slices(history: DataFrame, where: HistoryCut, event_time: str | None) -> lis
 @pytest.mark.parametrize("event_time", ["ts", None])
 def test_each_row_is_in_one_slice(history: DataFrame, event_time: str | None) -> None:
     """The slices together are the history, each row once, with and without an event time."""
-    found = slices(history, cut(history, event_time, 100), event_time)
+    found = slices(history, cut([(history, event_time)], 100), event_time)
     assert len(found) == 10
     assert Counter(row for part in found for row in part) == Counter(tuple(row) for row in history.collect())
 
@@ -45,7 +45,7 @@ def test_each_row_is_in_one_slice(history: DataFrame, event_time: str | None) ->
 @pytest.mark.parametrize("event_time", ["ts", None])
 def test_rest_is_what_the_next_slices_hold(history: DataFrame, event_time: str | None) -> None:
     """After some slices the rest is exactly the rows of the others."""
-    where = cut(history, event_time, 300)
+    where = cut([(history, event_time)], 300)
     parts = slices(history, where, event_time)
     for following in range(where.slices):
         rest = HistoryCut(where.slices, where.bounds_us, following).rest(history, event_time)
@@ -54,7 +54,7 @@ def test_rest_is_what_the_next_slices_hold(history: DataFrame, event_time: str |
 
 def test_slices_come_in_event_time_order(history: DataFrame) -> None:
     """No row of a slice is older than a row of the slice before; rows without a time are in the first."""
-    found = slices(history, cut(history, "ts", 100), "ts")
+    found = slices(history, cut([(history, "ts")], 100), "ts")
     assert sum(row[1] is None for row in found[0]) == 10
     times = [[row[1] for row in part if row[1] is not None] for part in found]
     assert all(max(before) < min(after) for before, after in itertools.pairwise(times))
@@ -62,31 +62,31 @@ def test_slices_come_in_event_time_order(history: DataFrame) -> None:
 
 def test_slices_are_about_as_large_as_asked(history: DataFrame) -> None:
     """A slice holds no more than twice the rows that one epoch is to take."""
-    assert max(len(part) for part in slices(history, cut(history, "ts", 100), "ts")) <= 200
+    assert max(len(part) for part in slices(history, cut([(history, "ts")], 100), "ts")) <= 200
 
 
 def test_small_history_is_one_slice(history: DataFrame) -> None:
     """A history that fits into one epoch is not filtered at all."""
-    where = cut(history, "ts", 1000)
+    where = cut([(history, "ts")], 1000)
     assert where == HistoryCut(1, None)
     assert where.take(history, "ts") is history
 
 
 def test_empty_history_is_one_slice(history: DataFrame) -> None:
     """An empty history is one slice without rows."""
-    assert slices(history.limit(0), cut(history.limit(0), "ts", 10), "ts") == [[]]
+    assert slices(history.limit(0), cut([(history.limit(0), "ts")], 10), "ts") == [[]]
 
 
 def test_one_event_time_for_all_rows_is_not_lost(spark: SparkSession) -> None:
     """Rows that cannot be told apart by time stay together in one slice."""
     frame = spark.createDataFrame([(n, START) for n in range(50)], "n int, ts timestamp")
-    assert sorted(map(len, slices(frame, cut(frame, "ts", 10), "ts")))[-1] == 50
+    assert sorted(map(len, slices(frame, cut([(frame, "ts")], 10), "ts")))[-1] == 50
 
 
 def test_cut_survives_a_checkpoint(history: DataFrame) -> None:
     """A cut that went through JSON is the same cut."""
     for event_time in ("ts", None):
-        where = cut(history, event_time, 100)
+        where = cut([(history, event_time)], 100)
         assert HistoryCut.from_json(json.loads(json.dumps(where.to_json()))) == where
 
 

@@ -1,0 +1,184 @@
+"""The sources of a job by what its stages take together: :class:`~....runtime.connectors.sources.lanes.Lane`.
+
+What one ``read()`` gives is a lane of its own if several stages take it, each doing to the rows what precedes it; and
+what only one stage takes, from however many ``read()``s, is one lane, with all of that done before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ...errors import PlanError
+from ...runtime.connectors.sources.inputs import INPUT_COLUMN, LiveInput
+from ...runtime.connectors.sources.lanes import Lane
+from ...runtime.operators.steps import Step
+from ...runtime.platform.spark_errors import error_text
+from ...runtime.platform.spark_session import empty_frame
+from ...runtime.spec import LaneRead
+from ..inputs.inputs import Inputs, Part, numbered_names
+from ..stages.stage import KeyedStage
+
+Branch = tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class PlannedLane:
+    """One lane."""
+
+    #: Its sources as it takes them.
+    parts: Branch
+    #: Those of each stage that takes them, as the stage does; of several stages the frames are as they were given.
+    takers: tuple[tuple[KeyedStage, Branch], ...]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether what precedes a stage is done by the stage itself."""
+        return len(self.takers) > 1
+
+    @property
+    def inputs(self) -> Inputs:
+        return Inputs(self.parts)
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """All lanes of a job, in the order in which stages take them."""
+
+    lanes: tuple[PlannedLane, ...]
+
+    @classmethod
+    def of(cls, stages: Sequence[KeyedStage]) -> Lanes:
+        """The lanes of a job's stages.
+
+        Raises:
+            PlanError: two live inputs have one name.
+        """
+        takers: dict[tuple[tuple[int, ...], int], list[tuple[KeyedStage, Branch]]] = {}
+        for stage in stages:
+            times: Counter[tuple[int, ...]] = Counter()
+            for branch in _branches(stage.inputs):
+                frames = tuple(id(part.as_given.frame) for part in branch)
+                takers.setdefault((frames, times[frames]), []).append((stage, branch))
+                times[frames] += 1
+        lanes: dict[object, PlannedLane] = {}
+        for number, (key, taken) in enumerate(takers.items()):
+            stage, branch = taken[0]
+            if len(taken) > 1:
+                lanes[key] = PlannedLane(_numbered(tuple(part.as_given for part in branch), number), tuple(taken))
+                continue
+            known = () if stage not in lanes else lanes[stage].parts
+            parts = (*known, *_numbered(branch, number))
+            lanes[stage] = PlannedLane(parts, ((stage, parts),))
+        named = iter(numbered_names([part for lane in lanes.values() for part in lane.parts]))
+        return cls(tuple(replace(lane, parts=tuple(next(named) for _ in lane.parts)) for lane in lanes.values()))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All sources; a branch is what one ``read()`` gave."""
+        return tuple(part for lane in self.lanes for part in lane.parts)
+
+    @property
+    def live_inputs(self) -> tuple[LiveInput, ...]:
+        """The live inputs as the runtime knows them."""
+        return Inputs(self.parts).live_inputs
+
+    def of_stage(self, stage: KeyedStage) -> tuple[tuple[int, PlannedLane, Branch], ...]:
+        """The lanes that a stage takes: number, lane, and its sources as the stage takes them."""
+        return tuple(
+            (number, lane, branch)
+            for number, lane in enumerate(self.lanes)
+            for taker, branch in lane.takers
+            if taker is stage
+        )
+
+    def names_of(self, stage: KeyedStage) -> dict[str, str]:
+        """The live inputs that a stage reads: the job's names, and what they are called where the stage stands."""
+        return {
+            part.name: own.name
+            for _, lane, branch in self.of_stage(stage)
+            for part, own in zip(lane.parts, branch, strict=True)
+            if part.is_live
+        }
+
+    def history_name(self, number: int) -> str:
+        """What the history of a lane is called in plans."""
+        bounded = [place for place, lane in enumerate(self.lanes) if lane.inputs.histories]
+        return "history" if len(bounded) == 1 else f"history-{bounded.index(number) + 1}"
+
+    # -- for the runtime -----------------------------------------------------------------------------------------------
+
+    def frames(self) -> tuple[Lane, ...]:
+        """The lanes as the runtime reads them."""
+        told_apart = {id(lane) for stage in self._stages if len(self.names_of(stage)) > 1 for lane in self._of(stage)}
+        numbers = iter(range(len(self.parts)))
+        found = []
+        for lane in self.lanes:
+            parts = [(next(numbers), part) for part in lane.parts]
+            if id(lane) in told_apart:
+                inputs = Inputs(tuple(part.mapped("union", _numbering(number)) for number, part in parts))
+            else:
+                inputs = lane.inputs
+            found.append(Lane(inputs.history, inputs.live))
+        return tuple(found)
+
+    def reads_of(self, uid: str, stage: KeyedStage) -> tuple[LaneRead, ...]:
+        """What a stage takes of the lanes.
+
+        Raises:
+            PlanError: what precedes it cannot be done to other rows than those of the frame it was written on.
+        """
+        found = []
+        for number, lane, branch in self.of_stage(stage):
+            steps = branch[0].steps if lane.is_shared else ()
+            if steps:
+                self._check_repeatable(uid, stage, lane, steps)
+            found.append(LaneRead(number, steps, branch[0].frame if steps else None))
+        return tuple(found)
+
+    def _check_repeatable(self, uid: str, stage: KeyedStage, lane: PlannedLane, steps: Sequence[Step]) -> None:
+        empty = empty_frame(stage.inputs.spark, lane.inputs.schema).withColumn(INPUT_COLUMN, F.lit(0))
+        try:
+            rows: DataFrame = reduce(lambda frame, step: step.keeping(frame, INPUT_COLUMN), steps, empty)
+        except AnalysisException as error:
+            raise PlanError(
+                f"what precedes the keyed stage {uid} works only on the frame that it was written for:"
+                f" {error_text(error)}; where several stages read the same sources, use names or F.col('x') instead of"
+                " columns that were taken from a frame (frame['x'], frame.x)"
+            ) from error
+        if len(self.names_of(stage)) > 1 and INPUT_COLUMN not in rows.columns:
+            raise PlanError(
+                f"what precedes the keyed stage {uid} ({', '.join(step.what for step in steps)}) does not say any"
+                " more which live input a row came from, and several stages read several of them; do it behind the"
+                " stage, or in one job for each"
+            )
+
+    @property
+    def _stages(self) -> tuple[KeyedStage, ...]:
+        return tuple(dict.fromkeys(stage for lane in self.lanes for stage, _ in lane.takers))
+
+    def _of(self, stage: KeyedStage) -> list[PlannedLane]:
+        return [lane for _, lane, _ in self.of_stage(stage)]
+
+
+def _branches(inputs: Inputs) -> list[Branch]:
+    """The sources among some inputs, by the ``read()`` that gave them."""
+    found: dict[int, list[Part]] = {}
+    for part in inputs.parts:
+        if part.origin is None:
+            found.setdefault(part.branch, []).append(part)
+    return [tuple(parts) for parts in found.values()]
+
+
+def _numbered(parts: Branch, branch: int) -> Branch:
+    return tuple(replace(part, branch=branch) for part in parts)
+
+
+def _numbering(number: int) -> Callable[[DataFrame], DataFrame]:
+    return lambda frame: frame.withColumn(INPUT_COLUMN, F.lit(number))

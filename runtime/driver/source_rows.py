@@ -1,0 +1,76 @@
+"""The rows of the sources that one epoch reads, by lane, and what each stage takes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from ..connectors.sources.inputs import INPUT_COLUMN
+from ..connectors.sources.lanes import rows_by_lane
+from ..platform.spark_session import empty_frame
+
+if TYPE_CHECKING:
+    from ..spec import JobSpec, StageSpec
+
+#: Takes some rows of a history, given the column with their event times.
+Part = Callable[[DataFrame, "str | None"], DataFrame]
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """Rows of the sources; none of a lane that is not named.
+
+    A stage takes its part of a history by its own event time, behind what precedes it: so the parts come in order for
+    each stage, whatever columns others go by.
+    """
+
+    histories: Mapping[int, DataFrame] = field(default_factory=dict)
+    #: Which rows of the histories; None: all.
+    part: Part | None = None
+    lives: tuple[Mapping[int, DataFrame], ...] = ()
+
+    @classmethod
+    def of_history(cls, job: JobSpec, part: Part | None = None) -> SourceRows:
+        """Rows of all histories."""
+        histories = {number: lane.history for number, lane in enumerate(job.lanes) if lane.history is not None}
+        return cls(histories, part)
+
+    @classmethod
+    def of_live(cls, job: JobSpec, rows: DataFrame) -> SourceRows:
+        """Rows of the job's live frame."""
+        return cls().with_live(job, rows)
+
+    def with_live(self, job: JobSpec, rows: DataFrame) -> SourceRows:
+        """These, and rows of the job's live frame."""
+        return replace(self, lives=(*self.lives, rows_by_lane(job.lanes, rows)))
+
+    def with_empty(self, job: JobSpec) -> SourceRows:
+        """These, and no rows of the lanes that are not named: even of no rows an aggregate may make one."""
+        named = {*self.histories, *(number for rows in self.lives for number in rows)}
+        empty = {
+            number: empty_frame(job.spark, lane.frame.schema)
+            for number, lane in enumerate(job.lanes)
+            if number not in named
+        }
+        return replace(self, lives=(*self.lives, empty)) if empty else self
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no lane is named."""
+        return not self.histories and not self.lives
+
+    def of(self, stage: StageSpec) -> DataFrame | None:
+        """The rows that a stage takes; None: there are none."""
+        frames = []
+        for read in stage.reads:
+            if read.lane in self.histories:
+                rows = read.over(self.histories[read.lane])
+                frames.append(rows if self.part is None else self.part(rows, stage.event_time))
+            frames += [read.over(rows[read.lane]) for rows in self.lives if read.lane in rows]
+        if len(stage.delays_ms) < 2:  # others may read several live inputs of the same lane
+            frames = [frame.drop(INPUT_COLUMN) for frame in frames]
+        return reduce(DataFrame.unionByName, frames) if frames else None
