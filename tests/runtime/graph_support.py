@@ -27,13 +27,14 @@ from mixedmode.runtime.driver.epoch_specs import OBSERVED
 from mixedmode.runtime.driver.event_channels import JobEvents
 from mixedmode.runtime.driver.graph_epochs import GraphEpochs
 from mixedmode.runtime.driver.job_state import Cut, JobState
+from mixedmode.runtime.driver.source_rows import SourceRows
 from mixedmode.runtime.driver.stage_epochs import fired_upstream
 from mixedmode.runtime.driver.stage_state import StageState
 from mixedmode.runtime.metrics.backlog import BacklogProgress
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.steps import Step
-from mixedmode.runtime.spec import JobSpec, Phase, Settings, StageEdge, StageSpec
+from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageEdge, StageSpec
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.log import LogWriter
@@ -272,7 +273,7 @@ class Job:
         self.spec = JobSpec(
             spark=spark,  # type: ignore[arg-type]
             name=None,
-            history=None,
+            lanes=(),
             live=None,
             stages=specs,
             sink=SimpleNamespace(shows_at_once=False),  # type: ignore[arg-type]
@@ -281,7 +282,7 @@ class Job:
             checkpoint_location=None,
             trigger={},
             explain=lambda _: "",
-            live_inputs=(LiveInput("live", 0),),
+            live_inputs=(LiveInput("live"),),
         )
         fresh = [
             StageState.fresh(spec.operator, MAX_PARALLELISM, shards, recovery._watermark(self.spec, spec))
@@ -301,8 +302,8 @@ class Job:
             event_time=stage.kind.event_time,
             watermark_delay_ms=stage.delay_ms,
             edges=edges,
-            source_steps=(_step(None, stage.condition),) if reads else (),
-            delays_ms={"live": stage.delay_ms} if reads else None,
+            reads=(LaneRead(0, (_step(None, stage.condition),)),) if reads else (),
+            delays_ms={"live": stage.delay_ms} if reads else {},
         )
 
     def _go_on(self, state: JobState) -> None:
@@ -369,10 +370,10 @@ class Job:
                 follow), ``lag`` (the pass of a stream that fell back), ``end`` (the end of input, stage by stage).
             rows: of the source.
         """
-        frame: Any = frame_of(rows)
+        source: Any = SourceRows(lives=({0: frame_of(rows)},))  # type: ignore[dict-item]
         with mock.patch.object(graph_epochs, "DataFrame", Frame):
             if what == "live":
-                self.epochs.streaming_epoch(self.phase, frame)
+                self.epochs.streaming_epoch(self.phase, source)
             elif what == "clock":
                 self.epochs.tick(self.phase, idle=True)
             elif what == "end":
@@ -380,7 +381,7 @@ class Job:
                     self.epochs.fire_all(self.phase, stage.uid)
             else:
                 final = None if what == "more" else OBSERVED
-                self.epochs.sorted_pass(self.phase, frame, final, drop_late=what == "lag")
+                self.epochs.sorted_pass(self.phase, source, final, drop_late=what == "lag")
         files, self.state.pending = self.state.pending, []
         last = self.kinds[self.spec.last_stage.uid]
         found = [row for file in files for row in plain(self.tables.pop(file.name)).to_pylist()]
