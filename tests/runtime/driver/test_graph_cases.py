@@ -1,0 +1,149 @@
+"""What the stages of a graph do in one epoch, case by case, without Spark (``test_graph_chains`` has random ones)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graph_kinds import KEY, ROWS, Buckets, Unique, Windows
+from graph_support import Job, Kind, Row, Stage
+from mixedmode.runtime.driver import epoch_runner
+from mixedmode.runtime.operators.contract import KeyedOperator
+from mixedmode.runtime.operators.processor.operator import ProcessorOperator
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+Make = Callable[..., Job]
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[Make]:
+    """Makes a job whose stages follow each other; their names are a, b, ..."""
+    made: list[Job] = []
+
+    def make(*kinds: Kind, timers: str = "in-order", delay_ms: int = 0) -> Job:
+        uids = ["", *"abc"]
+        stages = [Stage(uids[n], kind, (uids[n - 1],), delay_ms if n == 1 else 0) for n, kind in enumerate(kinds, 1)]
+        made.append(Job(tmp_path, stages, timers))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def at(time_ms: int | None, value: int = 1, key: Any = "a") -> Row:
+    return (key, None if time_ms is None else time_ms * 1000, value)
+
+
+def end_of(time_ms: int, value: int, key: Any = "a") -> Row:
+    """A window's row, of its last instant."""
+    return (key, time_ms * 1000 - 1, value)
+
+
+def test_an_outer_window_fires_in_the_epoch_of_the_last_inner_one(chain: Make) -> None:
+    """C2: windows of 5 ms, then of 20 ms over their times; in no epoch later than the watermark says."""
+    job = chain(Windows(5), Windows(20))
+    assert job.take("live", [at(1), at(6, key=None), at(17)]) == []
+    # A row at the end of a window is not in it; the watermark is where the windows end.
+    assert job.take("live", [at(20, 100)]) == []
+    assert job.take("clock") == [end_of(20, 2), end_of(20, 1, None)]
+    assert job.take("live", [at(39), at(40)]) == []
+    assert job.take("live", [at(41)]) == [end_of(40, 101)]
+    assert job.fired_ms() == {"a": 40, "b": 40}
+
+
+def test_rows_that_are_emitted_behind_what_has_fired_are_late_there(chain: Make) -> None:
+    """C3: a processor hands on rows of 30 ms before; the next stage has fired up to there, drops and counts them."""
+    job = chain(Buckets(5, back_ms=30), Windows(10))
+    job.take("live", [at(100)])
+    assert (job.take("clock"), job.fired_ms()["b"]) == ([], 100)
+    job.take("live", [at(104), at(106)])
+    assert job.take("clock") == [], "the row of 75 is behind 100"
+    assert (job.fired_ms()["b"], job.late) == (106, {"a": 0, "b": 1})
+
+
+def test_in_a_backlog_nothing_is_late_between_stages(chain: Make) -> None:
+    """C3: the same rows in one sorted pass are all used."""
+    job = chain(Buckets(5, back_ms=30), Windows(10))
+    assert job.take("backlog", [at(100), at(104), at(106)]) == [end_of(80, 2)]
+    assert job.late == {"a": 0, "b": 0}
+
+
+@dataclass(frozen=True)
+class Delayed(Kind):
+    """Gives each row out 100 ms of processing time after it came."""
+
+    prepared = Buckets.prepared
+    handed_on = Buckets.handed_on
+
+    def operator(self, uid: str, *, follows: bool, in_order: bool) -> KeyedOperator:
+        return ProcessorOperator(
+            Waiting(),
+            uid=uid,
+            key_columns=("k",),
+            input_schema=ROWS,
+            key_schema=KEY,
+            output_schema=ROWS,
+            time_mode="processingTime",
+            event_time="ts",
+            follows_a_stage=follows,
+        )
+
+
+class Waiting(StatefulProcessor):
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 100)
+        yield from ()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+        yield key[0], None, expiredTimerInfo.getExpiryTimeInMs()
+
+
+def test_timers_of_a_clock_epoch_reach_the_next_stage_in_it(chain: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C9: without rows, timers that are due by the clock, and in ``test_an_outer_window_…`` by event time, fire in the
+    first stage, and their rows are through the others when the epoch is applied."""
+    now = [1000]
+    monkeypatch.setattr(epoch_runner, "now_ms", lambda: now[0])
+    job = chain(Delayed(), Unique("key"), Delayed())
+    job.take("live", [at(5), at(5, key="b")])
+    epoch, now[0] = job.state.epoch, 1099
+    assert (job.take("clock"), job.state.epoch) == ([], epoch), "nothing is due, so there is no epoch"
+    now[0] = 1100
+    job.take("clock")
+    assert [(executor.got.get(epoch + 1)) for executor in job.executors.values()] == [0, 2, 2]
+    now[0] = 1200
+    assert job.take("clock") == [at(None, 1200), at(None, 1200, "b")]
+    assert job.state.epoch == epoch + 2
+
+
+def test_a_stage_fires_without_rows_of_its_own(chain: Make) -> None:
+    """C10: an epoch whose rows are all duplicates moves the watermark of the next stage, and an epoch of the clock in
+    which only the next stage has anything to do leaves the one before it alone."""
+    job = chain(Unique("key"), Buckets(10), timers="after-rows")
+    job.take("live", [at(3), at(13)])
+    assert job.take("live", [at(14), at(25)]) == [at(10)], "handed on nothing, and the watermark has come to 13"
+    assert [executor.got[2] for executor in job.executors.values()] == [2, 0]
+    job.take("live", [at(31, key="b")])
+    assert job.take("live", [at(55)]) == []
+    seen = job.state.epoch
+    assert job.take("clock") == [at(40, key="b")]
+    assert [seen + 1 in executor.got for executor in job.executors.values()] == [False, True]
+    assert job.fired_ms() == {"a": 55, "b": 55}
+
+
+def test_nulls_ties_and_empty_epochs(chain: Make) -> None:
+    """Null keys are one key, rows without event time are in no window, and an epoch without rows fires what is due."""
+    job = chain(Unique("time"), Windows(10))
+    job.take("backlog", [at(None), at(None), at(3, key=None), at(3, key=None), at(3)])
+    assert job.take("live") == []
+    assert job.take("live", [at(3), at(10)]) == []
+    assert job.take("live") == [end_of(10, 1), end_of(10, 1, None)]
+    assert job.take("live", [at(10), at(10, key=None), at(9)]) == []
+    assert job.take("end") == [end_of(20, 1), end_of(20, 1, None)]
+    assert job.late == {"a": 1, "b": 0}
