@@ -40,6 +40,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .planner.frames.frame import read
+    from .planner.frames.sql import sql
     from .planner.inputs.environment import check_environment
     from .planner.plans.plan import ExecutionPlan
     from .runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
@@ -72,6 +73,7 @@ __all__ = [
     "UserCodeError",
     "check_environment",
     "read",
+    "sql",
     "state_reader",
 ]
 
@@ -85,6 +87,7 @@ _LAZY = {
     "StateReader": ".runtime.state_reader",
     "check_environment": ".planner.inputs.environment",
     "read": ".planner.frames.frame",
+    "sql": ".planner.frames.sql",
     "state_reader": ".runtime.state_reader",
 }
 

@@ -22,9 +22,10 @@ from ..inputs.analysis import check_stateless, is_aggregate
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, checked
 from ..inputs.schemas import check_reserved_columns, missing_column, quoted
+from ..stages.aggregates.grouped import grouping_of
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
-from ..stages.stage import KeyedStage, StageInput
+from ..stages.stage import STAGE_UID, KeyedStage, StageInput
 from .grouped import MixedGroupedData
 from .missing import hint_for
 from .stateless import ColumnOrName
@@ -196,12 +197,35 @@ class MixedFrame(UnitedFrame):
         Raises:
             PlanError: a key is missing or has a type without an order, or the watermarked column is gone.
         """
-
-        given: Any = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
-        rows = self._stage_input("groupBy")
-        return MixedGroupedData(rows, resolve_keys(rows.inputs, tuple(given)), MixedFrame._of)
+        return self._grouped("groupBy", cols)
 
     groupby = groupBy
+
+    def rollup(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData[MixedFrame]:
+        """Group by all of the keys, by all but the last, and so on, down to one group of all rows; for :meth:`agg`.
+
+        Raises:
+            PlanError: as :meth:`groupBy`, or there is no key, or one is a session window.
+        """
+        return self._grouped("rollup", cols)
+
+    def cube(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData[MixedFrame]:
+        """Group by every choice of the keys, all and none among them; errors as of :meth:`rollup`."""
+        return self._grouped("cube", cols)
+
+    def groupingSets(
+        self, groupingSets: Sequence[Sequence[ColumnOrName | int]], *cols: ColumnOrName | int
+    ) -> MixedGroupedData[MixedFrame]:
+        """Group by each of some sets of the keys ``cols``; errors as of :meth:`rollup`, or a set has other columns."""
+        return self._grouped("groupingSets", cols, groupingSets)
+
+    def _grouped(self, what: str, cols: Sequence[Any], sets: Any = None) -> MixedGroupedData[MixedFrame]:
+        given = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
+        rows = self._stage_input(what)
+        keys = resolve_keys(rows.inputs, tuple(given), what)
+        is_plain = what == "groupBy" or (sets is None and not given)
+        grouping = None if is_plain else grouping_of(what, rows.inputs, keys, sets)
+        return MixedGroupedData(rows, keys, MixedFrame._of, grouping)
 
     def agg(self, *exprs: Column | dict[str, str]) -> Any:
         """Aggregate all rows as one group: ``groupBy().agg(…)``."""
@@ -255,7 +279,8 @@ class MixedFrame(UnitedFrame):
         It is what a savepoint's state is found by again when the job has changed.
 
         Raises:
-            PlanError: it is no name for a folder, or this is not what a stage gives, as it gives it.
+            PlanError: it is no name for a folder, this is not what a stage gives, as it gives it, or the stage has
+                another name already.
         """
         if not isinstance(uid, str) or not _UID.fullmatch(uid):
             raise PlanError(
@@ -266,6 +291,11 @@ class MixedFrame(UnitedFrame):
             raise PlanError(
                 f"uid({uid!r}) names a keyed stage; call it right behind agg(…), transformWithState(…) or"
                 " dropDuplicates(…)"
+            )
+        if self._stage.uid not in (STAGE_UID, uid):
+            raise PlanError(
+                f"uid({uid!r}) names a keyed stage that is called {self._stage.uid!r} already, under which its state is"
+                " stored; call uid once for each stage"
             )
         return MixedFrame._of(replace(self._stage, uid=uid))
 

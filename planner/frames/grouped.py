@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql import Column
@@ -10,10 +10,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
 from ...errors import PlanError
+from ...runtime.operators.aggregate.grouping import SPARKS_GROUPING_ID, GroupingSets
+from ...runtime.operators.aggregate.operator import AggregateOperator
 from ...runtime.operators.contract import KeyedOperator
+from ...runtime.platform.columns import quoted as quoted_name
 from ...runtime.spec import Settings
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields, find_column, missing_column, quoted
 from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
+from ..stages.aggregates.pivot import Pivot
 from ..stages.group_state import plan_group_state
 from ..stages.keys import Keys
 from ..stages.processor import plan_processor
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 
+#: Why MAX_WATERMARK may not come at the switch where some grouping sets have no event time.
+WHY_OBSERVED = (
+    "MAX_WATERMARK would write the groups that are by no event time, which are complete only when all input ends"
+)
 #: What a stage's rows are to users: a ``MixedFrame``.
 Frame = TypeVar("Frame")
 
@@ -38,12 +46,23 @@ class MixedGroupedData(Generic[Frame]):
         rows: what is grouped.
         keys: the grouping.
         result: makes the frame of what comes out of a stage.
+        grouping: the grouping sets; None: one, of all keys.
+        pivot: the values that each aggregate is computed of; None: all rows.
     """
 
-    def __init__(self, rows: StageInput, keys: Keys, result: Callable[[KeyedStage], Frame]) -> None:
+    def __init__(
+        self,
+        rows: StageInput,
+        keys: Keys,
+        result: Callable[[KeyedStage], Frame],
+        grouping: GroupingSets | None = None,
+        pivot: Pivot | None = None,
+    ) -> None:
         self._rows = rows
         self._keys = keys
         self._result = result
+        self._grouping = grouping
+        self._pivot = pivot
 
     # -- a processor ---------------------------------------------------------------------------------------------------
 
@@ -71,6 +90,7 @@ class MixedGroupedData(Generic[Frame]):
         Raises:
             PlanError: an argument does not fit; the message names it.
         """
+        self._check_plain("transformWithState")
         return self._result(
             plan_processor(
                 self._rows,
@@ -110,6 +130,7 @@ class MixedGroupedData(Generic[Frame]):
         Raises:
             PlanError: an argument does not fit; the message names it.
         """
+        self._check_plain("transformWithStateInPandas")
         return self._result(
             plan_processor(
                 self._rows,
@@ -145,6 +166,7 @@ class MixedGroupedData(Generic[Frame]):
         Raises:
             PlanError: an argument does not fit; the message names it.
         """
+        self._check_plain("applyInPandasWithState")
         return self._result(
             plan_group_state(self._rows, self._keys, func, outputStructType, stateStructType, outputMode, timeoutConf)
         )
@@ -176,6 +198,8 @@ class MixedGroupedData(Generic[Frame]):
             uid=STAGE_UID,
             bounded=True,
             schema=inputs.schema,
+            grouping=self._grouping,
+            pivot=self._pivot,
         )
         case_sensitive = inputs.case_sensitive
         # No format of Spark's writes or reads such rows, so the job would fail when its first ones are there.
@@ -198,7 +222,10 @@ class MixedGroupedData(Generic[Frame]):
                 output_schema=operator.output_schema,
                 output_mode=None,
                 build=build,
-                output_key=tuple(operator.output_schema.names[place] for place in operator.key_outputs),
+                is_aggregate=True,
+                output_key=_output_key(operator),
+                why_observed=WHY_OBSERVED if operator.timeless_ids else None,
+                waits_for_end=_waiting(operator) if operator.timeless_ids and inputs.is_streaming else None,
                 output_event_time=next(
                     (operator.output_schema.names[place] for place, key in enumerate(operator.keys) if key.event_time),
                     None,
@@ -229,6 +256,41 @@ class MixedGroupedData(Generic[Frame]):
     def max(self, *cols: str) -> Frame:
         """Greatest values of the given columns, or of all numeric ones."""
         return self._numeric("max", F.max, cols)
+
+    def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> MixedGroupedData[Frame]:
+        """Each of the aggregates that follow once for every one of some values of a column, side by side.
+
+        Args:
+            pivot_col: the column.
+            values: its values; rows with other values are in no column.
+
+        Raises:
+            PlanError: there are no values (Spark's own streams need them, too), the column is missing, or this is not
+                behind ``groupBy``.
+        """
+        self._check_plain("pivot")
+        if not isinstance(pivot_col, str):
+            raise PlanError(f"pivot takes the name of a column, got {pivot_col!r}")
+        if values is None or isinstance(values, str) or not list(values):
+            raise PlanError(
+                f"pivot({pivot_col!r}) needs the values that become columns, got {values!r}: which there are is known"
+                " only when a stream has ended; give them, as in pivot('<column>', ['<value>', '<value>'])"
+            )
+        inputs, schema = self._rows.inputs, self._rows.schema
+        found = find_column(pivot_col, schema, case_sensitive=inputs.case_sensitive)
+        if found is None and "." not in pivot_col:
+            raise missing_column("column of pivot()", pivot_col, schema)
+        column = pivot_col if found is None else quoted_name(found)
+        return MixedGroupedData(self._rows, self._keys, self._result, pivot=Pivot(column, tuple(values)))
+
+    def _check_plain(self, what: str) -> None:
+        if self._pivot is not None:
+            raise PlanError(f"{what} is not supported after pivot, as in Spark; only aggregates are: use agg")
+        if self._grouping is not None:
+            raise PlanError(
+                f"{what} is not supported after {self._grouping.method}, as in Spark: a row is in several groups there;"
+                " use groupBy, or agg"
+            )
 
     def _numeric(self, what: str, function: Callable[[Column], Column], cols: tuple[str, ...]) -> Frame:
         """One aggregate per numeric column, as ``GroupedData`` does it."""
@@ -274,9 +336,27 @@ class MixedGroupedData(Generic[Frame]):
         """Not supported."""
         raise PlanError("cogroup is not supported; a job has one input stream and one keyed stage for now")
 
-    def pivot(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported."""
-        raise PlanError("pivot is not supported on a stream; use one agg with F.when(…) per value")
+
+def _waiting(operator: AggregateOperator) -> str:
+    assert operator.grouping is not None
+    assert operator.time_key is not None
+    place = operator.keys.index(operator.time_key)
+    without = [places for places in operator.grouping.sets if place not in places]
+    sets = ", ".join(operator.grouping.of(without).described([key.name for key in operator.keys]))
+    return (
+        f"outputMode append writes the groups of {operator.grouping.method} that are by no event time, {sets}, when all"
+        " input ends: no watermark completes them, and Spark's own stream never writes them. Use outputMode update or"
+        " complete to have them before"
+    )
+
+
+def _output_key(operator: AggregateOperator) -> tuple[str, ...] | None:
+    """The output columns that say which group a row is of; None: two groups may look the same."""
+    key = tuple(operator.output_schema.names[place] for place in operator.key_outputs)
+    if operator.grouping is None:
+        return key
+    shown = next((output.name for output in operator.partials.outputs if output.text == SPARKS_GROUPING_ID), None)
+    return None if shown is None else (*key, shown)
 
 
 def _aggregates(exprs: tuple[Column | dict[str, str], ...]) -> list[Column] | dict[str, str]:

@@ -17,13 +17,16 @@ _OF_ALL_ROWS = (
     ),
     *("transpose", "zip", "zipWithIndex"),
 )
-_GROUPINGS = ("cube", "groupingSets", "rollup")
 _VIEWS = (
     *("createGlobalTempView", "createOrReplaceGlobalTempView", "createOrReplaceTempView", "createTempView"),
     *("registerTempTable", "asTable", "exists", "scalar"),
 )
 _OTHERS = {
-    "observe": "a job's own metrics are in query.lastProgress; others can be observed in foreachBatch",
+    "observe": (
+        "an epoch may read its rows more than once (a look ahead, late rows, several stages), and after a crash only"
+        " those that are still to be done, so that what is observed would not be each row once; use agg, or observe the"
+        " frame that foreachBatch is given, and see query.lastProgress for the job's own metrics"
+    ),
     "repartitionById": "a keyed stage deals rows to its shards itself; leave it out, or set pipeline.parallelism",
     "toJSON": "use select(F.to_json(F.struct('*')).alias('value'))",
     "nearestByJoin": "use join with a static DataFrame",
@@ -40,12 +43,10 @@ def hint_for(name: str) -> str:
         return f"transform(lambda frame: frame.{name}(…)) applies a stateless operation of DataFrame to both inputs"
     if name in _OF_ALL_ROWS:
         return "it needs all rows at once, which a stream never has; do it where the job's output is read"
-    if name in _GROUPINGS:
-        return "use groupBy(…), and one job for each grouping"
     if name in _VIEWS:
         return (
-            "SQL over a job's rows is not supported for now; make the view of the frames that read() is given, and use"
-            " selectExpr, where and agg behind it"
+            "a view stands for one frame of Spark's, not for a job's rows; use mixedmode.sql('SELECT … FROM {rows}',"
+            " rows=frame) and groupBy behind it, or make the view of the frames that read() is given"
         )
     if name in _OTHERS:
         return _OTHERS[name]

@@ -84,7 +84,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     output_mode = _output_mode(stage, request, format)
     final = resolve_final_watermark(
         resolved,
-        is_aggregate=stage.output_key is not None,
+        is_aggregate=stage.is_aggregate,
         output_mode=output_mode,
         stages=len(graph.stages),
         why_observed=stage.why_observed,
@@ -153,7 +153,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
                 watermark_delay_ms=max(spec.delays_ms.values(), default=spec.watermark_delay_ms),
                 watermark_delays_ms=dict(spec.delays_ms),
                 coordinator=None if spec.coordinator is None else type(spec.coordinator).__name__,
-                warning=stage.warning,
+                warning=_warning(stage, output_mode if stage is graph.last else "append", settings),
             )
             for spec, stage in zip(specs, graph.stages, strict=True)
         ),
@@ -172,9 +172,14 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     return plan, _job(graph, plan, specs, sink, tail)
 
 
+def _warning(stage: KeyedStage, output_mode: str, settings: Settings) -> str | None:
+    waits = output_mode == "append" and settings.runtime_mode != "batch"
+    return stage.waits_for_end if waits and stage.waits_for_end is not None else stage.warning
+
+
 def _whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: str) -> WholeResult | None:
     """How the whole result is shown each time; None: the job does not give it."""
-    if output_mode != "complete" or stage.output_key is None:  # what a processor calls complete are rows all the same
+    if output_mode != "complete" or not stage.is_aggregate:  # what a processor calls complete are rows all the same
         if output.arrangement:
             raise PlanError(
                 f"{output.arrangement[0].what} is supported behind an aggregate in outputMode complete only, as in"
@@ -204,7 +209,7 @@ def _deliveries(
     stage: KeyedStage, part: Part, output_mode: str, request: SinkRequest, format: str, all_rows: Deliveries
 ) -> Deliveries:
     """What is handed over per checkpoint: all rows, or of each key the last; of a key that is gone every update."""
-    if output_mode != "update" or stage.output_key is None:
+    if output_mode != "update" or not stage.is_aggregate:
         return all_rows
     per_epoch = request.table is None and request.foreach_batch is None and format in FORMATS
     key = stage.output_key if per_epoch else output_key(stage, part)

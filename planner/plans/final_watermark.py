@@ -49,7 +49,8 @@ def resolve_final_watermark(
         is_aggregate: the last keyed stage is an aggregate; False: a processor.
         output_mode: of that stage.
         stages: how many the job has.
-        why_observed: why a deduplication cannot have MAX_WATERMARK at the switch; None: there is none, or it can.
+        why_observed: why a deduplication, or an aggregate over grouping sets, cannot have MAX_WATERMARK at the switch;
+            None: there is none, or it can.
 
     Raises:
         OptionError: ``max`` was asked for a job in which it would overwrite results by parts of them, or repeat them.
@@ -57,11 +58,11 @@ def resolve_final_watermark(
     settings, given = options.settings, options.given.get(_FIELD)
     if stages > 1:
         what, why, instead = f"a job of {stages} keyed stages", _WHY_OBSERVED_BETWEEN, ""
-    elif why_observed is not None:
-        what, why, instead = "a deduplication", why_observed, ""
     elif is_aggregate and output_mode in _REPLACING_MODES:
         what, why = f"an aggregate in outputMode {output_mode}", _WHY_OBSERVED
-        instead = ", or outputMode append"
+        instead = ", or outputMode append" if why_observed is None else ""
+    elif why_observed is not None:
+        what, why, instead = "grouping sets" if is_aggregate else "a deduplication", why_observed, ""
     else:
         return FinalWatermark(settings, f"set by {given.origin}" if given else "the default")
     if given is not None and settings.final_watermark != "observed":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
@@ -93,13 +94,32 @@ class Keys:
         return KeyColumns(keyed, tuple(names), schema)
 
 
-def resolve_keys(inputs: Inputs, cols: Sequence[Column | str | int]) -> Keys:
+def given_keys(inputs: Inputs, cols: Sequence[Any], what: str = "groupBy") -> tuple[Column | str, ...]:
+    """Checked grouping columns; names stay as the user writes them, as in Spark, and ordinals become names.
+
+    Args:
+        inputs: what is grouped.
+        cols: names, columns and ordinals.
+        what: the method that was given them.
+
+    Raises:
+        PlanError: it is none of these, or is not there.
+    """
+    return tuple(_given(inputs, col, what) for col in cols)
+
+
+def resolve_keys(inputs: Inputs, cols: Sequence[Column | str | int], what: str = "groupBy") -> Keys:
     """What ``groupBy(*cols)`` means on these inputs.
+
+    Args:
+        inputs: what is grouped.
+        cols: names, columns and ordinals.
+        what: the method that was given them.
 
     Raises:
         PlanError: a column is missing, an expression does not fit, or a type cannot be a key.
     """
-    given = tuple(_given(inputs, col) for col in cols)
+    given = given_keys(inputs, cols, what)
     if not given:
         return Keys((), StructType([]), (), False)
     template = inputs.template
@@ -108,25 +128,24 @@ def resolve_keys(inputs: Inputs, cols: Sequence[Column | str | int]) -> Keys:
         fields: list[StructField] = template.groupBy(*columns).count().schema.fields[:-1]
         plain = plain_columns(template, columns)
     except AnalysisException as error:
-        raise PlanError(f"groupBy: {error_text(error)}") from error
+        raise PlanError(f"{what}: {error_text(error)}") from error
     for field in fields:
         check_key_type(field.name, field.dataType)
     names = [field.name for field in fields]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise PlanError(f"groupBy has several keys named {', '.join(repeated)}; give each a name with .alias(…)")
+        raise PlanError(f"{what} has several keys named {', '.join(repeated)}; give each a name with .alias(…)")
     has_session = any(SESSION_MARK in (field.metadata or {}) for field in fields)
     return Keys(given, StructType(fields), tuple(plain), has_session)
 
 
-def _given(inputs: Inputs, col: Column | str | int) -> Column | str:
-    """A checked grouping column; names stay as the user writes them, as in Spark, and ordinals become names."""
+def _given(inputs: Inputs, col: Any, what: str) -> Column | str:
     schema = without_carrier(inputs.schema)
     if isinstance(col, bool) or not isinstance(col, (Column, str, int)):
-        raise PlanError(f"groupBy takes names, columns and ordinals, got {col!r} ({type(col).__name__})")
+        raise PlanError(f"{what} takes names, columns and ordinals, got {col!r} ({type(col).__name__})")
     if isinstance(col, int):
         if not 1 <= col <= len(schema.fields):
-            raise PlanError(f"groupBy ordinal {col} is out of range; the columns are 1 to {len(schema.fields)}")
+            raise PlanError(f"{what} ordinal {col} is out of range; the columns are 1 to {len(schema.fields)}")
         return quoted([schema.fieldNames()[col - 1]])[0]
     if isinstance(col, Column):
         return col

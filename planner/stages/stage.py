@@ -52,7 +52,9 @@ class KeyedStage:
     output_mode: str | None
     #: Makes the operator, given its uid and the output mode.
     build: Callable[[str, str, Settings], KeyedOperator]
-    #: Output columns that are the key of the group that a row is of; None: a processor's rows are of no group.
+    #: True if each row is that of a group, which a later one may replace.
+    is_aggregate: bool = False
+    #: Output columns that are the key of the group that a row is of; None: nothing in the output says it.
     output_key: tuple[str, ...] | None = None
     #: Exchanges events with the stage's shards; None: nobody does.
     coordinator: OperatorCoordinator | None = None
@@ -64,6 +66,8 @@ class KeyedStage:
     refuses_complete: str | None = None
     #: What ``start()`` has to say of it; None: nothing.
     warning: str | None = None
+    #: What ``start()`` has to say of groups that outputMode append writes only at the end; None: there are none.
+    waits_for_end: str | None = None
     #: Output column that is event time of which nothing older comes any more; None: there is none.
     output_event_time: str | None = None
 

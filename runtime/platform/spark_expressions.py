@@ -128,3 +128,29 @@ def is_same(spark: SparkSession, one: Any, other: Any) -> bool:
     if not all(is_same(spark, child, its) for child, its in zip(children, others, strict=True)):
         return False
     return bool(with_children(spark, one, others).semanticEquals(other))
+
+
+def filtered(spark: SparkSession, aggregate: Any, condition: Any) -> Any:
+    """An aggregate over those of its rows for which a condition is true.
+
+    Args:
+        spark: the session that it is of.
+        aggregate: a resolved ``AggregateExpression``.
+        condition: a resolved expression over the same columns.
+    """
+    whole = condition
+    if aggregate.filter().isDefined():
+        both = java_class(spark, "org.apache.spark.sql.catalyst.expressions.And")
+        whole = both(aggregate.filter().get(), condition)
+    # Not a copy: it has an id, by which Spark tells it from others.
+    option = java_class(spark, "scala.Option").apply(whole)
+    return aggregate.aggregateFunction().toAggregateExpression(aggregate.isDistinct(), option)
+
+
+def ignoring_nulls(aggregate: Any) -> Any:
+    """An aggregate that passes over nulls; only that of ``first`` and ``last`` may not do so already."""
+    function = aggregate.aggregateFunction()
+    if class_name(function) not in ("First", "Last") or function.ignoreNulls():
+        return aggregate
+    other = function.copy(function.child(), True)
+    return other.toAggregateExpression(aggregate.isDistinct(), aggregate.filter())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -26,7 +27,15 @@ from pyspark.sql.types import (
 )
 
 from ....errors import MixedModeError, PlanError
-from ....runtime.operators.aggregate.definition import AggregateMode, GroupColumns, GroupKey, KeyKind, Partials
+from ....runtime.operators.aggregate.definition import (
+    GROUPING_ID,
+    AggregateMode,
+    GroupColumns,
+    GroupKey,
+    KeyKind,
+    Partials,
+)
+from ....runtime.operators.aggregate.grouping import GroupingSets
 from ....runtime.operators.aggregate.operator import AggregateOperator
 from ....runtime.operators.aggregate.record_codec import RecordCodec
 from ....runtime.platform.arrow_types import arrow_type
@@ -39,7 +48,9 @@ from ....state.keys import KeyCodec
 from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
 from ...inputs.schemas import repeated_field
 from .arguments import plan_columns
+from .grouped import grouped_as
 from .partials import PartialColumns
+from .pivot import Pivot
 from .results import plan_results
 
 _KINDS: dict[str, KeyKind] = {WINDOW_MARK: "window", SESSION_MARK: "session"}
@@ -56,6 +67,8 @@ def plan_aggregate(
     uid: str,
     bounded: bool = False,
     schema: StructType | None = None,
+    grouping: GroupingSets | None = None,
+    pivot: Pivot | None = None,
 ) -> AggregateOperator:
     """Plan an aggregation.
 
@@ -69,6 +82,8 @@ def plan_aggregate(
         bounded: True if the whole input is there before anything is emitted (``execution.runtime-mode=batch``, or a
             job without live input), so that an append without watermark has an end to wait for.
         schema: the columns of all inputs, if some inputs have nulls where ``frame`` has none.
+        grouping: the grouping sets; None: one, of all ``group_cols``.
+        pivot: the values of a column that each of ``exprs`` is computed of; None: all rows.
 
     Raises:
         PlanError: Spark cannot resolve it, or a function, key, window or output mode is not supported.
@@ -77,20 +92,28 @@ def plan_aggregate(
         raise PlanError("agg needs at least one aggregate, such as F.count('*')")
     template = _template(frame, schema or frame.schema, event_time)
     columns = tuple(F.col(item) if isinstance(item, str) else item for item in group_cols)
-    aggregation, outputs, logical, output_schema = _analyze(template, columns, exprs)
+    if pivot is not None:
+        exprs = pivot.over(template, columns, exprs)
+    aggregation, outputs, logical, output_schema = _analyze(template, columns, exprs, grouping)
     leading = len(outputs) - len(exprs)
     if leading == 0 and columns:
         raise PlanError(
             "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
             " goes on; set it to true"
         )
-    keys, windows = _keys(aggregation, logical, columns, output_schema.fields[:leading], event_time)
+    plain, hidden_keys = aggregation, []
+    if grouping is not None:
+        plain, _, logical, _ = _analyze(template, columns, [F.count(F.lit(1))], None)
+        hidden_keys = list(items(aggregation.groupingExpressions()))[leading:]
+    keys, windows = _keys(plain, logical, columns, output_schema.fields[:leading], event_time)
+    if grouping is not None:
+        keys = (*_keys_of_sets(keys, grouping), GROUPING_ID)
     ansi = str(frame.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
     spark = frame.sparkSession
     row_order = None if event_time is None else _row_order(template, event_time)
     collected = PartialColumns(ansi, row_order, spark, frozenset(template.columns))
-    planned = plan_results(spark, outputs, output_schema, leading, collected)
+    planned = plan_results(spark, outputs, output_schema, leading, collected, hidden_keys)
     names = [f"__b{i}" for i in range(len(collected.sql))]
     written = plan_columns(template, columns, names, collected, aggregation)
     results = [
@@ -108,7 +131,7 @@ def plan_aggregate(
     _check_types(written.fields, partials)
     for field in output_schema.fields:
         _arrow(field)
-    key_types = _key_types(keys, written.key_fields)
+    key_types = _key_types(keys[:leading], written.key_fields) + (() if grouping is None else (pa.int64(),))
     mode = checked_output_mode(output_mode, keys, event_time, bounded=bounded)
     return AggregateOperator(
         uid=uid,
@@ -121,6 +144,7 @@ def plan_aggregate(
         output_mode=mode,
         event_time=event_time,
         projection=planned.projection,
+        grouping=grouping,
     )
 
 
@@ -146,10 +170,13 @@ def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> D
 
 
 def _analyze(
-    template: DataFrame, columns: Sequence[Column], exprs: Sequence[Column] | dict[str, str]
+    template: DataFrame,
+    columns: Sequence[Column],
+    exprs: Sequence[Column] | dict[str, str],
+    grouping: GroupingSets | None,
 ) -> tuple[Any, list[Any], Any, StructType]:
     """The analyzed Aggregate node, the output's expressions, the unresolved node, and the output's schema."""
-    grouped = template.groupBy(*columns)
+    grouped = grouped_as(template, columns, grouping)
     try:
         result = grouped.agg(exprs) if isinstance(exprs, dict) else grouped.agg(*exprs)
         schema = result.schema
@@ -179,8 +206,10 @@ def _keys(
     """The grouping expressions, and which of them are windows."""
     keys: list[GroupKey] = []
     expressions = list(items(aggregation.groupingExpressions()))
-    if len(expressions) != len(columns):
-        raise PlanError("groupBy with grouping sets, cube or rollup is not supported; group by plain columns")
+    if len(expressions) != len(columns):  # the SQL functions rollup, cube and grouping_sets
+        raise PlanError(
+            "groupBy of grouping sets is not supported; use rollup(…), cube(…) or groupingSets(…) of the frame"
+        )
     for place, expression in enumerate(expressions):
         # Spark marks columns and fields of structs; what is computed of them has no mark.
         has_marks = class_name(expression) in ("AttributeReference", "GetStructField")
@@ -203,6 +232,18 @@ def _keys(
     if keys and all(key.kind == "session" for key in keys):
         raise PlanError("groupBy with a session window needs another column to group by; add a key, or F.lit(0)")
     return tuple(keys), tuple(place for place, key in enumerate(keys) if key.kind == "window")
+
+
+def _keys_of_sets(keys: Sequence[GroupKey], grouping: GroupingSets) -> tuple[GroupKey, ...]:
+    """The keys as grouping sets have them; event time that no set groups by completes nothing."""
+    session = next((key for key in keys if key.kind == "session"), None)
+    if session is not None:
+        raise PlanError(
+            f"{grouping.method} with the session window {session.name} is not supported: which rows are one session"
+            " depends on the other keys; use groupBy, and one stage for each grouping"
+        )
+    used = {place for places in grouping.sets for place in places}
+    return tuple(key if place in used else replace(key, event_time=False) for place, key in enumerate(keys))
 
 
 def _is_call(expression: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype_json_string
+from pyspark.sql.types import DataType, LongType, StructField, StructType, _parse_datatype_json_string
 
 from ....errors import PlanError
 from ....runtime.operators.aggregate.definition import OutputColumn
@@ -52,7 +52,12 @@ class PlannedResults:
 
 
 def plan_results(
-    spark: SparkSession, expressions: Sequence[Any], output: StructType, leading: int, partials: PartialColumns
+    spark: SparkSession,
+    expressions: Sequence[Any],
+    output: StructType,
+    leading: int,
+    partials: PartialColumns,
+    hidden_keys: Sequence[Any] = (),
 ) -> PlannedResults:
     """Plan all output columns behind the ``leading`` keys.
 
@@ -62,6 +67,7 @@ def plan_results(
         output: Spark's schema of them.
         leading: how many output columns are keys.
         partials: takes the partial columns.
+        hidden_keys: keys that are no output columns, behind the others: the grouping id.
 
     Raises:
         PlanError: a function is not supported, or an expression cannot be computed apart from its aggregates.
@@ -76,13 +82,14 @@ def plan_results(
             for place, (field, result) in enumerate(zip(fields, results, strict=True))
         )
         return PlannedResults(results, tuple(field.dataType for field in fields), outputs, None)
-    hidden = _HiddenColumns(spark, expressions[:leading], partials)
+    hidden = _HiddenColumns(spark, [*expressions[:leading], *hidden_keys], partials)
     columns: list[Any] = [F.col(f"k{place}") for place in range(leading)]
     rebuilt = [hidden.rebuilt(expression) for expression in given]
     columns += [hidden.column(one) for one, _ in rebuilt]
     if not hidden.results:
         raise PlanError("agg needs at least one aggregate function, such as F.count('*')")
-    keys = [StructField(f"k{place}", field.dataType) for place, field in enumerate(output.fields[:leading])]
+    key_types = [field.dataType for field in output.fields[:leading]] + [LongType() for _ in hidden_keys]
+    keys = [StructField(f"k{place}", data_type) for place, data_type in enumerate(key_types)]
     aggregates = [StructField(f"a{place}", data_type) for place, data_type in enumerate(hidden.types)]
     projection = Projection(
         StructType(keys + aggregates), output, tuple(columns), (None,) * leading + hidden.renamers(rebuilt)

@@ -6,3 +6,5 @@ ROWS_COLUMN = "__rows"
 MAX_TIME_COLUMN = "__max_ts"
 SESSION_START_COLUMN = "__session_start"
 SESSION_END_COLUMN = "__session_end"
+#: Spark's grouping id: which of the grouping sets a group is of.
+GROUPING_ID_COLUMN = "__grouping_id"

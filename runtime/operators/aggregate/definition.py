@@ -14,7 +14,8 @@ from ...platform.arrow_types import arrow_schema
 from ..contract import KeyedOperator
 from ..projection import Projection
 from .buffers import Buffer
-from .columns import ROWS_COLUMN, SESSION_START_COLUMN
+from .columns import GROUPING_ID_COLUMN, ROWS_COLUMN, SESSION_START_COLUMN
+from .grouping import GroupingSets
 from .results import Result
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class GroupKey:
     event_time: bool
     #: True if the grouping itself computes it by a function; False for a column that the input has.
     is_call: bool = True
+
+
+#: What tells groups of different grouping sets apart; the last of the keys, and none of the user's.
+GROUPING_ID = GroupKey("grouping_id()", GROUPING_ID_COLUMN, "plain", event_time=False, is_call=False)
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class Aggregation(KeyedOperator):
 
     Args:
         uid: id under which the state is stored.
-        keys: the grouping expressions, in the user's order.
+        keys: the grouping expressions, in the user's order; behind them the grouping id, if there are grouping sets.
         group_columns: the same as Spark columns.
         key_types: Arrow type of each grouping expression.
         partials: what is computed.
@@ -110,6 +115,7 @@ class Aggregation(KeyedOperator):
         output_mode: ``append``, ``update`` or ``complete``.
         event_time: the watermark's column, if there is one.
         projection: how output rows are made of keys and results; None: keys and results are the output.
+        grouping: the grouping sets; None: one, of all keys.
     """
 
     kind = "agg"
@@ -128,10 +134,12 @@ class Aggregation(KeyedOperator):
         output_mode: AggregateMode,
         event_time: str | None,
         projection: Projection | None = None,
+        grouping: GroupingSets | None = None,
     ) -> None:
         self.uid = uid
-        # A count of all rows, if the job has one, tells how many rows came; but rows in several windows count once.
-        counts = (name for name, sql in partials.columns.items() if sql == COUNT_ROWS and not group_columns.sliding)
+        # A count of all rows, if the job has one, tells how many rows came; but rows in several groups count once.
+        is_once = group_columns.sliding is None and grouping is None
+        counts = (name for name, sql in partials.columns.items() if sql == COUNT_ROWS and is_once)
         self.rows_column = next(counts, ROWS_COLUMN)
         self.keys = keys
         self.partials = partials
@@ -140,6 +148,9 @@ class Aggregation(KeyedOperator):
         #: What the operator writes.
         self.output_arrow_schema = arrow_schema(output_schema if projection is None else projection.row_schema)
         self.key_outputs = key_outputs
+        #: Places in ``keys`` of the leading columns of what the operator writes: a projection may read the grouping id.
+        self.row_keys = key_outputs if grouping is None or projection is None else tuple(range(len(keys)))
+        self.grouping = grouping
         self.output_mode = output_mode
         self.event_time = event_time
         self.group_columns: GroupColumns | None = group_columns
@@ -157,6 +168,10 @@ class Aggregation(KeyedOperator):
         self.state_values = "sessions" if self.session else "record"
         #: The key column that the watermark is compared with.
         self.time_key = next((key for key in keys if key.event_time and key.kind != "session"), None)
+        #: Groups of these sets are of no window or event time, so only the end of all input completes them.
+        self.timeless_ids = (
+            () if grouping is None or self.time_key is None else grouping.ids_without(keys.index(self.time_key))
+        )
         self.uses_event_time = any(key.event_time for key in keys)
         time_type = next((t for key, t in zip(keys, key_types, strict=True) if key.kind == "session"), None)
         self.time_type = None if time_type is None else time_type.field("start").type

@@ -31,9 +31,10 @@ from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ...platform.columns import quoted
 from ..contract import EpochSpec, Evolved, ShardContext
-from .columns import MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
+from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
 from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, Partials, interval
 from .evolution import take_over
+from .grouping import GroupingSets
 from .identity import output_identity, record_of
 from .late import late_rows
 from .run import KeyedRun
@@ -82,13 +83,13 @@ class AggregateOperator(Aggregation):
         if self.projection is None:
             return
         fields = self.projection.row_schema.fields
-        keys, hidden = fields[: len(self.key_outputs)], fields[len(self.key_outputs) :]
+        keys, hidden = fields[: len(self.row_keys)], fields[len(self.row_keys) :]
         first = {old: field.dataType for old, field in enumerate(hidden)}
         types = {new: first[old] for mapping in renamed for old, new in mapping.items()}
         schema = StructType(
             [*keys, *[StructField(f"a{place}", types[place]) for place in range(len(partials.results))]]
         )
-        names: list[Mapping[str, str]] = [{} for _ in keys]
+        names: list[Mapping[str, str]] = [{} for _ in self.key_outputs]
         names += [{f"a{old}": f"a{new}" for old, new in mapping.items() if old != new} for mapping in renamed]
         self.projection = self.projection.over(schema, names)
         self.output_arrow_schema = arrow_schema(schema)
@@ -114,6 +115,8 @@ class AggregateOperator(Aggregation):
         }
         if self.windows:
             described["windows"] = self.windows
+        if self.grouping is not None:
+            described["grouping sets"] = self.grouping.described([key.name for key in self.keys])
         return described
 
     # -- driver --------------------------------------------------------------------------------------------------------
@@ -122,7 +125,7 @@ class AggregateOperator(Aggregation):
         """Partial aggregation by Spark: one row per key (and window) with the buffers of its rows."""
         given = self.group_columns
         assert given is not None, "prepare() runs on the driver only"
-        names = [f"__k{i}" for i in range(len(self.keys))]
+        names = [f"__k{i}" for i in range(len(given.keys))]
         groups = [column.alias(name) for column, name in zip(given.keys, names, strict=True)]
         counted = [] if self.rows_column in self.partials.columns else [f"{COUNT_ROWS} AS {ROWS_COLUMN}"]
         if given.sliding is not None:
@@ -131,7 +134,9 @@ class AggregateOperator(Aggregation):
             frame = frame.withColumn("__time", time).select("*", *groups)
             counted = [f"count_if(__time < {names[place]}.start + {interval(slide_us)}) AS {ROWS_COLUMN}"]
             groups = [F.col(name) for name in names]
-        for place, (key, column) in enumerate(zip(self.keys, given.keys, strict=True)):
+        elif self.grouping is not None:
+            frame = frame.select("*", *groups)
+        for place, (key, column) in enumerate(zip(self.keys, given.keys, strict=False)):
             if key.kind == "session" and not key.is_call:
                 # Spark merges the sessions of a column that is marked as theirs, and of no expression over one.
                 frame = frame.withColumn(names[place], column)
@@ -139,14 +144,42 @@ class AggregateOperator(Aggregation):
         if self.event_time is not None:
             counted.append(f"max({quoted(self.event_time)}) AS {MAX_TIME_COLUMN}")
         # As SQL: a call of a function on columns is a dozen calls to the JVM.
-        partial = frame.groupBy(*groups).agg(*given.partials, *map(F.expr, counted))
+        others: list[str] = []
+        if self.grouping is None:
+            partial = frame.groupBy(*groups).agg(*given.partials, *map(F.expr, counted))
+        else:
+            partial, others = self._of_sets(self.grouping, frame, names, counted)
         selected: list[str] = []
-        for key, name in zip(self.keys, names, strict=True):
+        for key, name in zip(self.keys, names, strict=False):
             if key.kind == "session":
                 selected += [f"{name}.start AS {SESSION_START_COLUMN}", f"{name}.end AS {SESSION_END_COLUMN}"]
             else:
                 selected.append(f"{name} AS {quoted(key.column)}")
-        return partial.selectExpr(*selected, *partial.columns[len(names) :])
+        return partial.selectExpr(*selected, *others, *partial.columns[len(names) + len(others) :])
+
+    def _of_sets(
+        self, grouping: GroupingSets, frame: DataFrame, names: Sequence[str], counted: Sequence[str]
+    ) -> tuple[DataFrame, list[str]]:
+        """The partial aggregates of all grouping sets.
+
+        Args:
+            grouping: the sets.
+            frame: has the keys as columns.
+            names: those columns.
+            counted: SQL of what is counted besides.
+
+        Returns:
+            The groups, with what columns are made of behind their keys.
+        """
+        assert self.group_columns is not None, "prepare() runs on the driver only"
+        sets = [[names[place] for place in places] for places in grouping.sets]
+        first = [f"grouping_id() AS {GROUPING_ID_COLUMN}", *counted]
+        groups = frame.groupingSets(sets, *names).agg(*map(F.expr, first), *self.group_columns.partials)
+        # A row is in a group of each set, and counts in one.
+        place = None if self.time_key is None else self.keys.index(self.time_key)
+        rows = f"IF({GROUPING_ID_COLUMN} = {grouping.counted(place)}, {ROWS_COLUMN}, 0) AS {ROWS_COLUMN}"
+        others = [f"CAST({GROUPING_ID_COLUMN} AS bigint) AS {GROUPING_ID_COLUMN}", rows]
+        return groups, [*others, *groups.columns[len(names) + 2 : len(names) + len(first)]]
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """The input rows whose window or session is over."""

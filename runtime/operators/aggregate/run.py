@@ -19,7 +19,7 @@ from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..admission import can_be_late, note_event_time, windows_over
 from ..contract import ShardContext
 from .buffers import merge_buffers, reduce_segments
-from .columns import MAX_TIME_COLUMN
+from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN
 from .key_batches import DueKeys, Work, all_keys, whole_keys, works
 from .output import ResultWriter
 from .record_codec import RecordCodec
@@ -124,7 +124,11 @@ class KeyedRun(AggregateRun):
         if key is None:
             return None
         column = batch.column(key.column)
-        return micros_to_ms(pc.struct_field(column, "end") if key.kind == "window" else column)
+        ends_ms = micros_to_ms(pc.struct_field(column, "end") if key.kind == "window" else column)
+        if self.operator.timeless_ids:
+            ids = batch.column(GROUPING_ID_COLUMN).to_numpy(zero_copy_only=False)
+            ends_ms = np.where(np.isin(ids, self.operator.timeless_ids), MAX_WATERMARK, ends_ms)
+        return ends_ms
 
     def _show(self, work: Work) -> None:
         exists, data, offsets = self.cells.read(self.cells.names(work.groups, work.keys))

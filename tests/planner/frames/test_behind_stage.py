@@ -116,6 +116,9 @@ def test_a_stage_is_named_right_behind_it(both: MixedFrame) -> None:
     with pytest.raises(PlanError, match=r"uid\('x'\) names a keyed stage; call it right behind agg"):
         both.groupBy("k").count().select("k").uid("x")
     assert both.groupBy("k").count().uid("x")._stage.uid == "x"  # type: ignore[union-attr]
+    assert both.groupBy("k").count().uid("x").uid("x")._stage.uid == "x"  # type: ignore[union-attr]
+    with pytest.raises(PlanError, match=r"uid..y.. names a keyed stage that is called 'x' already"):
+        both.groupBy("k").count().uid("x").uid("y")
 
 
 def test_columns_may_be_named_once_more_behind_a_limit(both: MixedFrame) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mixedmode import PlanError, read
+from mixedmode import OptionError, PlanError, read, sql
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.inputs.event_time import Watermark
 from pyspark.sql import DataFrame, GroupedData
@@ -42,8 +42,8 @@ def test_every_method_of_a_frame_is_there_or_says_what_to_do(both: MixedFrame, p
             getattr(frame, name)
         assert not hasattr(frame, name)
         refused.append(name)
-    assert {"show", "rdd", "write", "observe", "createOrReplaceTempView", "rollup"} <= set(refused)
-    assert not {"select", "join", "toDF", "replace", "na", "hint", "mapInPandas", "alias", "coalesce"} & set(refused)
+    assert {"show", "rdd", "write", "observe", "createOrReplaceTempView"} <= set(refused)
+    assert not {"select", "join", "toDF", "replace", "na", "hint", "mapInPandas", "alias", "rollup"} & set(refused)
 
 
 def test_every_method_of_groups_and_writers_is_there_or_says_what_to_do(both: MixedFrame) -> None:
@@ -52,7 +52,7 @@ def test_every_method_of_groups_and_writers_is_there_or_says_what_to_do(both: Mi
     writer = grouped.count().writeStream
     for name in public(GroupedData):
         assert inspect.getattr_static(type(grouped), name, None) is not None, name
-    for name in ("apply", "applyInPandas", "applyInArrow", "cogroup", "pivot"):
+    for name in ("apply", "applyInPandas", "applyInArrow", "cogroup"):
         with pytest.raises(PlanError, match=f"{name} is not supported"):
             getattr(grouped, name)("k")
     for name in public(DataStreamWriter):
@@ -140,3 +140,82 @@ def test_a_watermark_before_read_is_the_jobs(history: DataFrame, live: DataFrame
         read(live=live.withWatermark("ts", "1 hour").select("k"))
     with pytest.raises(PlanError, match="not all live inputs have a watermark of one column"):
         read(live={"a": live.withWatermark("ts", "1 hour"), "b": live})
+
+
+def test_grouping_sets_have_the_columns_that_spark_gives(both: MixedFrame, history: DataFrame) -> None:
+    """By names, columns, windows and ordinals; what Spark refuses, and what has no key, is refused."""
+    window = F.window("ts", "1 hour")
+    measures = [F.sum("v"), F.grouping("k").alias("g"), F.grouping_id(), (F.grouping_id() + F.count("*")).alias("e")]
+    for grouped in (
+        lambda f: f.rollup("k", window).agg(*measures),
+        lambda f: f.cube([F.upper("k").alias("u"), "ts"]).agg(F.sum("v"), F.grouping(F.upper("k"))),
+        lambda f: f.rollup(1, "ts").count(),
+        lambda f: f.rollup().count(),
+        lambda f: f.groupingSets([["k"], [F.col("ts")], []], "k", "ts").agg(*measures),
+        lambda f: f.groupBy("k", window).pivot("v", [1, 2]).agg(F.sum("x").alias("s"), F.max("ts")),
+        lambda f: f.groupBy().pivot("k", ["a", "b"]).sum("v"),
+        lambda f: f.groupBy("k").pivot("tags.t", [1]).count(),
+    ):
+        assert grouped(both).dtypes == grouped(history).dtypes
+    timed = both.withWatermark("ts", "1 hour")
+    for refused, said in (
+        (lambda: timed.rollup("k", "nope"), "nope"),
+        (lambda: timed.rollup("k", F.session_window("ts", "1 hour")).count(), "rollup with the session window"),
+        (lambda: timed.rollup("k").applyInPandasWithState(same, "k int", "n int", "append", "NoTimeout"), "as in"),
+        (lambda: timed.rollup("k").pivot("v", [1]), "pivot is not supported after rollup, as in Spark"),
+        (lambda: timed.groupBy("k").pivot("v", [1]).pivot("x", [1]), "pivot is not supported after pivot"),
+        (lambda: timed.groupBy("k").pivot("v"), r"pivot\('v'\) needs the values that become columns, got None"),
+        (lambda: timed.groupBy("k").pivot("nope", [1]), "nope"),
+        (lambda: timed.groupingSets([["v"]], "k"), "a set with v, which is not among its columns k"),
+        (lambda: timed.groupingSets([["k"], ["k"]], "k"), "twice"),
+        (lambda: timed.groupingSets("k", "k"), "list of lists"),
+        (lambda: timed.groupingSets([[]]), "got no column"),
+        (lambda: timed.groupBy("k").agg(F.grouping("k")), "grouping"),
+        (lambda: timed.rollup("k").agg(F.grouping("v")), "v"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            refused()
+
+
+def test_groups_of_no_event_time_come_at_the_end_and_it_is_said(both: MixedFrame) -> None:
+    """In outputMode append, where the switch must not fire them; elsewhere nothing is to be said."""
+    totals = both.withWatermark("ts", "1 hour").rollup(F.window("ts", "1 hour"), "k").agg(F.sum("v"))
+    plan = totals.writeStream.format("noop").plan()
+    assert plan.settings.final_watermark == "observed"
+    assert any("no event time, (), when all input ends" in warning for warning in plan.warnings)
+    assert "(window, k), (window), ()" in str(plan)
+    updates = totals.writeStream.format("noop").outputMode("update").plan()
+    assert not any("when all input ends" in warning for warning in updates.warnings)
+    with pytest.raises(PlanError, match="no key is ever complete"):
+        both.withWatermark("ts", "1 hour").rollup("k").count().writeStream.format("noop").plan()
+    with pytest.raises(OptionError, match=r"max.*does not go with grouping sets"):
+        totals.writeStream.format("noop").option("execution.backlog.final-watermark", "max").plan()
+
+
+def test_sql_is_one_more_operation(both: MixedFrame, history: DataFrame) -> None:
+    """Over a job's rows by a name in braces, beside static frames and values; what needs state is refused."""
+    static = history.select("k", F.lit("n").alias("name"))
+    query = "SELECT r.k AS key, v + {more} AS v, ts, name FROM {rows} AS r JOIN {names} USING (k) WHERE v > :least"
+
+    def answer(frame: Any) -> Any:
+        run = sql if isinstance(frame, MixedFrame) else history.sparkSession.sql
+        return run(query, {"least": 0}, rows=frame, names=static, more=1)
+
+    columns = ["k", "ts", "v"]
+    expected = answer(history.select(columns)).dtypes
+    assert answer(both.select(columns)).dtypes == expected
+    timed = answer(both.select(columns).withWatermark("ts", "1 hour"))
+    assert timed.dtypes == expected
+    assert timed._watermark.event_time == "ts"
+    assert answer(behind(both.withWatermark("ts", "1 hour"))).dtypes == expected
+    for text, given, said in (
+        ("SELECT k, count(*) FROM {rows} GROUP BY k", {"rows": both}, r"what sql\(\) .* an aggregation"),
+        ("SELECT * FROM {rows} ORDER BY k", {"rows": both}, "ORDER BY needs all rows at once"),
+        ("SELECT * FROM {rows} LIMIT 1", {"rows": both}, "contains limit"),
+        ("SELECT nope FROM {rows}", {"rows": both}, "nope"),
+        ("SELECT * FROM {others}", {"rows": both}, "nothing is given for {others}"),
+        ("SELECT 1", {}, "takes the rows of one job, got none"),
+        ("SELECT * FROM {a} JOIN {b}", {"a": both, "b": both}, "got a and b"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            sql(text, **given)
