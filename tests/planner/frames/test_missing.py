@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mixedmode import PlanError
 from mixedmode.planner.frames.frame import MixedFrame
-from mixedmode.planner.frames.missing import _GROUPINGS, _OF_ALL_ROWS, _STATELESS, hint_for
+from mixedmode.planner.frames.missing import _OF_ALL_ROWS, _STATELESS, hint_for
 from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.planner.inputs.inputs import Inputs
 from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ def test_the_hint_for_a_missing_method_is_one_that_works() -> None:
 
 def test_no_hint_is_for_what_is_there() -> None:
     """Each is a method of some version of DataFrame, and none is one of ours."""
-    names = [*_STATELESS, *_OF_ALL_ROWS, *_GROUPINGS]
+    names = [*_STATELESS, *_OF_ALL_ROWS]
     assert len(names) == len(set(names))
     assert [name for name in names if hasattr(MixedFrame, name)] == []
     assert sum(hasattr(DataFrame, name) for name in names) > len(names) - 5
