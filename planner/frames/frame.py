@@ -326,6 +326,8 @@ class MixedFrame(UnitedFrame):
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
             return MixedFrame(inputs, watermark)
         event_time = watermark.event_time
+        if event_time not in self._inputs.template.columns:  # lost in a function of batches: a stage would say so
+            return MixedFrame(inputs, watermark)
 
         def again(frame: DataFrame, *more: Column) -> DataFrame:
             if carrying is not None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ColumnOrName = Column | str
 _NO_VALUE: Any = object()
+#: Hints that ask for partitions.
+_OF_PARTITIONS = ("coalesce", "repartition", "repartition_by_range", "rebalance")
 _Rows = TypeVar("_Rows")
 
 
@@ -145,6 +147,10 @@ class StatelessFrame(Described):
         return self._map("withMetadata", lambda frame: frame.withMetadata(columnName, metadata))
 
     def hint(self, name: str, *parameters: Any) -> Self:
+        """A hint for Spark, as on a ``DataFrame``; those about partitions have no effect, as :meth:`repartition`."""
+        if name.lower() in _OF_PARTITIONS:
+            self._read().template.hint(name, *parameters)
+            return self._ignoring(f"hint {name}")
         return self._map("hint", lambda frame: frame.hint(name, *parameters))
 
     def colRegex(self, colName: str) -> Column:

@@ -52,7 +52,7 @@ class UnitedFrame(StatelessFrame):
             )
         names = dict(zip(other.columns, self.columns, strict=True))
         columns = [column.alias(here) for column, here in zip(quoted(names), names.values(), strict=True)]
-        hidden = [F.col(CARRIER)] if other._has_carrier else []
+        hidden = [F.col(CARRIER)] if CARRIER in other._inputs.template.columns else []
         aligned = other._inputs.map("union", lambda frame: frame.select(*columns, *hidden))
         watermark = other._watermark
         if watermark is not None:

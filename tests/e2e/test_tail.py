@@ -127,9 +127,36 @@ def test_behind_a_stage_with_a_join_that_moves_rows(world: World) -> None:
     assert list((world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet")) == []
 
 
+def test_a_join_that_moves_rows_is_not_done_again_at_delivery(world: World) -> None:
+    """What it made, random values too, comes again as it was when a function has failed, under the same id."""
+    static = names(world.spark).hint("merge")
+    frame = windows(mixedmode.read(history=world.history(EVENTS))).join(static, "key").withColumn("u", F.expr("uuid()"))
+    came: list[tuple[int, list[tuple[Any, ...]]]] = []
+
+    def take(rows: DataFrame, number: int) -> None:
+        came.append((number, rows_of(rows)))
+        if len(came) == 1:
+            raise ConnectionError("the answer was lost")
+
+    for failure in ("the answer was lost", None):
+        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(world.checkpoints))
+        query = writer.start()
+        if failure is None:
+            query.awaitTermination(60)
+        else:
+            with pytest.raises(mixedmode.QueryError, match=failure):
+                query.awaitTermination(60)
+    first, again = came
+    assert first == again
+    assert len({row[-1] for row in first[1]}) == len(first[1]) > 50
+
+
 def test_a_whole_result_is_joined_in_a_job_of_its_own(world: World) -> None:
-    """outputMode complete: the join with a static side that Spark does not broadcast is done to each whole result."""
-    static = names(world.spark)
+    """outputMode complete: the join with a static side that Spark does not broadcast is done to each whole result, with
+    the static rows of then (C13)."""
+    file = world.folder / "names.csv"
+    file.write_text("".join(f"k{n},a\n" for n in range(5)))
+    static = world.spark.read.schema("key string, name string").csv(str(file))
     frame = mixedmode.read(history=world.history(EVENTS[:90]), live=world.live())
     totals = frame.groupBy("key").agg(F.sum("value").alias("total"))
     writer = totals.join(static.hint("merge"), "key").orderBy("key").writeStream.format("memory").queryName("wholes")
@@ -140,6 +167,8 @@ def test_a_whole_result_is_joined_in_a_job_of_its_own(world: World) -> None:
         query.processAllAvailable()
         batch = frame_of(world.spark, EVENTS[:upto]).groupBy("key").agg(F.sum("value").alias("total"))
         assert world.spark.table("wholes").collect() == batch.join(static, "key").orderBy("key").collect()
+        file.write_text("".join(f"k{n},z\n" for n in range(5)))  # nothing runs now
+    assert {row.name for row in world.spark.table("wholes").collect()} == {"z"}
 
 
 @pytest.mark.parametrize("emptied", ["filter", "join"])

@@ -69,7 +69,11 @@ def test_every_method_of_groups_and_writers_is_there_or_says_what_to_do(both: Mi
         lambda f: f.hint("rebalance").withMetadata("v", {"unit": "m"}).select(f.colRegex("`[kv]`")),
         lambda f: f.repartition(3, "k").coalesce(1).repartitionByRange(2, "v").where("v > 0"),
         lambda f: f.select("k", F.explode(F.array("v", F.lit(5))).alias("v")),
-        lambda f: f.mapInPandas(same, "k string, v long") if not isinstance(f, DataFrame) else f.select("k", "v"),
+        lambda f: (
+            (f.mapInPandas(same, "k string, v long") if not isinstance(f, DataFrame) else f.select("k", "v"))
+            .where("v > 0")
+            .withColumn("w", F.col("v"))
+        ),
         lambda f: f.mapInArrow(same, "k string, v long") if not isinstance(f, DataFrame) else f.select("k", "v"),
     ],
 )
@@ -86,9 +90,10 @@ def test_operations_have_the_columns_that_spark_gives(both: MixedFrame, history:
 
 
 def test_what_has_no_effect_is_said(both: MixedFrame) -> None:
-    """Repartitioning before and behind a stage; a column that is not there is still an error."""
-    plan = both.repartition(3).groupBy("k").count().coalesce(1).writeStream.outputMode("update").format("noop").plan()
-    assert plan.ignored == ("repartition", "coalesce")
+    """Repartitioning before and behind a stage, also as a hint; a column that is not there is still an error."""
+    counted = both.repartition(3).groupBy("k").count().coalesce(1).hint("Rebalance").hint("repartition", 4)
+    plan = counted.writeStream.outputMode("update").format("noop").plan()
+    assert plan.ignored == ("repartition", "coalesce", "hint Rebalance", "hint repartition")
     assert "without effect" in str(plan)
     with pytest.raises(Exception, match="nope"):
         both.repartition(3, "nope")
