@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F
 
-from ..platform.columns import event_time_us, quoted
+from ..platform.columns import event_time_sql, quoted
 from ..protocols.event_time import MIN_WATERMARK
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from .contract import ShardCounters
 
@@ -40,15 +39,16 @@ def rows_in_time(times: pa.Array, late_ms: int) -> pa.BooleanArray:
     return pc.fill_null(pc.greater_equal(_micros(times), late_ms * 1000), True)
 
 
-def is_late(frame: DataFrame, column: str, late_ms: int) -> Column:
-    """Spark's form of the inverse of :func:`rows_in_time`; null for rows without event time.
+def is_late(frame: DataFrame, column: str, late_ms: int) -> str:
+    """Spark's form, as SQL, of the inverse of :func:`rows_in_time`; null for rows without event time.
 
     Args:
         frame: the rows.
         column: their event time.
         late_ms: what has fired, in ms since the epoch.
     """
-    return event_time_us(frame, column) < late_ms * 1000
+    time = event_time_sql(frame, column)
+    return f"({time} < {_bound(late_ms, time)})"
 
 
 def windows_over(ends_ms: np.ndarray, late_ms: int) -> np.ndarray:
@@ -57,15 +57,30 @@ def windows_over(ends_ms: np.ndarray, late_ms: int) -> np.ndarray:
     return over
 
 
-def is_over(frame: DataFrame, end: str, late_ms: int) -> Column:
-    """Spark's form of :func:`windows_over`.
+def is_over(frame: DataFrame, end: str, late_ms: int) -> str:
+    """Spark's form, as SQL, of :func:`windows_over`.
 
     Args:
         frame: the rows.
         end: the column of their windows' ends.
         late_ms: what has fired, in ms since the epoch.
     """
-    return (event_time_us(frame, end) <= late_ms * 1000) | F.col(quoted(end)).isNull()
+    time = event_time_sql(frame, end)
+    return f"({quoted(end)} IS NULL OR {time} <= {_bound(late_ms, time)})"
+
+
+def _bound(late_ms: int, time: str) -> str:
+    """What has fired, in microseconds, as SQL.
+
+    A number stands in the code that Spark makes of a plan, so with another number in each epoch it would compile each
+    epoch's code anew.  A list does not: its code refers to it.  So the number is taken out of one, at a place that
+    Spark cannot tell before it has a row.
+
+    Args:
+        late_ms: the same in ms.
+        time: of a row.
+    """
+    return f"element_at(array({late_ms * 1000}L), 1 + CAST({time} & 0L AS INT))"
 
 
 def note_event_time(counters: ShardCounters, times: pa.Array) -> None:

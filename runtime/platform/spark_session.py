@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import uuid
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from .gateway import java_class, java_session
+from .gateway import java_class, java_session, query_execution
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,16 +56,11 @@ class PrivateSession:
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, to be planned under this session's settings; ``frame`` itself stays as it is.
 
-        A global temporary view is the public way for a plan to get from one session to another.  It is analyzed
-        already, so functions and views of its own session need not exist here.
+        Its plan is analyzed already, so functions and views of its own session need not exist here.  (The public way
+        from one session to another is a global temporary view: two commands of Spark's catalog in each epoch.)
         """
-        session = self.session
-        name = f"mixedmode_{uuid.uuid4().hex}"
-        frame.createGlobalTempView(name)
-        try:
-            return session.table(f"{session.conf.get('spark.sql.globalTempDatabase', 'global_temp')}.{name}")
-        finally:
-            session.catalog.dropGlobalTempView(name)
+        dataset = java_class(frame.sparkSession, "org.apache.spark.sql.classic.Dataset")
+        return DataFrame(dataset.ofRows(java_session(self.session), query_execution(frame).analyzed()), self.session)
 
     def _open(self) -> SparkSession:
         # Spark clones a session for every streaming query in this way; a new one would need every setting by itself.

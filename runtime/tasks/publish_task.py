@@ -15,6 +15,7 @@ from ..operators.emission import EMITTED_COLUMN
 from ..operators.projection import Projection
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
+from ..platform.worker_garbage import spare_what_is_loaded
 from ..platform.worker_socket import acknowledge_at_once
 from .handed_report import take_report
 from .report import NO_SHARD, REPORT_SCHEMA, ShardReport, report_batch
@@ -67,6 +68,7 @@ class PublishTask:
 
     def __call__(self, batches: Batches) -> Batches:
         acknowledge_at_once()
+        spare_what_is_loaded()
         context = TaskContext.get()
         assert context is not None, "output is published only inside a Spark task"
         shard = self.task.shards[context.partitionId()]

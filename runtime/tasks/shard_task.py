@@ -39,6 +39,7 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.checksummed import seal
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import write_atomically
+from ..platform.worker_garbage import spare_what_is_loaded
 from ..platform.worker_socket import acknowledge_at_once
 from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
 from .handed_report import leave_report
@@ -100,6 +101,7 @@ class ShardTask:
         if shard == NO_SHARD:
             return
         acknowledge_at_once()
+        spare_what_is_loaded()
         stored = self.stored_report(shard)
         if stored is not None:
             for _ in batches:

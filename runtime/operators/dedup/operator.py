@@ -99,11 +99,11 @@ class DedupOperator(Deduplication):
         late_ms = epoch.late_watermark_ms
         if not self.lateness.is_window:
             late = is_late(frame, self.lateness.column, late_ms)
-            return frame.withColumn(LATE_COLUMN, F.coalesce(late, F.lit(False)))
+            return frame.selectExpr("*", f"coalesce({late}, false) AS {LATE_COLUMN}")
         # A row without a window has no event time, and is not late.
         ends = frame.withColumn(LATE_END_COLUMN, F.col(quoted(self.lateness.column))["end"])
-        late = is_over(ends, LATE_END_COLUMN, late_ms) & F.col(LATE_END_COLUMN).isNotNull()
-        return ends.withColumn(LATE_COLUMN, late).drop(LATE_END_COLUMN)
+        late = f"{is_over(ends, LATE_END_COLUMN, late_ms)} AND {LATE_END_COLUMN} IS NOT NULL"
+        return ends.selectExpr("*", f"{late} AS {LATE_COLUMN}").drop(LATE_END_COLUMN)
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
