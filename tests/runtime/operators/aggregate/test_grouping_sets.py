@@ -101,3 +101,28 @@ def test_sets_are_part_of_what_a_stage_is(spark: SparkSession) -> None:
     assert of_rollup.describe() != of_cube.describe()
     assert of_rollup.key_labels == ("k", "t", "grouping_id()")
     assert of_rollup.output_schema.names == ["k", "t", "n", "total", "greatest", "mean", "all"]
+
+
+@pytest.mark.spark
+def test_aggregates_beside_a_grouping_id_come_and_go(spark: SparkSession, job: Any) -> None:
+    """The id is computed of the key, so it is there for all groups at once; what is left out moves no other column."""
+    frame = events(spark, [(0, "a", 1.0, 1), (0, None, 1.0, 2), (1, "a", 1.0, 3)])
+
+    def of(*exprs: Column) -> AggregateOperator:
+        return plan_aggregate(
+            frame, ["k"], exprs, event_time=None, output_mode="update", uid="agg", grouping=GroupingSets.rollup(1)
+        )
+
+    greatest, gid = F.max("v").alias("m"), F.grouping_id().alias("gid")
+    jobs = [of(F.sum("v"), greatest), of(F.sum("v"), greatest, gid), of(gid, F.sum("v").alias("s"))]
+    running = job(jobs[0])
+    same(running.run(frame.where("e = 0")), [("a", 1, 1), (None, 2, 2), (None, 3, 2)])
+    operator = jobs[0]
+    for changed in jobs[1:]:
+        evolved = changed.evolved(operator.registry, operator.state_record, {})
+        operator = evolved.operator
+        assert evolved.rewrite is None or changed is jobs[2]
+    assert operator.output_identities is not None
+    assert operator.projection is not None
+    assert operator.projection.row_schema.names == ["k0", "k1", "a0"]
+    assert operator.output_schema.names == ["k", "gid", "s"]
