@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...errors import OptionError, PlanError
+from ...errors import PlanError
 from ...runtime.connectors.late_rows import LateRows
-from ...runtime.connectors.sinks import FORMATS, Deliveries, Sink, WholeResult, make_sink, table_format
+from ...runtime.connectors.sinks import Deliveries, Sink, WholeResult, make_sink, table_format
+from ...runtime.connectors.sinks.formats import (
+    FILE_FORMATS,
+    FORMATS,
+    PATHLESS_FORMATS,
+    WHOLE_FORMATS,
+)
 from ...runtime.connectors.sources.lanes import live_frame
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.tail import Tail
-from ...runtime.platform.folder_checks import Place, place_of
 from ...runtime.platform.spark_durations import duration_ms
 from ...runtime.platform.spark_plans import size_bytes
 from ...runtime.platform.spark_session import session_settings
@@ -28,22 +32,14 @@ from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
 from ..stages.tail import check_order_column, output_key, plan_tail
 from .final_watermark import resolve_final_watermark
+from .folders import check_apart, checkpoint_location
 from .graph import StageGraph
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan, StagePlan
 from .timer_order import resolve_timers
 
-#: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
-_PASSING_FORMATS = ("memory", "console", "noop")
-#: Formats without a use for a path.
-_PATHLESS_FORMATS = (*_PASSING_FORMATS, "foreachBatch")
-#: Those that can show the whole result in place of the one before.
-_WHOLE_FORMATS = ("memory", "console", "noop", "foreachBatch")
-#: Formats that can only add rows.
-_FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "delta")
 #: Option with the folder of late rows.
 _LATE_PATH = "pipeline.late-data.path"
-_DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
 
 
 @dataclass(frozen=True)
@@ -91,11 +87,11 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     )
     settings, why_timers = resolve_timers(final.settings, resolved)
     given = _take(sink_options, "checkpointLocation")
-    location = _checkpoint_location(spark, request, format, given, sink_options)
+    location = checkpoint_location(spark, request.query_name, format, given, sink_options)
     path = _take(sink_options, "path")
-    _check_apart(
+    check_apart(
         # What ignores the path has nothing there.
-        path=None if request.table is None and format in _PATHLESS_FORMATS else path,
+        path=None if request.table is None and format in PATHLESS_FORMATS else path,
         path_is_sparks=request.table is not None or format not in FORMATS,
         checkpointLocation=location,
         **{_LATE_PATH: settings.late_data_path},
@@ -187,10 +183,10 @@ def _whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: s
                 " whatever reads the output"
             )
         return None
-    if format not in _WHOLE_FORMATS:
+    if format not in WHOLE_FORMATS:
         raise PlanError(
             f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
-            f" {', '.join(_WHOLE_FORMATS[:-1])} or {_WHOLE_FORMATS[-1]}, and in its function overwrite the table, or"
+            f" {', '.join(WHOLE_FORMATS[:-1])} or {WHOLE_FORMATS[-1]}, and in its function overwrite the table, or"
             " outputMode update"
         )
     return WholeResult(output.arrangement)
@@ -239,38 +235,6 @@ def _job(
     )
 
 
-def _check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
-    """Raise if readers or clean-ups would take one folder's files for another's.
-
-    Args:
-        path_is_sparks: Spark writes to the folder ``path``, which may be on a filesystem that only Spark knows.
-        folders: by the names of their options; None: not set.
-    """
-    taken: dict[str, tuple[Place, str]] = {}
-    for name, folder in folders.items():
-        if folder is None:
-            continue
-        try:
-            place = place_of(name, folder)
-        except OptionError:
-            if name == "path" and path_is_sparks:
-                continue  # nothing of ours is there
-            raise
-        for other, (known, as_written) in taken.items():
-            if place == known:
-                same = repr(folder) if folder == as_written else f"{as_written!r} and {folder!r}: {str(place.path)!r}"
-                raise OptionError(f"{other} and {name} are the same folder, {same}; give each a folder of its own")
-        taken[name] = place, folder
-    checkpoints = taken.pop("checkpointLocation", None)
-    for name, (place, folder) in taken.items():
-        if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in ("mixedmode", "spark")):
-            led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
-            raise OptionError(
-                f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
-                " removed when they are not needed; give it a folder of its own"
-            )
-
-
 def _take(options: dict[str, str], name: str) -> str | None:
     """Take an option out, whatever its case."""
     for written in options:
@@ -317,33 +281,12 @@ def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
             "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
             " aggregation has a complete result; use append or update"
         )
-    if written != "append" and format.lower() in _FILE_FORMATS:
+    if written != "append" and format.lower() in FILE_FORMATS:
         raise PlanError(
             f"format {format} supports outputMode append only, got {written}: files are never rewritten; use append, or"
             " foreachBatch and merge the rows into a table"
         )
     return request.output_mode or stage.output_mode or "append"
-
-
-def _checkpoint_location(
-    spark: SparkSession, request: SinkRequest, format: str, given: str | None, others: Mapping[str, str]
-) -> str | None:
-    """Where checkpoints go; None: a temporary folder of the runtime's."""
-    if given is not None:
-        if not given.strip():
-            raise OptionError("checkpointLocation is empty; give a folder")
-        return given
-    shared = spark.conf.get(_DEFAULT_CHECKPOINTS_CONF, None)
-    if shared and request.query_name:
-        return f"{shared.rstrip('/')}/{request.query_name}"
-    if format in _PASSING_FORMATS:
-        return None
-    slip = difflib.get_close_matches("checkpointLocation", others, n=1)
-    hint = f" (is that what {slip[0]} = {others[slip[0]]!r} is for?)" if slip else ""
-    raise OptionError(
-        f"checkpointLocation is not set{hint}, and the output of {format} outlives the query: set"
-        f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName"
-    )
 
 
 def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:

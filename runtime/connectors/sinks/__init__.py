@@ -14,6 +14,7 @@ from .base import Sink
 from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
+from .formats import FORMATS
 from .per_epoch import ConsoleSink, MemorySink, NoopSink
 from .table import TableSink
 from .table_checks import table_format
@@ -21,10 +22,7 @@ from .table_checks import table_format
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["FORMATS", "Deliveries", "Sink", "WholeResult", "make_sink", "table_format"]
-
-#: Formats that are ours; every other one is Spark's to write.
-FORMATS = ("parquet", "memory", "console", "noop")
+__all__ = ["Deliveries", "Sink", "WholeResult", "make_sink", "table_format"]
 
 #: Options of our own sinks besides ``path`` and ``checkpointLocation``.
 _OPTIONS: dict[str, tuple[str, ...]] = {"console": ("numRows", "truncate")}

@@ -30,6 +30,7 @@ from .file_formats import (
     check_writable,
     file_format,
 )
+from .formats import NEED_PATH, TRANSACTIONAL_FORMATS
 from .output_folder import OutputFolder
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: Formats that are known to skip an append whose ``txnVersion`` they have.
-TRANSACTIONAL_FORMATS = ("delta",)
-#: Spark's own formats that cannot do without a path or a table.
-_NEED_PATH = ("csv", "json", "orc", "text", "xml", "avro", "delta")
 _APPLICATION, _VERSION = "txnAppId", "txnVersion"
 #: A version is the branch of the checkpoint, then its id.
 _BRANCH_BITS = 32
@@ -109,7 +106,7 @@ class TableSink(DeliverySink):
                 " session can write (csv, json, orc, jdbc, a registered Python data source, delta with its package, …),"
                 f" or foreachBatch. Spark says: {spark_says(error)}"
             ) from error
-        if self.table is None and not self.path and self.name.lower() in _NEED_PATH:
+        if self.table is None and not self.path and self.name.lower() in NEED_PATH:
             raise OptionError(
                 f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)'
             )

@@ -1,0 +1,81 @@
+"""The folders of a job: where its checkpoints go, and that no two of its folders are in each other's way."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from ...errors import OptionError
+from ...runtime.connectors.sinks.formats import PASSING_FORMATS
+from ...runtime.platform.folder_checks import Place, place_of
+
+_DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
+
+
+def checkpoint_location(
+    spark: SparkSession, query_name: str | None, format: str, given: str | None, others: Mapping[str, str]
+) -> str | None:
+    """Where checkpoints go; None: a temporary folder of the runtime's.
+
+    Args:
+        spark: the session, which may have a folder for all queries with a name.
+        query_name: the query's; None: it has none.
+        format: of the output.
+        given: the option; None: not set.
+        others: the options that are left for the sink.
+
+    Raises:
+        OptionError: there is none, and the output outlives the query.
+    """
+    if given is not None:
+        if not given.strip():
+            raise OptionError("checkpointLocation is empty; give a folder")
+        return given
+    shared = spark.conf.get(_DEFAULT_CHECKPOINTS_CONF, None)
+    if shared and query_name:
+        return f"{shared.rstrip('/')}/{query_name}"
+    if format in PASSING_FORMATS:
+        return None
+    slip = difflib.get_close_matches("checkpointLocation", others, n=1)
+    hint = f" (is that what {slip[0]} = {others[slip[0]]!r} is for?)" if slip else ""
+    raise OptionError(
+        f"checkpointLocation is not set{hint}, and the output of {format} outlives the query: set"
+        f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName"
+    )
+
+
+def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
+    """Check that no readers or clean-ups would take one folder's files for another's.
+
+    Args:
+        path_is_sparks: Spark writes to the folder ``path``, which may be on a filesystem that only Spark knows.
+        folders: by the names of their options; None: not set.
+
+    Raises:
+        OptionError: two are the same, or one is where checkpoints are cleaned up.
+    """
+    taken: dict[str, tuple[Place, str]] = {}
+    for name, folder in folders.items():
+        if folder is None:
+            continue
+        try:
+            place = place_of(name, folder)
+        except OptionError:
+            if name == "path" and path_is_sparks:
+                continue  # nothing of ours is there
+            raise
+        for other, (known, as_written) in taken.items():
+            if place == known:
+                same = repr(folder) if folder == as_written else f"{as_written!r} and {folder!r}: {str(place.path)!r}"
+                raise OptionError(f"{other} and {name} are the same folder, {same}; give each a folder of its own")
+        taken[name] = place, folder
+    checkpoints = taken.pop("checkpointLocation", None)
+    for name, (place, folder) in taken.items():
+        if checkpoints is not None and any(place.is_within(checkpoints[0], part) for part in ("mixedmode", "spark")):
+            led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
+            raise OptionError(
+                f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
+                " removed when they are not needed; give it a folder of its own"
+            )

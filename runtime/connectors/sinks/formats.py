@@ -1,0 +1,18 @@
+"""What a format is known for by its name alone, before there is a sink of it."""
+
+from __future__ import annotations
+
+#: Formats that are ours; every other one is Spark's to write.
+FORMATS = ("parquet", "memory", "console", "noop")
+#: Formats whose output is gone with the session: nothing outlives the query that a checkpoint could belong to.
+PASSING_FORMATS = ("memory", "console", "noop")
+#: Formats without a use for a path.
+PATHLESS_FORMATS = (*PASSING_FORMATS, "foreachBatch")
+#: Those that can show the whole result in place of the one before.
+WHOLE_FORMATS = (*PASSING_FORMATS, "foreachBatch")
+#: Spark's own formats that cannot do without a path or a table.
+NEED_PATH = ("csv", "json", "orc", "text", "xml", "avro", "delta")
+#: Formats that can only add rows.
+FILE_FORMATS = ("parquet", *NEED_PATH)
+#: Formats that are known to skip an append whose ``txnVersion`` they have.
+TRANSACTIONAL_FORMATS = ("delta",)
