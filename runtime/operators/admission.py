@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from .contract import ShardCounters
 
+#: The greatest number that Spark takes for a time.
+_MAX_US = 2**63 - 1
+
 
 def can_be_late(late_ms: int) -> bool:
     """False as long as nothing has fired."""
@@ -80,7 +83,8 @@ def _bound(late_ms: int, time: str) -> str:
         late_ms: the same in ms.
         time: of a row.
     """
-    return f"element_at(array({late_ms * 1000}L), 1 + CAST({time} & 0L AS INT))"
+    bound_us = max(-_MAX_US, min(late_ms * 1000, _MAX_US))
+    return f"element_at(array({bound_us}L), 1 + CAST({time} & 0L AS INT))"
 
 
 def note_event_time(counters: ShardCounters, times: pa.Array) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from mixedmode.runtime.operators.admission import can_be_late, note_event_time, rows_in_time, windows_over
+from mixedmode.runtime.operators.admission import can_be_late, is_late, note_event_time, rows_in_time, windows_over
 from mixedmode.runtime.operators.contract import ShardCounters
-from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("us")])
@@ -35,3 +37,28 @@ def test_the_greatest_event_time_only_grows() -> None:
         note_event_time(counters, pa.array(micros, pa.timestamp("us", "UTC")))
         seen.append(counters.max_event_time_ms)
     assert seen == [None, -1, -1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_sparks_form_of_a_late_row_is_arrows(spark: SparkSession, kind: str) -> None:
+    """Strictly before the bound, never without a time; the least and the greatest watermark are bounds, too."""
+    frame = spark.range(-2, 4).selectExpr(f"CAST(timestamp_micros(IF(id = 3, null, id * 1000)) AS {kind}) AS ts")
+    bounds_ms = (-1, 0, 1, MIN_WATERMARK, MAX_WATERMARK)
+    late = [f"coalesce({is_late(frame, 'ts', late_ms)}, false)" for late_ms in bounds_ms]
+    found = frame.selectExpr("ts", *[f"{one} AS late{place}" for place, one in enumerate(late)]).toArrow()
+    times = found.column("ts").combine_chunks()
+    for place, late_ms in enumerate(bounds_ms[:3]):
+        assert found.column(f"late{place}").to_pylist() == pc.invert(rows_in_time(times, late_ms)).to_pylist()
+    assert not any(found.column("late3").to_pylist())
+    assert found.column("late4").to_pylist() == times.is_valid().to_pylist()
+
+
+def test_spark_makes_the_same_code_for_every_bound(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """So no epoch waits until code of its own is compiled."""
+    codes = []
+    for late_ms in (1_000, 2_000):
+        frame = spark.range(10).selectExpr("timestamp_seconds(id) AS ts")
+        frame.selectExpr(f"{is_late(frame, 'ts', late_ms)} AS late").explain("codegen")
+        codes.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("/* ")])
+    assert codes[0] == codes[1]
+    assert any("long" in line for line in codes[0])
