@@ -155,6 +155,17 @@ class StageEdge:
     template: DataFrame | None = None
     #: Their event time; None: they have none.
     event_time: str | None = None
+    #: For each key column of the earlier stage the place of the key column here that it becomes, unchanged; None: it
+    #: becomes none.  Empty: it is not known, or of no use.
+    key_places: tuple[int | None, ...] = ()
+
+    def key_groups_of(self, earlier: KeyedOperator) -> tuple[int, ...] | None:
+        """The places of key columns by which rows are in the key groups they come from; None: there are no such."""
+        if not self.key_places or not earlier.key_columns:
+            return None
+        deciding = range(len(earlier.key_columns)) if earlier.key_group_places is None else earlier.key_group_places
+        places = [self.key_places[place] for place in deciding]
+        return None if None in places else tuple(place for place in places if place is not None)
 
     def over(self, rows: DataFrame, *, emitted: bool) -> DataFrame:
         """The rows that the stage takes.
@@ -211,6 +222,13 @@ class StageSpec:
     def uid(self) -> str:
         """Id under which its state is stored."""
         return self.operator.uid
+
+    def keeps_key_groups_of(self, earlier: KeyedOperator) -> bool:
+        """Whether all its rows come from this stage, and each is in the key group here that it was in there."""
+        places = self.edges[0].key_groups_of(earlier) if len(self.edges) == 1 and not self.reads else None
+        if places is None:
+            return False
+        return self.operator.in_key_groups_by(places).key_group_places == self.operator.key_group_places
 
     @property
     def reads_sources(self) -> bool:

@@ -246,7 +246,7 @@ class StateReader:
             raise UnknownStateError(
                 f"lookup got {len(key)} values, the key has {len(layout.key_labels)}: {_ddl(_labelled_key(layout))}"
             )
-        ident = identify_key(self._spark, shards.key_schema, key, stored.max_parallelism)
+        ident = identify_key(self._spark, shards.key_schema, key, stored.max_parallelism, layout.key_group_places)
         visited = only_shard(ident[0], len(stored.shards), stored.max_parallelism)
         shards = replace(shards, only=ident, visited=visited)
         found = lookup(self._spark, shards, _scans(stored, shards))

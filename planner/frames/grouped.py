@@ -226,6 +226,7 @@ class MixedGroupedData(Generic[Frame]):
                 output_key=_output_key(operator),
                 why_observed=WHY_OBSERVED if operator.timeless_ids else None,
                 waits_for_end=_waiting(operator) if operator.timeless_ids and inputs.is_streaming else None,
+                key_inputs=_key_inputs(keys, operator),
                 output_event_time=next(
                     (operator.output_schema.names[place] for place, key in enumerate(operator.keys) if key.event_time),
                     None,
@@ -357,6 +358,13 @@ def _output_key(operator: AggregateOperator) -> tuple[str, ...] | None:
         return key
     shown = next((output.name for output in operator.partials.outputs if output.text == SPARKS_GROUPING_ID), None)
     return None if shown is None else (*key, shown)
+
+
+def _key_inputs(keys: Keys, operator: AggregateOperator) -> tuple[str | None, ...]:
+    """For each column of the operator's key the input's that it is; grouping sets put nulls into theirs."""
+    if operator.grouping is not None:
+        return ()
+    return tuple(plain for plain, key in zip(keys.plain, operator.keys, strict=True) if key.kind != "session")
 
 
 def _aggregates(exprs: tuple[Column | dict[str, str], ...]) -> list[Column] | dict[str, str]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from ...errors import PlanError
-from ...runtime.platform.spark_expressions import class_name, items
+from ...runtime.platform.spark_expressions import class_name, items, tree, with_attributes, without_alias
 from ...runtime.platform.spark_plans import analyzed, explained, leaves
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Nodes that keep state of their own when their input is a stream.
 _STATEFUL_NODES = {
@@ -33,6 +36,19 @@ _STATEFUL_NODES = {
     "TransformWithStateInPySpark": "transformWithState",
     "Window": "a window function",
 }
+#: Nodes that hand columns on as they are.
+_SAME_COLUMNS = {
+    "CollectMetrics",
+    "Filter",
+    "Generate",
+    "Join",
+    "Repartition",
+    "RepartitionByExpression",
+    "ResolvedHint",
+    "SubqueryAlias",
+}
+#: Joins that may put nulls into the columns of either side.
+_OUTER_JOINS = {"RIGHT OUTER", "FULL OUTER"}
 #: Ids of expressions (``k#12``, ``v#13L``) and of exchanges in Spark's plans.
 _IDS = re.compile(r"#\d+L?|, \[plan_id=\d+\]")
 
@@ -95,6 +111,32 @@ def plain_columns(frame: DataFrame, columns: Sequence[Column]) -> list[str | Non
         names.get(expression.exprId().id()) if class_name(expression) == "AttributeReference" else None
         for expression in items(plan.groupingExpressions())
     ]
+
+
+def resolved(spark: SparkSession, node: Any, below: Sequence[int]) -> dict[int, Any]:
+    """The columns of a plan by their ids, as expressions over those of a template at its bottom; others are left out.
+
+    Args:
+        spark: the session.
+        node: the plan.
+        below: ids of the template's columns.
+    """
+    kind = class_name(node)
+    if kind == "LocalRelation":
+        return {one.exprId().id(): one for one in items(node.output()) if one.exprId().id() in below}
+    children = [resolved(spark, child, below) for child in items(node.children())]
+    known = {id: expression for child in children for id, expression in child.items()}
+    if kind == "Project":
+        found = {}
+        for named in items(node.projectList()):
+            expression = without_alias(named)
+            reads = {one.exprId().id() for one in tree(expression) if class_name(one) == "AttributeReference"}
+            if reads <= set(known):
+                found[named.exprId().id()] = with_attributes(spark, expression, known)
+        return found
+    if kind == "Join" and str(node.joinType().sql()) in _OUTER_JOINS:
+        return {}
+    return known if kind in _SAME_COLUMNS else {}
 
 
 def spark_plan(frame: DataFrame) -> str:

@@ -34,6 +34,7 @@ from ..stages.tail import check_order_column, output_key, plan_tail
 from .final_watermark import resolve_final_watermark
 from .folders import check_apart, checkpoint_location
 from .graph import StageGraph
+from .key_groups import earlier_shards
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan, StagePlan
 from .timer_order import resolve_timers
@@ -150,6 +151,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
                 watermark_delays_ms=dict(spec.delays_ms),
                 coordinator=None if spec.coordinator is None else type(spec.coordinator).__name__,
                 warning=_warning(stage, output_mode if stage is graph.last else "append", settings),
+                in_shards_of=earlier_shards(spec, specs, settings, parallelism),
             )
             for spec, stage in zip(specs, graph.stages, strict=True)
         ),

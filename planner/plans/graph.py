@@ -11,6 +11,7 @@ from ...errors import PlanError
 from ...runtime.spec import Settings, StageEdge, StageSpec
 from ..inputs.inputs import Inputs
 from ..stages.stage import STAGE_UID, KeyedStage, stages_of
+from .key_groups import with_key_groups
 from .lanes import Lanes
 
 
@@ -118,7 +119,7 @@ class StageGraph:
                     " may hand on more rows when all input has ended: its processor has endInput(), finish() or a"
                     " coordinator. Use mixed or streaming"
                 )
-        return specs
+        return with_key_groups(self.stages, specs, settings)
 
     def _spec(self, uid: str, stage: KeyedStage, output_mode: str, settings: Settings) -> StageSpec:
         try:

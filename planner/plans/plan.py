@@ -73,6 +73,8 @@ class StagePlan(BaseModel):
     coordinator: str | None = None
     #: What it warns of; None: of nothing.
     warning: str | None = None
+    #: The earlier stage in whose shards its rows stay, as its key contains that one's; None: they are moved.
+    in_shards_of: str | None = None
 
 
 class ExecutionPlan(BaseModel):
@@ -221,6 +223,8 @@ def _stage(stage: StagePlan, *, named: bool) -> Iterator[tuple[str, str]]:
     yield title, f"{operator} by {_text(key) or 'nothing: one group'}{f', uid {uid}' if uid and not named else ''}"
     for name, value in described.items():
         yield name, _text(value)
+    if stage.in_shards_of is not None:
+        yield "shuffle", f"none: its key contains that of [{stage.in_shards_of}], in whose shards its rows stay"
 
 
 def _trigger(name: str, value: Any) -> str:

@@ -8,13 +8,12 @@ from typing import Any, Literal
 from pyspark.errors import AnalysisException, PySparkException
 
 from ...errors import PlanError
-from ...runtime.operators.contract import EpochSpec, KeyedOperator
+from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.dedup.definition import Lateness, Retention
 from ...runtime.operators.dedup.operator import DedupOperator, DedupWithinWatermarkOperator
 from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.spark_session import empty_frame
-from ...runtime.protocols.event_time import MIN_WATERMARK
 from ...runtime.spec import Settings
 from ..inputs.event_time import EVENT_TIME_MARK, WINDOW_MARK
 from ..inputs.schemas import (
@@ -25,7 +24,7 @@ from ..inputs.schemas import (
     holds_floats,
     missing_column,
 )
-from .stage import STAGE_UID, KeyedStage, StageInput
+from .stage import ANY_EPOCH, STAGE_UID, KeyedStage, StageInput
 
 Method = Literal["dropDuplicates", "distinct", "dropDuplicatesWithinWatermark"]
 
@@ -37,7 +36,6 @@ _FOR_EVER = (
     "{method} by {keys} remembers every key for ever, as no watermark says when its last duplicate has come, so the"
     " state grows without end: {advice}"
 )
-_NOTHING = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
 
 
 def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
@@ -94,6 +92,7 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
         output_schema=schema,
         output_mode=None,
         build=build,
+        key_inputs=keys,
         why_observed=WHY_OBSERVED if retention.kind != "for-ever" else None,
         refuses_complete=f"after {method}, as in Spark: only an aggregation has a complete result",
         output_event_time=_output_event_time(rows),
@@ -169,7 +168,7 @@ def _check_order(rows: StageInput, operator: KeyedOperator, method: Method) -> N
     """Have Spark look at what it will be asked for."""
     template = empty_frame(rows.inputs.spark, rows.inputs.schema)
     try:
-        operator.prepare(template, _NOTHING)
+        operator.prepare(template, ANY_EPOCH)
     except AnalysisException as error:
         raise PlanError(f"{method}: {error_text(error)}") from error
 

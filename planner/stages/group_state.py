@@ -81,6 +81,7 @@ def plan_group_state(
         output_schema=output_schema,
         output_mode=mode,
         build=build,
+        key_inputs=columns.names,
     )
 
 

@@ -99,6 +99,7 @@ def plan_processor(
         output_schema=output_schema,
         output_mode=mode,
         build=build,
+        key_inputs=columns.names,
         coordinator=coordinator,
         output_event_time=event_time_column or None,
     )

@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
-from ...runtime.operators.contract import KeyedOperator
+from ...runtime.operators.contract import EpochSpec, KeyedOperator
 from ...runtime.platform.spark_session import empty_frame
+from ...runtime.protocols.event_time import MIN_WATERMARK
 from ...runtime.spec import Settings
 from ..inputs.event_time import EVENT_TIME_MARK, Watermark
 from ..inputs.inputs import Inputs, Part
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Id under which the state of a job's only keyed stage is stored; part of the on-disk contract.
 STAGE_UID = "keyed-0"
+#: For questions about Spark's plans: an epoch in which nothing is late and nothing fires.
+ANY_EPOCH = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
 OUTPUT_MODES = ("append", "update", "complete")
 
 
@@ -56,6 +59,8 @@ class KeyedStage:
     is_aggregate: bool = False
     #: Output columns that are the key of the group that a row is of; None: nothing in the output says it.
     output_key: tuple[str, ...] | None = None
+    #: For each column of the operator's key the input's column that it is; None: it is computed.
+    key_inputs: tuple[str | None, ...] = ()
     #: Exchanges events with the stage's shards; None: nobody does.
     coordinator: OperatorCoordinator | None = None
     #: Id under which its state is stored.

@@ -25,10 +25,10 @@ from ...runtime.platform.spark_expressions import (
     items,
     tree,
     with_attributes,
-    without_alias,
 )
 from ...runtime.platform.spark_plans import analyzed, nodes_above, whole_plans
 from ...runtime.platform.spark_session import empty_frame
+from ..inputs.analysis import resolved
 from ..inputs.event_time import WINDOW_MARK
 from ..inputs.inputs import Part
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields
@@ -47,8 +47,6 @@ _MOVING_NODES = ("Exchange", "CartesianProduct", "Union", "Coalesce")
 _JOIN_NODES = ("Join", "CartesianProduct")
 #: The name of a plan node in its text, behind the mark of those that are compiled together.
 _NODE_NAME = re.compile(r"(?:\*(?:\(\d+\))? )?(\w+)")
-#: Nodes of Spark's logical plan that hand columns on as they are.
-_SAME_COLUMNS = ("Filter", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression", "CollectMetrics")
 
 
 def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
@@ -177,7 +175,7 @@ def _with_mark(field: StructField, data_type: DataType, mark: str) -> StructFiel
 def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tuple[TailColumn, ...] | None:
     """What each output column is made of; None: it cannot be told of all of them."""
     plan, below = analyzed(output), [attribute.exprId().id() for attribute in items(analyzed(template).output())]
-    known = _resolved(spark, plan, below)
+    known = resolved(spark, plan, below)
     expressions = [known.get(column.exprId().id()) for column in items(plan.output())]
     columns = []
     for expression in expressions:
@@ -185,24 +183,6 @@ def _columns(spark: SparkSession, template: DataFrame, output: DataFrame) -> tup
             return None
         columns.append(_column(spark, expression, below))
     return tuple(columns)
-
-
-def _resolved(spark: SparkSession, node: Any, below: Sequence[int]) -> dict[int, Any]:
-    """The columns of a plan by their ids, as expressions over those of the template; others are left out."""
-    kind = class_name(node)
-    if kind == "LocalRelation":
-        return {one.exprId().id(): one for one in items(node.output()) if one.exprId().id() in below}
-    children = [_resolved(spark, child, below) for child in items(node.children())]
-    known = {id: expression for child in children for id, expression in child.items()}
-    if kind == "Project":
-        found = {}
-        for named in items(node.projectList()):
-            expression = without_alias(named)
-            reads = {one.exprId().id() for one in tree(expression) if class_name(one) == "AttributeReference"}
-            if reads <= set(known):
-                found[named.exprId().id()] = with_attributes(spark, expression, known)
-        return found
-    return known if kind in _SAME_COLUMNS or kind in ("Join", "Generate") else {}
 
 
 def _is_clear(expression: Any) -> bool:

@@ -16,4 +16,5 @@ def layout_of(operator: KeyedOperator) -> StateLayout:
         key_labels=operator.key_labels,
         key_schema=schema_to_json(operator.key_schema),
         values=operator.state_values,
+        key_group_places=operator.key_group_places,
     )

@@ -17,7 +17,8 @@ from ..connectors.transaction import SinkTransaction
 from ..platform.checksummed import Envelope
 from .format import Format
 
-FORMAT = Format(version=1)
+#: Version 2: the key groups of a stage may be of some of its key columns (``StateLayout.key_group_places``).
+FORMAT = Format(version=2, upgrades={1: lambda body: body})
 #: Version of the format that this code writes.
 FORMAT_VERSION = FORMAT.version
 
@@ -69,6 +70,8 @@ class StateLayout(_Frozen):
     key_schema: dict[str, str]
     #: How values are encoded: by the state variables' row codec, or an aggregate's one record, or its open sessions.
     values: Literal["rows", "record", "sessions"] = "rows"
+    #: Places of the key columns whose hash is the key group; None: all, as before format version 2.
+    key_group_places: tuple[int, ...] | None = None
 
 
 class OperatorState(_Frozen):

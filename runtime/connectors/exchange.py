@@ -9,7 +9,7 @@ Invariant: a file that is missing, cut off or altered fails the epoch that reads
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from ..platform.filesystem import delete_quietly, list_files
 from ..platform.parquet import read_parquet
+from ..platform.spark_buckets import hash_partitioned
 from .output_place import OutputPlace
 from .staging import StagedFile, epoch_of
 
@@ -48,10 +49,19 @@ class Exchange:
         """Where the stage's tasks put their rows."""
         return OutputPlace(self.filesystem, self.folder)
 
-    def frame(self, files: Iterable[StagedFile]) -> DataFrame | None:
-        """The rows of some files; None: there are none."""
+    def frame(self, files: Iterable[StagedFile], by: Sequence[str] = (), partitions: int = 0) -> DataFrame | None:
+        """The rows of some files; None: there are none.
+
+        Args:
+            files: what was staged.
+            by: columns by whose hash the stage's shards are partitions, for Spark to know; empty: it need not.
+            partitions: how many.
+        """
         paths = [f"{self.uri}/{file.name}" for file in files]
-        return read_parquet(self.spark, self.schema, *paths, whole=True) if paths else None
+        if not paths:
+            return None
+        rows = read_parquet(self.spark, self.schema, *paths, whole=True)
+        return hash_partitioned(rows, by, partitions) if by else rows
 
     def discard(self, files: Iterable[StagedFile]) -> None:
         """Remove files that have been read."""

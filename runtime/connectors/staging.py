@@ -78,6 +78,11 @@ def check_staged(filesystem: fs.FileSystem, folder: str, files: Iterable[StagedF
             raise CorruptStateError(f"staged output {path} has been altered: it does not match its checksum")
 
 
+def in_partition(name: str, partition: int) -> str:
+    """A name that says in which partition of a hash partitioning a file's rows are, as Spark's buckets have it."""
+    return f"{name}_{partition}"
+
+
 #: The epoch in the name of a state or output file, as Python's and Java's patterns have it.
 EPOCH_IN_NAME = r"^e(\d{8})-"
 

@@ -73,7 +73,8 @@ def _stage(stage: StageSpec) -> Any:
     reads = [_read(read) for read in stage.reads]
     if None in reads:
         return None
-    return [stage.uid, operator, stage.event_time, stage.watermark_delay_ms, dict(stage.delays_ms), edges, reads]
+    times = [stage.event_time, stage.watermark_delay_ms, dict(stage.delays_ms)]
+    return [stage.uid, operator, stage.operator.key_group_places, *times, edges, reads]
 
 
 def _read(read: LaneRead) -> Any:

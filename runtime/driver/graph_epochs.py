@@ -28,6 +28,7 @@ from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..spec import JobSpec, Phase, StageSpec
 from ..tasks.executor import EpochExecutor
 from ..tasks.report import ShardReport
+from ..tasks.shuffle import InPlace
 from ..tasks.tail_task import staged_behind
 from .clocks import now_ms
 from .epoch_facts import epoch_applied
@@ -156,6 +157,7 @@ class GraphEpochs:
                         finished=order.finished,
                         report_folder=order.report_folder,
                         inboxes=inboxes,
+                        in_place=order.in_place,
                     )
             finally:
                 if sorts:
@@ -198,24 +200,38 @@ class GraphEpochs:
             events = () if phase.holds_events_back else self.events.waiting(stage.uid)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
             return Order(spec, None, sorted({*due, *events}))
+        in_place = self._keeps_shards(stage)
         if pin is None:
-            return Order(spec, rows)
+            return Order(spec, rows, in_place=in_place)
         inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
         spec, is_known = pin.follow(stage.uid, spec, inputs)
         finished: Mapping[int, ShardReport] = {}
         if is_known:
             finished = pin.finished(stage.uid, place_of(self.job, self.exchanges, stage.uid), follows=True)
             self.listener.on(ShardsReused(len(finished), len(state.shards)))
-        return Order(spec, rows, finished=finished, report_folder=pin.reports_of(stage.uid))
+        return Order(spec, rows, finished=finished, report_folder=pin.reports_of(stage.uid), in_place=in_place)
 
     def _handed_on(self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]]) -> DataFrame | None:
         """The rows that earlier stages have staged for one, as it takes them; None: there are none."""
         frames = []
+        in_place, shards = self._keeps_shards(stage), len(self.state.stages[stage.uid].shards)
         for edge in stage.edges:
-            frame = self.exchanges[edge.origin].frame(staged.get(edge.origin, ()))
+            by = self.job.stage_of(edge.origin).operator.key_group_outputs if in_place else ()
+            frame = self.exchanges[edge.origin].frame(staged.get(edge.origin, ()), by, shards)
             if frame is not None:
                 frames.append(edge.over(frame, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
         return reduce(DataFrame.unionByName, frames) if frames else None
+
+    def _keeps_shards(self, stage: StageSpec) -> bool:
+        """Whether rows are in their shards before a stage gets them: in those of the stage before."""
+        earlier = self.state.stages[stage.edges[0].origin]
+        here = self.state.stages[stage.uid]
+        return (
+            stage.keeps_key_groups_of(earlier.operator)
+            and len(earlier.shards) == len(here.shards)
+            and earlier.max_parallelism == here.max_parallelism
+            and InPlace.is_possible(here.max_parallelism, len(here.shards))
+        )
 
     def _apply(
         self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran], late: Sequence[StagedFile], started: float

@@ -181,6 +181,8 @@ def evolved(
     held = next((one for one in metadata.operators if one.uid == operator.uid), None)
     if held is None:
         return Evolved(operator)
+    if held.shards:  # state stays in the key groups that it is in
+        operator = operator.in_key_groups_by(None if held.layout is None else held.layout.key_group_places)
     stored, described = StateRegistry.from_json(held.registry), identity.of_stage(operator.uid)
     try:
         return operator.evolved(stored, held.record, described, going_on=metadata.kind != "completion")

@@ -37,6 +37,8 @@ class Order:
     finished: Mapping[int, ShardReport] = field(default_factory=dict)
     #: Where finished attempts leave their reports; None: nowhere.
     report_folder: str | None = None
+    #: Its rows are in their shards already, those of the stage that has handed them on.
+    in_place: bool = False
 
     def visited(self, stage: StageState) -> list[int]:
         """The shards that take part."""

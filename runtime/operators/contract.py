@@ -163,6 +163,9 @@ class KeyedOperator(ABC):
     key_columns: tuple[str, ...]
     #: The key's Arrow schema (the contract of state.keys).
     key_schema: pa.Schema
+    #: Places in ``key_columns`` of those whose hash is the key group; None: all, in their order.  State is laid out by
+    #: it, so what a checkpoint records holds for the life of the state.
+    key_group_places: tuple[int, ...] | None = None
     #: How the values of its state are encoded (see ``StateLayout.values``).
     state_values: Literal["rows", "record", "sessions"] = "rows"
     #: Columns of prepare()'s frame that order the rows of one key, after the key (event time).
@@ -192,6 +195,29 @@ class KeyedOperator(ABC):
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
         return frame
+
+    @property
+    def key_group_columns(self) -> tuple[str, ...]:
+        """The key columns whose hash is the key group, in the order in which they are hashed."""
+        if self.key_group_places is None:
+            return self.key_columns
+        return tuple(self.key_columns[place] for place in self.key_group_places)
+
+    @property
+    def output_key_columns(self) -> tuple[str, ...]:
+        """For each key column the output column that has it; empty: output rows need not be of the key's group."""
+        return ()
+
+    @property
+    def key_group_outputs(self) -> tuple[str, ...]:
+        """The output columns that have the columns whose hash is the key group; empty: there are no such."""
+        known = dict(zip(self.key_columns, self.output_key_columns, strict=False))
+        return tuple(known[name] for name in self.key_group_columns) if known else ()
+
+    def in_key_groups_by(self, places: tuple[int, ...] | None) -> Self:
+        """The same with other key groups; ``places``: of the key columns that decide, None: all do."""
+        whole = places == tuple(range(len(self.key_columns)))
+        return self._with(key_group_places=None if whole else places)
 
     @property
     def output_identities(self) -> tuple[tuple[str, str], ...] | None:

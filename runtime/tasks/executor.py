@@ -27,7 +27,7 @@ from .placement import ShardPins
 from .publish_task import ArrowFunction, PublishTask, published
 from .report import NO_SHARD, REPORT_SCHEMA, ShardReport
 from .shard_task import ShardTask, SortPlan
-from .shuffle import SHARD_COLUMN, HashExchange, exchanged_by_shard, with_key_group
+from .shuffle import SHARD_COLUMN, HashExchange, InPlace, exchanged_by_shard, with_key_group
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_Way = TypeVar("_Way", HashExchange, ShardPins)
+_Way = TypeVar("_Way", bound=HashExchange | InPlace | ShardPins)
 
 
 @dataclass
@@ -62,6 +62,9 @@ class EpochExecutor:
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
         self._hash_exchange: HashExchange | None = None
+        self._in_place: InPlace | None = None
+        #: Styles of epochs whose rows Spark does not leave in place.
+        self._moved: set[str] = set()
         self._misplaced = False
         self._pins: ShardPins | None = None
         self._asked_for_pins = False
@@ -82,6 +85,7 @@ class EpochExecutor:
         finished: Mapping[int, ShardReport] = MappingProxyType({}),
         report_folder: str | None = None,
         inboxes: Mapping[int, ShardInbox] = MappingProxyType({}),
+        in_place: bool = False,
     ) -> list[ShardReport]:
         """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
 
@@ -94,6 +98,8 @@ class EpochExecutor:
             finished: shards that an earlier run of the same pinned pass has finished; they are not computed again.
             report_folder: where finished attempts leave their reports for a restarted driver.
             inboxes: what goes to shards besides the epoch.
+            in_place: the rows are handed on by a stage in whose shards they are in their key groups here, and Spark
+                knows of each file which shard's it is.
 
         Returns:
             One report per visited shard: those of the attempts whose result Spark took.
@@ -127,7 +133,7 @@ class EpochExecutor:
         reports: list[ShardReport] = []
         if frame is not None:
             rows = frame
-            reports = self._completed(visited, task, lambda task: self._run(rows, task))
+            reports = self._completed(visited, task, lambda task: self._run(rows, task, in_place))
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
@@ -189,8 +195,8 @@ class EpochExecutor:
             self._asked_for_pins = True
             self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
 
-    def _run(self, frame: DataFrame, task: ShardTask) -> list[Row]:
-        """Bring the rows to their shards and run the task on them, with one exchange if Spark's plan allows it."""
+    def _run(self, frame: DataFrame, task: ShardTask, in_place: bool) -> list[Row]:
+        """Bring the rows to their shards and run the task on them, with one exchange at most if Spark allows it."""
         parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
         # Python code may need what was added to the user's session.
         own_session = task.hands_on is None or self.tail is None or not self.tail.runs_python
@@ -198,16 +204,15 @@ class EpochExecutor:
             job = self._planned(lambda pins: (self._beside_pins(pins, frame, task), task), self._pins)
             if job is not None:
                 return job.collect()
+        way: HashExchange | InPlace | None = None
+        if own_session and in_place and task.epoch.style not in self._moved:
+            way = self._in_place = self._in_place or InPlace(self.spark, parallelism)
         # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
-        if (
-            not without
-            and not self._misplaced
-            and own_session
-            and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism)
-        ):
-            exchange = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
-            moved = replace(task, shards=exchange.shards)
-            job = self._planned(lambda way: (self._prepared(way.adopt(frame), task.epoch), moved), exchange)
+        elif own_session and not without and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism):
+            way = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
+        if way is not None and not self._misplaced:
+            placed = replace(task, shards=way.shards)
+            job = self._planned(lambda way: (self._prepared(way.adopt(frame), task.epoch), placed), way)
             if job is not None:
                 try:
                     return job.collect()
@@ -216,6 +221,10 @@ class EpochExecutor:
                         raise
                     logger.warning("rows are moved to their shards in an exchange of their own from now on: %s", error)
                     self._misplaced = True
+            elif way is self._in_place:
+                logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
+                self._moved.add(task.epoch.style)
+                return self._run(frame, task, in_place=False)
         rows = self._prepared(frame, task.epoch)
         return self._job(exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without), task).collect()
 

@@ -47,7 +47,13 @@ class LookupTask:
                     yield pa.RecordBatch.from_arrays([pa.array([name]), rows], names=["name", "rows"])
 
 
-def identify_key(spark: SparkSession, key_schema: pa.Schema, key: tuple[Any, ...], max_parallelism: int) -> Ident:
+def identify_key(
+    spark: SparkSession,
+    key_schema: pa.Schema,
+    key: tuple[Any, ...],
+    max_parallelism: int,
+    key_group_places: tuple[int, ...] | None = None,
+) -> Ident:
     """Key group and encoded form of a key, by Spark's own hash of it.
 
     Args:
@@ -55,6 +61,7 @@ def identify_key(spark: SparkSession, key_schema: pa.Schema, key: tuple[Any, ...
         key_schema: the key columns.
         key: a value for each of them.
         max_parallelism: number of key groups.
+        key_group_places: places of the key columns that decide the key group; None: all.
     """
     # Float keys are stored with one zero.
     values = tuple([value + 0.0 if isinstance(value, float) else value for value in key])
@@ -63,7 +70,8 @@ def identify_key(spark: SparkSession, key_schema: pa.Schema, key: tuple[Any, ...
         return 0, encoded
     fields = [StructField(f"k{place}", field.dataType) for place, field in enumerate(struct_of(key_schema).fields)]
     frame = spark.createDataFrame([values], StructType(fields))
-    row = frame.select(F.hash(*[F.col(field.name) for field in fields])).first()
+    places = range(len(fields)) if key_group_places is None else key_group_places
+    row = frame.select(F.hash(*[F.col(fields[place].name) for place in places])).first()
     assert row is not None
     return key_group_of(row[0], max_parallelism), encoded
 

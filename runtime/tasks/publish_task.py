@@ -97,7 +97,7 @@ class PublishTask:
 
     def _staged(self, report: ShardReport, batches: Batches) -> ShardReport:
         schema = arrow_schema(self.output_schema)
-        output = self.task.output.open(report.attempt, self.output_schema)
+        output = self.task.output.open(self.task.output_name(report.attempt, report.shard), self.output_schema)
         try:
             for batch in batches:
                 output.write(typed_rows(batch, schema))

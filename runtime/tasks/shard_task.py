@@ -26,13 +26,14 @@ from pyspark.sql.types import StructType
 
 from ...errors import MisplacedRowsError
 from ...sorter import ExternalSorter
-from ...state.keygroups import KeyGroupRange
+from ...state.keygroups import KeyGroupRange, bit_reversed, is_power_of_two
 from ...state.lineage import ShardLineage
 from ...state.local_folder import local_root
 from ...state.log import LogWriter
 from ...state.replica import process_cache
 from ...state.sst import SstWriter
 from ..connectors.output_place import AttemptOutput, OutputPlace
+from ..connectors.staging import in_partition
 from ..operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
@@ -124,6 +125,13 @@ class ShardTask:
     def report_name(self, task_attempt_id: int) -> str:
         """Name of the report of an attempt that hands its rows on."""
         return f"{self.run_id}-{self.epoch.epoch}-{task_attempt_id}"
+
+    def output_name(self, attempt: str, shard: int) -> str:
+        """Name of what an attempt stages, without the file's type; to other stages it says where its rows are."""
+        shards = len(self.lineages)
+        if not self.feeds_a_stage or not is_power_of_two(shards):
+            return attempt
+        return in_partition(attempt, bit_reversed(shard, shards))
 
     def stored_report(self, shard: int) -> bytes | None:
         """The report of a shard that an earlier run has finished."""
@@ -228,7 +236,8 @@ class _Attempt:
             self.spool = RowSpool(local_dir, self.task.hands_on)
             return self.spool
         schema = operator.output_schema
-        return self.task.output.open(name, emitted_schema(schema) if self.task.feeds_a_stage else schema)
+        schema = emitted_schema(schema) if self.task.feeds_a_stage else schema
+        return self.task.output.open(self.task.output_name(name, self.shard), schema)
 
     def _execute(self, operator: KeyedOperator, context: ShardContext, batches: Iterator[pa.RecordBatch]) -> int:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""

@@ -1,12 +1,15 @@
 """How an epoch's rows come to their shards: as partitions of one Spark job, one partition a shard.
 
-There are two ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is.
+There are three ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is.
 :class:`HashExchange` is for operators whose rows Spark aggregates by key first: that takes an exchange by the hash of
 the key anyway, and with a number of shards that is a power of two its partitions *are* the shards
 (:mod:`...state.keygroups`), so the rows stay where they are and one exchange is saved.
 
-Spark's partitioning is not ours to decide.  So :meth:`HashExchange.holds` looks at the plan that Spark made, and the
-tasks check the key groups of what they get in either case.
+:class:`InPlace` is for rows that an earlier stage has handed on shard by shard and that are in the same key groups in
+the next one: Spark is told which partition of a hash partitioning each file is, and needs no exchange at all.
+
+Spark's partitioning is not ours to decide.  So ``holds`` of the last two looks at the plan that Spark made, and the
+tasks check the key groups of what they get in any case.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pyspark.sql import functions as F
 from ...state.keygroups import bit_reversed, is_power_of_two
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
+from ..platform.spark_buckets import SETTINGS, partitions_in_place
 from ..platform.spark_plans import uppermost_exchange
 from ..platform.spark_session import PrivateSession
 
@@ -35,17 +39,19 @@ _PYTHON_NODES = ("Python", "Pandas", "InArrow")
 
 def with_key_group(rows: DataFrame, operator: KeyedOperator, max_parallelism: int) -> DataFrame:
     """An operator's prepared rows with their key group as first column."""
-    return rows.selectExpr(f"{key_group(operator.key_columns, max_parallelism)} AS {KEY_GROUP_COLUMN}", "*")
+    return rows.selectExpr(f"{key_group(operator.key_group_columns, max_parallelism)} AS {KEY_GROUP_COLUMN}", "*")
 
 
-def key_group(key_columns: Sequence[str], max_parallelism: int) -> str:
-    """The key group of a row, by the rule of :mod:`...state.keygroups`; without key columns there is one key, in 0.
+def key_group(columns: Sequence[str], max_parallelism: int) -> str:
+    """The key group of a row by the columns that decide it, by the rule of :mod:`...state.keygroups`.
+
+    Without key columns there is one key, in 0.
 
     As SQL: each function call on columns is a dozen calls to the JVM, and every epoch pays for them.
     """
-    if not key_columns or max_parallelism == 1:
+    if not columns or max_parallelism == 1:
         return "0"
-    group = f"pmod(hash({', '.join(quoted(name) for name in key_columns)}), {max_parallelism})"
+    group = f"pmod(hash({', '.join(quoted(name) for name in columns)}), {max_parallelism})"
     if is_power_of_two(max_parallelism):
         last = max_parallelism.bit_length() - 2
         group = " | ".join(f"shiftleft(shiftright({group}, {bit}) & 1, {last - bit})" for bit in range(last + 1))
@@ -98,8 +104,8 @@ class HashExchange:
     @staticmethod
     def is_possible(operator: KeyedOperator, max_parallelism: int, parallelism: int) -> bool:
         """True if partitions can be shards: Spark aggregates by key, and the numbers are powers of two."""
-        powers = is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
-        return operator.aggregates_by_key and bool(operator.key_columns) and powers
+        by_key = operator.aggregates_by_key and bool(operator.key_columns) and operator.key_group_places is None
+        return by_key and is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
 
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, planned so that aggregating them gives as many partitions as there are shards."""
@@ -125,3 +131,35 @@ class HashExchange:
             and found.text.count("Exchange") == 1
             and not any(mark in found.text for mark in _PYTHON_NODES)
         )
+
+
+class InPlace:
+    """Leaves rows in the shards that an earlier stage has handed them on from.
+
+    Args:
+        spark: the session whose settings hold for the input.
+        parallelism: number of shards, of both stages.
+    """
+
+    def __init__(self, spark: SparkSession, parallelism: int) -> None:
+        self._parallelism = parallelism
+        self._session = PrivateSession(spark, SETTINGS)
+        #: The shard of each partition.
+        self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
+
+    @staticmethod
+    def is_possible(max_parallelism: int, parallelism: int) -> bool:
+        """True if shards can be partitions of Spark's: the numbers are powers of two."""
+        return is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
+
+    def adopt(self, frame: DataFrame) -> DataFrame:
+        """The same rows, planned so that those of files stay where they are."""
+        return self._session.adopt(frame)
+
+    def holds(self, job: DataFrame) -> bool:
+        """True if Spark's plan leaves every row of such files in its partition.
+
+        Args:
+            job: one operation on the operator's prepared rows, which were made of an adopted frame.
+        """
+        return partitions_in_place(job) == self._parallelism

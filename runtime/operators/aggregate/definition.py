@@ -193,6 +193,14 @@ class Aggregation(KeyedOperator):
         """Spark's names of the key columns."""
         return tuple(key.name for key in self.keys if key.kind != "session")
 
+    @property
+    def output_key_columns(self) -> tuple[str, ...]:
+        """Output begins with the keys; of grouping sets one looks like another without the grouping id."""
+        if self.grouping is not None:
+            return ()
+        names = {place: self.output_schema.names[at] for at, place in enumerate(self.key_outputs)}
+        return tuple(names[place] for place, key in enumerate(self.keys) if key.kind != "session")
+
     def state_schema(self) -> pa.Schema:
         """The record of a key: the buffers by their SQL."""
         fields = [

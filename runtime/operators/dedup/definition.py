@@ -126,6 +126,11 @@ class Deduplication(KeyedOperator):
         return self.keys
 
     @property
+    def output_key_columns(self) -> tuple[str, ...]:
+        """Rows go out as they came."""
+        return self.keys
+
+    @property
     def event_time_key(self) -> str | None:
         """The key column that is the rows' event time; None: none is."""
         if self.event_time not in self.keys:
