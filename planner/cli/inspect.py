@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, kind_label
+from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout, kind_label
 from ...runtime.checkpoints.store import CheckpointStore
 from ...runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...runtime.state_reader import StateReader
@@ -72,6 +72,7 @@ def _operator(operator: OperatorState) -> dict[str, Any]:
         "uid": operator.uid,
         "operator": None if operator.layout is None else operator.layout.operator,
         "key": [] if operator.layout is None else list(operator.layout.key_labels),
+        "keyGroupsBy": _deciding(operator.layout),
         "finished": operator.finished,
         "maxParallelism": operator.max_parallelism,
         "states": [
@@ -95,6 +96,14 @@ def _operator(operator: OperatorState) -> dict[str, Any]:
             for number, (shard, lineage) in enumerate(zip(operator.shards, lineages, strict=True))
         ],
     }
+
+
+def _deciding(layout: StateLayout | None) -> list[str]:
+    """The key columns whose hash is the key group."""
+    if layout is None:
+        return []
+    places = layout.key_group_places
+    return list(layout.key_labels) if places is None else [layout.key_labels[place] for place in places]
 
 
 def _watermark(watermark_ms: int) -> str | None:
@@ -133,6 +142,7 @@ def show(found: dict[str, Any]) -> None:
 def _show_operator(operator: dict[str, Any]) -> None:
     finished = ", finished" if operator["finished"] else ""
     key, kind = ", ".join(operator["key"]), operator["operator"] or "keyed stage"
+    by = "" if operator["keyGroupsBy"] == operator["key"] else f" by {', '.join(operator['keyGroupsBy'])}"
     print_table(
         ["state", "kind", "fields"],
         [[one["name"], one["kind"], ", ".join(one["fields"])] for one in operator["states"]],
@@ -153,7 +163,7 @@ def _show_operator(operator: dict[str, Any]) -> None:
             ]
             for one in operator["shards"]
         ],
-        f"Shards ({len(operator['shards'])} over {operator['maxParallelism']} key groups)",
+        f"Shards ({len(operator['shards'])} over {operator['maxParallelism']} key groups{by})",
     )
     if "keys" in operator:
         print_facts([("keys", operator["keys"])])

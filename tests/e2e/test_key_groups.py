@@ -99,7 +99,7 @@ def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monk
     assert jobs.take() == 2
     world.land(EVENTS[280:360])
     query.processAllAvailable()
-    assert jobs.take() >= 2
+    assert jobs.take() >= 1
     query.stop()
     assert groups_of(world.checkpoints) == {"sessions": None, "hours": [0], "busy": [2]}
 

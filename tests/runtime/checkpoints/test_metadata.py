@@ -137,6 +137,20 @@ def test_version_1_is_read_for_ever() -> None:
     assert (found.transaction.id, found.late_rows, found.rows_late_total) == (4, None, 0)
 
 
+def test_key_groups_are_of_whole_keys_before_version_2() -> None:
+    """Version 2 says which key columns decide the key groups; what does not, and all of version 1, hashed all of them."""
+    (operator,) = CheckpointMetadata.from_bytes((DATA / "checkpoint-1").read_bytes(), "here").operators
+    assert operator.layout is not None and operator.layout.key_group_places is None
+    found = CheckpointMetadata.from_bytes((DATA / "checkpoint-2").read_bytes(), "here")
+    layouts = {one.uid: one.layout for one in found.operators}
+    said = {uid: layout and (layout.key_labels, layout.key_group_places) for uid, layout in layouts.items()}
+    assert said == {
+        "sessions": (("key",), None),
+        "hours": (("who", "window"), (0,)),
+        "busy": (("busy", "window", "key"), (2,)),
+    }
+
+
 def renamed(body: dict[str, Any]) -> dict[str, Any]:
     """An upgrade: what was called ``epoch_number`` is called ``epoch``."""
     return {**{name: value for name, value in body.items() if name != "epoch_number"}, "epoch": body["epoch_number"]}
