@@ -138,7 +138,7 @@ def test_version_1_is_read_for_ever() -> None:
 
 
 def test_key_groups_are_of_whole_keys_before_version_2() -> None:
-    """Version 2 says which key columns decide the key groups; what does not, and all of version 1, hashed all of them."""
+    """Version 2 says which key columns decide the key groups; where it says nothing, as version 1, all do."""
     (operator,) = CheckpointMetadata.from_bytes((DATA / "checkpoint-1").read_bytes(), "here").operators
     assert operator.layout is not None and operator.layout.key_group_places is None
     found = CheckpointMetadata.from_bytes((DATA / "checkpoint-2").read_bytes(), "here")
