@@ -294,12 +294,16 @@ def test_checkpoint_inside_has_its_own_version(monkeypatch: pytest.MonkeyPatch, 
     """A savepoint whose checkpoint is of an older version than today's is upgraded; a newer one is refused by it."""
     shutil.copytree(DATA / "savepoint-1", tmp_path / "old")
     then = open_savepoint(str(tmp_path / "old")).latest()
-    later = Format(2, {1: lambda body: {**body, "epoch": body["epoch"] + 1000}})
+    today = metadata.FORMAT
+    more = {today.version: lambda body: {**body, "epoch": body["epoch"] + 1000}}
+    later = Format(today.version + 1, {**today.upgrades, **more})
     monkeypatch.setattr(metadata, "FORMAT", later)
     assert open_savepoint(str(tmp_path / "old")).latest().epoch == then.epoch + 1000
 
     newer = open_savepoint(str(tmp_path / "old")).savepoint.to_bytes()
     (tmp_path / "old" / MANIFEST).write_bytes(newer)
     monkeypatch.undo()
-    with pytest.raises(CheckpointMismatchError, match=r"the checkpoint in .* has format version 2; .* up to 1"):
+    with pytest.raises(
+        CheckpointMismatchError, match=rf"the checkpoint in .* version {later.version}; .* up to {today.version}"
+    ):
         open_savepoint(str(tmp_path / "old"))
