@@ -224,7 +224,11 @@ def _stage(stage: StagePlan, *, named: bool) -> Iterator[tuple[str, str]]:
     for name, value in described.items():
         yield name, _text(value)
     if stage.in_shards_of is not None:
-        yield "shuffle", f"none: its key contains that of [{stage.in_shards_of}], in whose shards its rows stay"
+        yield (
+            "shuffle",
+            f"none: its key contains that of [{stage.in_shards_of}], in whose shards its rows stay (where shards are"
+            " pinned to executors: in the backlog)",
+        )
 
 
 def _trigger(name: str, value: Any) -> str:

@@ -49,19 +49,21 @@ class Exchange:
         """Where the stage's tasks put their rows."""
         return OutputPlace(self.filesystem, self.folder)
 
-    def frame(self, files: Iterable[StagedFile], by: Sequence[str] = (), partitions: int = 0) -> DataFrame | None:
-        """The rows of some files; None: there are none.
+    def frame(self, files: Iterable[StagedFile]) -> DataFrame | None:
+        """The rows of some files; None: there are none."""
+        paths = [f"{self.uri}/{file.name}" for file in files]
+        return read_parquet(self.spark, self.schema, *paths, whole=True) if paths else None
+
+    def frame_in_shards(self, files: Iterable[StagedFile], by: Sequence[str], shards: int) -> DataFrame | None:
+        """The same, and Spark knows which shard's each file is.
 
         Args:
             files: what was staged.
-            by: columns by whose hash the stage's shards are partitions, for Spark to know; empty: it need not.
-            partitions: how many.
+            by: the columns that decide the shard.
+            shards: how many there are; a power of two.
         """
-        paths = [f"{self.uri}/{file.name}" for file in files]
-        if not paths:
-            return None
-        rows = read_parquet(self.spark, self.schema, *paths, whole=True)
-        return hash_partitioned(rows, by, partitions) if by else rows
+        rows = self.frame(files)
+        return None if rows is None else hash_partitioned(rows, by, shards)
 
     def discard(self, files: Iterable[StagedFile]) -> None:
         """Remove files that have been read."""

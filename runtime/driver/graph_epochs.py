@@ -185,7 +185,8 @@ class GraphEpochs:
         failpoint("epoch-between-stages")
         state = self.state.stages[stage.uid]
         staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
-        rows = self._handed_on(stage, staged)
+        in_place = self._keeps_shards(stage)
+        rows = self._handed_on(stage, staged, in_place)
         specs = {one.uid: one for one in self.job.stages}
         spec = following_epoch_of(
             base,
@@ -200,7 +201,6 @@ class GraphEpochs:
             events = () if phase.holds_events_back else self.events.waiting(stage.uid)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
             return Order(spec, None, sorted({*due, *events}))
-        in_place = self._keeps_shards(stage)
         if pin is None:
             return Order(spec, rows, in_place=in_place)
         inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
@@ -211,13 +211,18 @@ class GraphEpochs:
             self.listener.on(ShardsReused(len(finished), len(state.shards)))
         return Order(spec, rows, finished=finished, report_folder=pin.reports_of(stage.uid), in_place=in_place)
 
-    def _handed_on(self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]]) -> DataFrame | None:
+    def _handed_on(
+        self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]], in_place: bool
+    ) -> DataFrame | None:
         """The rows that earlier stages have staged for one, as it takes them; None: there are none."""
         frames = []
-        in_place, shards = self._keeps_shards(stage), len(self.state.stages[stage.uid].shards)
         for edge in stage.edges:
-            by = self.job.stage_of(edge.origin).operator.key_group_outputs if in_place else ()
-            frame = self.exchanges[edge.origin].frame(staged.get(edge.origin, ()), by, shards)
+            files, exchange = staged.get(edge.origin, ()), self.exchanges[edge.origin]
+            if in_place:
+                earlier = self.state.stages[edge.origin]
+                frame = exchange.frame_in_shards(files, earlier.operator.key_group_outputs, len(earlier.shards))
+            else:
+                frame = exchange.frame(files)
             if frame is not None:
                 frames.append(edge.over(frame, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
         return reduce(DataFrame.unionByName, frames) if frames else None

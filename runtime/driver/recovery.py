@@ -112,6 +112,10 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         state = JobState.fresh(identity.job_id, fresh, job.sources)
         return Recovered(job, state, None, _recover_backlog(job, store, state))
     taken = {stage.uid: evolved(stage.operator, store, identity, metadata) for stage in job.stages}
+    for stage in job.stages:
+        by = taken[stage.uid].operator.key_group_columns
+        if by != stage.operator.key_group_columns:
+            logger.info("stage %s goes on in the key groups of its state, by %s", stage.uid, ", ".join(by))
     job = replace(job, stages=tuple(replace(stage, operator=taken[stage.uid].operator) for stage in job.stages))
     restored = [
         StageState.restored(metadata, stage.operator, job.settings.parallelism, _watermark(job, stage))

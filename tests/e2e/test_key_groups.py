@@ -12,7 +12,7 @@ import pytest
 import support
 from mixedmode.planner.plans import graph
 from mixedmode.runtime.driver import graph_epochs
-from mixedmode.runtime.tasks import shuffle
+from mixedmode.runtime.tasks import executor, shuffle
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -212,3 +212,21 @@ def test_results_are_those_of_a_shuffle(world: World, monkeypatch: pytest.Monkey
         assert jobs.take() == (1 if name == "in-place" else 0)
     assert outputs[0] == outputs[1]
     assert len(outputs[0]) > 100
+
+
+def test_rows_that_are_not_in_their_shards_are_noticed(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If files were of other shards than they say, tasks would refuse them, and the epoch moves all rows."""
+
+    class Wrong(shuffle.InPlace):
+        def __init__(self, spark: Any, parallelism: int) -> None:
+            super().__init__(spark, parallelism)
+            self.shards = self.shards[::-1]
+
+    monkeypatch.setattr(executor, "InPlace", Wrong)
+    history = world.history(EVENTS)
+    world.start(first_values(mixedmode.read(history=history))).awaitTermination(120)
+    counts = first_values(history).select("value", "who", "count").collect()
+    assert sorted(row[1:] for row in world.output()) == sorted(tuple(row) for row in counts)
+    assert "an exchange of their own from now on" in caplog.text

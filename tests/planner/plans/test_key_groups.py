@@ -130,6 +130,11 @@ MOVED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda f: f.withColumn("x", F.udf(lambda sum: sum, "long")("sum")).groupBy("user", "window", "x"),
     ),
     "floats": (lambda r: r.groupBy("price", F.window("ts", MINUTE)).count(), lambda f: f.groupBy("price", "window")),
+    "grouping sets": (per_minute, lambda f: f.rollup("user", "window")),
+    "behind grouping sets": (
+        lambda r: r.cube("user", F.window("ts", MINUTE)).count(),
+        lambda f: f.groupBy("user", "window"),
+    ),
     "no key at all": (lambda r: r.groupBy(F.window("ts", MINUTE)).count(), lambda f: f.groupBy()),
     "overlapping windows of a part": (
         sessions,
