@@ -11,14 +11,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
-from pyspark.sql import functions as F
 
 from .connectors.sources.inputs import INPUT_COLUMN
 from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
-from .operators.emission import EMITTED_COLUMN
+from .operators.emission import EMITTED_COLUMN, emitted_when_due
 from .operators.steps import Step
-from .platform.columns import event_time_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,7 +179,7 @@ class StageEdge:
             rows = step.keeping(rows, EMITTED_COLUMN)
         if emitted and EMITTED_COLUMN not in rows.columns:
             assert self.event_time is not None, "only a stage with event time asks for it"
-            rows = rows.withColumn(EMITTED_COLUMN, F.floor(event_time_us(rows, self.event_time) / 1000))
+            rows = emitted_when_due(rows, self.event_time)
         return rows
 
 
@@ -237,8 +235,8 @@ class StageSpec:
 
     @property
     def tells_inputs_apart(self) -> bool:
-        """Whether its watermark is the least of those of several live inputs."""
-        return self.event_time is not None and len(self.delays_ms) > 1
+        """Whether its watermark is the least of those of several inputs, live ones among them."""
+        return self.event_time is not None and bool(self.delays_ms) and len(self.delays_ms) + len(self.edges) > 1
 
 
 @dataclass(frozen=True)

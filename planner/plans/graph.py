@@ -50,23 +50,10 @@ class StageGraph:
                 f"a keyed stage and a live input are both called {min(alike)!r}, and watermarks go by those names; give"
                 " the stage another .uid('…')"
             )
-        for uid, stage in zip(self.uids, self.stages, strict=True):
-            if lives and not stage.inputs.is_streaming:
-                raise PlanError(
-                    f"the keyed stage {uid} has an end of its own, since it reads bounded sources alone, while others"
-                    " go on, which does not run for now; aggregate its rows with plain Spark and use them as a static"
-                    " table"
-                )
-        for uid, stage in zip(self.uids, self.stages, strict=True):
-            if stage.inputs.outputs and len(stage.inputs.outputs) < len(stage.inputs.parts):
-                raise PlanError(
-                    f"the keyed stage {uid} takes rows of another stage together with rows of a source, which does not"
-                    " run for now; let the source's rows go through the same stages"
-                )
         if len(output.parts) > 1:
             raise PlanError(
-                "the output is the union of what several keyed stages give, which does not run for now; write each with"
-                " a job of its own"
+                "the output is the union of what several keyed stages, or stages and sources, give, which does not run"
+                " for now; write each with a job of its own"
             )
 
     @cached_property
@@ -77,7 +64,7 @@ class StageGraph:
     @property
     def readers(self) -> tuple[KeyedStage, ...]:
         """The stages that read the sources."""
-        return tuple(stage for stage in self.stages if not stage.inputs.outputs)
+        return tuple(stage for stage in self.stages if self.lanes.of_stage(stage))
 
     @property
     def first(self) -> KeyedStage:

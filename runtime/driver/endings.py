@@ -61,6 +61,11 @@ class Ending:
     def _savepoint_made(self, path: str) -> None:
         self.run.context.listener.on(SavepointWritten(path))
 
+    def source_ended(self, phase: Phase, source: str) -> None:
+        """A source gives no more rows: stages that read nothing else fire all and finish, while others go on."""
+        self._phase = phase
+        self.run.sources.ended(source)
+
     # -- endings -----------------------------------------------------------------------------------------------------
 
     def natural_end(self, phase: Phase) -> None:
@@ -213,13 +218,22 @@ class Ending:
 
     def _fire(self, uid: str, work: TaskWork) -> None:
         assert self._phase is not None
-        if self.run.state.finished:  # not in a drain: the job may go on from its savepoint
+        if self._has_no_more_input(uid):
             self.run.state.stages[uid].watermark.end_of_input()
         self.run.epochs.fire_all(self._phase, uid)
 
     def _finish_stage(self, uid: str, work: TaskWork) -> None:
         assert self._phase is not None
         self.run.epochs.finish_operators(self._phase, uid)
+        self.run.state.stages[uid].finished = self._has_no_more_input(uid)
+
+    def _has_no_more_input(self, uid: str) -> bool:
+        """Whether all that a stage takes rows of has ended; not in a drain: the job may go on from its savepoint."""
+        stage, state = self.run.job.stage_of(uid), self.run.state
+        return state.finished or (
+            all(state.sources[name].finished for name in self.run.job.sources_of(stage))
+            and all(state.stages[edge.origin].finished for edge in stage.edges)
+        )
 
     def _finish_sink(self, work: TaskWork) -> None:
         self.run.job.sink.end_input()

@@ -39,15 +39,20 @@ def epoch_applied(
         name: InputTimes(one.inputs[name].reached_ms(), one.inputs[name].max_event_time_ms, one.is_idle(name, now_ms))
         for name, one in state.live_watermarks.items()
     }
-    timed = [state.stages[stage.uid].watermark for stage in job.readers if stage.event_time is not None]
-    seen = [one.max_event_time_ms for one in timed if one.max_event_time_ms is not None]
+    timed = [stage for stage in job.readers if stage.event_time is not None]
+    seen = [
+        one.max_event_time_ms
+        for stage in timed
+        for name, one in state.stages[stage.uid].watermark.inputs.items()
+        if one.max_event_time_ms is not None and all(name != edge.origin for edge in stage.edges)
+    ]
     return EpochApplied(
         job_id=state.job_id,
         epoch=spec.epoch,
         style=spec.style,
         phase=phase.kind,
         elapsed_s=elapsed_s,
-        watermark_ms=min((one.current_ms for one in timed), default=MIN_WATERMARK),
+        watermark_ms=min((state.stages[stage.uid].watermark.current_ms for stage in timed), default=MIN_WATERMARK),
         max_event_time_ms=max(seen, default=None),
         sources=tuple(
             SourceSeen(name, source.is_backlog, source.finished, times.get(name))

@@ -111,8 +111,11 @@ class EpochRunner:
                     at_end=at_end,
                     has_rows=frame is not None,
                 )
-                order = Order(spec, frame, reach=reach)
-                orders[stage.uid] = order if pin is None else self._pinned(stage, order, pin, live_position)
+                visited = None if rows is None or frame is not None else self._without_rows(stage, spec)
+                order = Order(spec, frame, visited, reach)
+                if pin is not None and not stage.edges:  # what follows others is pinned by what those hand on
+                    order = self._pinned(stage, order, pin, live_position)
+                orders[stage.uid] = order
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders, pin)
             failpoint("backlog-epoch-applied")
 

@@ -17,12 +17,12 @@ from functools import reduce
 from pyspark.sql import DataFrame
 
 from ..connectors.exchange import Exchange
-from ..connectors.sources.inputs import Reach, look_at
+from ..connectors.sources.inputs import INPUT_COLUMN, Reach, look_at
 from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import RunListener, ShardsReused
 from ..operators.contract import EpochSpec
-from ..operators.emission import EMITTED_COLUMN
+from ..operators.emission import EMITTED_COLUMN, emitted_when_due
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..spec import JobSpec, Phase, StageSpec
@@ -37,7 +37,7 @@ from .event_channels import JobEvents
 from .exchanges import place_of
 from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
-from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, has_ended, reached_upstream
+from .stage_epochs import Order, Ran, fired_upstream, gets_the_end, greatest_event_time, reached_upstream
 
 
 @dataclass
@@ -83,7 +83,7 @@ class GraphEpochs:
         took: dict[str, list[int]] = {}
         try:
             for stage in self.job.stages:
-                order = orders.get(stage.uid) or self._following(phase, base, stage, ran, pin)
+                order = self._order(phase, base, stage, orders.get(stage.uid), ran, pin)
                 if order is None:
                     continue
                 took[stage.uid] = order.visited(self.state.stages[stage.uid])
@@ -137,7 +137,7 @@ class GraphEpochs:
         """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
         state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
-        if stage.reads_sources and reach is None and stage.tells_inputs_apart:
+        if stage.tells_inputs_apart and reach is None and not stage.edges:
             reach = self.look_ahead(stage, order.frame)
         order = replace(order, reach=reach)
         reports: list[ShardReport] = []
@@ -162,60 +162,75 @@ class GraphEpochs:
             finally:
                 if sorts:
                     self.backlog.end()
-        seen = (
-            self._seen(stage, order, reports) if stage.reads_sources else fired_upstream(stage, ran, self.state.stages)
-        )
+        seen = self._seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
         fired_ms = state.watermark.fired_ms
         if order.fires_all(state):
             fired_ms = max(fired_ms, min(spec.firing_watermark_ms, state.watermark.would_reach(seen)))
-        ahead = seen if stage.reads_sources else reached_upstream(stage, ran, self.state.stages)
+        ahead = self._seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
         return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead))
 
-    def _following(
+    def _order(
         self,
         phase: Phase,
         base: EpochSpec,
         stage: StageSpec,
+        own: Order | None,
         ran: Mapping[str, Ran],
         pin: PinnedBacklog | None,
     ) -> Order | None:
-        """What a stage has to do because of what earlier ones have done; None: it is not concerned."""
+        """What a stage has to do, also because of what earlier ones have done; None: it is not concerned.
+
+        Args:
+            phase: the phase that the epoch belongs to.
+            base: what all stages of it have in common.
+            stage: the stage.
+            own: what it was told to do; of a stage that takes rows of sources and of others, with those of the sources.
+            ran: what earlier ones have done.
+            pin: keeps finished shards.
+        """
         if not any(edge.origin in ran for edge in stage.edges):
-            return None
+            return own
         failpoint("epoch-between-stages")
         state = self.state.stages[stage.uid]
         staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
         in_place = self._keeps_shards(stage)
-        rows = self._handed_on(stage, staged, in_place)
-        specs = {one.uid: one for one in self.job.stages}
+        rows = self._handed_on(stage, staged, in_place, None if own is None else own.frame)
+        reach = None if own is None else own.reach or self.look_ahead(stage, own.frame)
+        seen = {} if reach is None else reach.seen
+        fired, reached = (of(stage, ran, self.state.stages) for of in (fired_upstream, reached_upstream))
         spec = following_epoch_of(
             base,
             state.watermark,
-            state.watermark.would_reach(fired_upstream(stage, ran, self.state.stages)),
-            state.watermark.would_reach(reached_upstream(stage, ran, self.state.stages)),
+            # In the stream the rows of an epoch move the watermark behind it, whoever has handed them on.
+            state.watermark.would_reach({**fired, **seen} if base.style == "sorted" else fired),
+            state.watermark.would_reach({**reached, **seen}),
             in_order=self.in_order(stage),
             has_rows=rows is not None,
-            at_end=all(has_ended(edge.origin, specs, ran) for edge in stage.edges),
+            at_end=gets_the_end(stage, own, {one.uid: one for one in self.job.stages}, ran),
         )
         if rows is None:
             events = () if phase.holds_events_back else self.events.waiting(stage.uid)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
-            return Order(spec, None, sorted({*due, *events}))
+            return Order(spec, None, sorted({*due, *events}), reach)
         if pin is None:
-            return Order(spec, rows, in_place=in_place)
+            return Order(spec, rows, reach=reach, in_place=in_place)
         inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
         spec, is_known = pin.follow(stage.uid, spec, inputs)
         finished: Mapping[int, ShardReport] = {}
         if is_known:
             finished = pin.finished(stage.uid, place_of(self.job, self.exchanges, stage.uid), follows=True)
             self.listener.on(ShardsReused(len(finished), len(state.shards)))
-        return Order(spec, rows, finished=finished, report_folder=pin.reports_of(stage.uid), in_place=in_place)
+        reports = pin.reports_of(stage.uid)
+        return Order(spec, rows, reach=reach, finished=finished, report_folder=reports, in_place=in_place)
 
     def _handed_on(
-        self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]], in_place: bool
+        self, stage: StageSpec, staged: Mapping[str, Sequence[StagedFile]], in_place: bool, own: DataFrame | None
     ) -> DataFrame | None:
-        """The rows that earlier stages have staged for one, as it takes them; None: there are none."""
-        frames = []
+        """The rows that earlier stages have staged for one, as it takes them, and its own; None: there are none."""
+        frames = [] if own is None else [own.drop(INPUT_COLUMN)]
+        if own is not None and EMITTED_COLUMN in stage.operator.sort_columns:
+            assert stage.event_time is not None, "only a stage with event time asks for it"
+            frames = [emitted_when_due(frames[0], stage.event_time)]
         for edge in stage.edges:
             files, exchange = staged.get(edge.origin, ()), self.exchanges[edge.origin]
             if in_place:
@@ -312,19 +327,26 @@ class GraphEpochs:
     def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
         """What a stage would fire up to now; ``fired``: what earlier ones would."""
         watermark = self.state.stages[stage.uid].watermark
-        if stage.reads_sources:
+        if self.state.stages[stage.uid].finished:
+            return MAX_WATERMARK
+        if not stage.edges:
             return min(watermark.current_ms, watermark.would_reach(None))
         reached = {edge.origin: fired[edge.origin] for edge in stage.edges}
         return watermark.would_reach({name: None if ms == MIN_WATERMARK else ms for name, ms in reached.items()})
 
     def _seen(
-        self, stage: StageSpec, order: Order, reports: Sequence[ShardReport]
+        self, stage: StageSpec, order: Order, reports: Sequence[ShardReport], upstream: Mapping[str, int | None]
     ) -> Mapping[str, int | None] | int | None:
-        """How far the event times of an epoch went, by input where they are told apart."""
-        if not stage.reads_sources:
-            return {}
-        if stage.tells_inputs_apart:
-            return {} if order.reach is None else order.reach.seen
+        """How far the event times of an epoch went, by input where they are told apart.
+
+        Args:
+            stage: the stage.
+            order: what it was told to do.
+            reports: what it has done.
+            upstream: by earlier stage what counts as its event time.
+        """
+        if stage.edges or stage.tells_inputs_apart:
+            return {**upstream, **({} if order.reach is None else order.reach.seen)}
         return greatest_event_time(reports)
 
     def _move_watermark(self, stage: StageSpec, done: Ran, elapsed_s: float) -> None:
@@ -338,7 +360,8 @@ class GraphEpochs:
         watermark, time_ms, spec = self.state.stages[stage.uid].watermark, now_ms(), done.order.spec
         if stage.reads_sources:
             watermark.pause(round(elapsed_s * 1000))
-            watermark.observe(self._seen(stage, done.order, done.reports), time_ms)
+            fired = fired_upstream(stage, {}, self.state.stages)
+            watermark.observe(self._seen(stage, done.order, done.reports, fired), time_ms)
             if spec.style == "random":
                 watermark.advance(time_ms)
             else:
@@ -351,7 +374,7 @@ class GraphEpochs:
 
     def follow_watermarks(self, stage: StageSpec, time_ms: int) -> None:
         """Take over what the stages before one have fired up to."""
-        if not stage.reads_sources:
+        if stage.edges:
             watermark = self.state.stages[stage.uid].watermark
             watermark.observe(fired_upstream(stage, {}, self.state.stages))
             watermark.advance_to(watermark.would_reach(None), time_ms)

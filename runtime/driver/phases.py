@@ -96,7 +96,8 @@ def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
             ending.serve(phase)
         if desk.ready_stop() is not None and not where.done:
             return
-    run.sources.ended("history")
+    with run.context.turn:
+        ending.source_ended(phase, "history")
 
 
 def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
@@ -132,7 +133,7 @@ def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
         for name in run.state.sources:
             run.sources.set_backlog(name, False, "the backlog is processed")
         if "history" in run.state.sources:
-            run.sources.ended("history")
+            ending.source_ended(phase, "history")
         run.events.hand_over()
         if not run.job.has_phase("live"):
             run.scheduler.request()  # nothing comes after the switch: this is the last chance
@@ -147,7 +148,7 @@ def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:
     context, live = run.context, run.context.live
     assert live is not None
     for stage in run.job.readers:
-        run.state.stages[stage.uid].watermark.watch(now_ms())
+        run.state.stages[stage.uid].watermark.watch(now_ms(), stage.delays_ms)
     query = live.start(_on_live_batch(run, ending, phase), run.job.trigger or {"processingTime": "0 seconds"})
     try:
         while query.isActive and not context.stopping.is_set() and context.desk.ready_stop() is None:

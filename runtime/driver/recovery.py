@@ -125,7 +125,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     for stage, held in zip(job.stages, restored, strict=True):
         if stage.reads_sources:
             held.restore_inputs(metadata)
-        else:
+        if stage.edges:
             held.follow(fired_upstream(stage, {}, state.stages), metadata)
     check_finished_tasks(job, state.parallelism, metadata, store.location)
     check_sources(job, metadata, store)
@@ -164,15 +164,15 @@ def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:
 
 def _watermark(job: JobSpec, stage: StageSpec) -> WatermarkTracker:
     """A stage's watermark at the beginning of time: by the sources, or by the stages before it."""
-    if stage.edges:
-        delays_ms: dict[str, int] = {}
-        for edge in stage.edges:
-            delays_ms[edge.origin] = max(edge.delay_ms, delays_ms.get(edge.origin, 0))
+    delays_ms = dict(stage.delays_ms)
+    for edge in stage.edges:
+        delays_ms[edge.origin] = max(edge.delay_ms, delays_ms.get(edge.origin, 0))
+    if not stage.reads_sources:
         return WatermarkTracker(0, delays_ms=delays_ms)
     return WatermarkTracker(
         stage.watermark_delay_ms,
         job.settings.watermark_lag_threshold_ms,
-        stage.delays_ms or None,
+        delays_ms or None,
         job.settings.watermark_interval_ms,
         job.settings.watermark_idle_timeout_ms,
     )

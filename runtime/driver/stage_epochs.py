@@ -81,7 +81,8 @@ def fired_upstream(spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str,
         {
             edge.origin: ran[edge.origin].fired_ms if edge.origin in ran else stages[edge.origin].watermark.fired_ms
             for edge in spec.edges
-        }
+        },
+        stages,
     )
 
 
@@ -95,12 +96,15 @@ def reached_upstream(
             if edge.origin in ran
             else stages[edge.origin].watermark.would_reach(None)
             for edge in spec.edges
-        }
+        },
+        stages,
     )
 
 
-def _known(times_ms: Mapping[str, int]) -> dict[str, int | None]:
-    return {origin: None if time_ms == MIN_WATERMARK else time_ms for origin, time_ms in times_ms.items()}
+def _known(times_ms: Mapping[str, int], stages: Mapping[str, StageState]) -> dict[str, int | None]:
+    """MIN is nothing; a stage that has finished holds nobody back."""
+    final = {origin: MAX_WATERMARK if stages[origin].finished else time_ms for origin, time_ms in times_ms.items()}
+    return {origin: None if time_ms == MIN_WATERMARK else time_ms for origin, time_ms in final.items()}
 
 
 def has_ended(uid: str, specs: Mapping[str, StageSpec], ran: Mapping[str, Ran]) -> bool:
@@ -116,5 +120,22 @@ def has_ended(uid: str, specs: Mapping[str, StageSpec], ran: Mapping[str, Ran]) 
     if uid not in ran or spec.operator.has_end_hooks or spec.coordinator is not None:
         return False
     order = ran[uid].order.spec
-    at_max = order.firing_watermark_ms == MAX_WATERMARK and order.timers_at_max == "ignore"
-    return at_max and all(has_ended(edge.origin, specs, ran) for edge in spec.edges)
+    return _is_the_end(order) and all(has_ended(edge.origin, specs, ran) for edge in spec.edges)
+
+
+def gets_the_end(spec: StageSpec, own: Order | None, specs: Mapping[str, StageSpec], ran: Mapping[str, Ran]) -> bool:
+    """Whether MAX_WATERMARK comes to a stage that follows others with this epoch: from those, and from its sources.
+
+    Args:
+        spec: the stage.
+        own: what it was told to do with the rows of its sources; None: nothing.
+        specs: all stages, by uid.
+        ran: what they have done in the epoch.
+    """
+    if spec.reads and (own is None or not _is_the_end(own.spec)):
+        return False
+    return all(has_ended(edge.origin, specs, ran) for edge in spec.edges)
+
+
+def _is_the_end(epoch: EpochSpec) -> bool:
+    return epoch.firing_watermark_ms == MAX_WATERMARK and epoch.timers_at_max == "ignore"

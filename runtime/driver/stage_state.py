@@ -41,6 +41,8 @@ class StageState:
     watermark: WatermarkTracker
     #: What the checkpoint that the job goes on from holds of its coordinator; None: there was none.
     restored_events: StoredEvents | None = None
+    #: All of its input has ended, and its operator has finished: it hands on nothing any more.
+    finished: bool = False
 
     @classmethod
     def fresh(
@@ -93,7 +95,7 @@ class StageState:
         fired_ms = metadata.fired_watermark_ms if stored.fired_watermark_ms is None else stored.fired_watermark_ms
         # A version that did not record it took the watermark itself for the bound of late rows.
         watermark.fired_ms = watermark.current_ms if fired_ms is None else fired_ms
-        return cls(operator, stored.max_parallelism, shards, watermark, events)
+        return cls(operator, stored.max_parallelism, shards, watermark, events, stored.finished)
 
     def restore_inputs(self, metadata: CheckpointMetadata) -> None:
         """Take over how far the event times of its sources had come in a checkpoint."""

@@ -54,9 +54,10 @@ def job_graph(job: JobSpec, shards: Mapping[str, int]) -> JobGraph:
 
 
 def lifecycle_of(job: JobSpec, state: JobState) -> JobLifecycle:
-    """The tasks of a run; a source that had finished in the checkpoint is not run again."""
+    """The tasks of a run; what had finished in the checkpoint is not run again."""
     graph = job_graph(job, state.parallelism)
     done = {source_task(name) for name, source in state.sources.items() if source.finished}
+    done |= {stage_task(uid) for uid, stage in state.stages.items() if stage.finished}
     return JobLifecycle(
         graph,
         clock_ms=lambda: round(time.time() * 1000),

@@ -8,11 +8,17 @@ the rows of a key takes them in this order, and shows it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
+
+from ..platform.columns import event_time_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 #: Column of what one stage hands on to another, behind the stage's own, in ms.
 EMITTED_COLUMN = "__emitted_ms"
@@ -29,6 +35,11 @@ def emitted_at(rows: pa.RecordBatch, emitted_ms: np.ndarray | int) -> pa.RecordB
     times = np.broadcast_to(np.asarray(emitted_ms, dtype=np.int64), (rows.num_rows,))
     field = pa.field(EMITTED_COLUMN, pa.int64(), nullable=False)
     return pa.RecordBatch.from_arrays([*rows.columns, pa.array(times)], schema=rows.schema.append(field))
+
+
+def emitted_when_due(rows: DataFrame, event_time: str) -> DataFrame:
+    """Rows that no stage has emitted, as if each were emitted when event time came to it."""
+    return rows.withColumn(EMITTED_COLUMN, F.floor(event_time_us(rows, event_time) / 1000))
 
 
 class EmissionLog:

@@ -17,7 +17,7 @@ All times that are called ``now_ms`` are of one clock that the caller owns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from .event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -107,10 +107,11 @@ class WatermarkTracker:
             if one.active_at_ms is not None and now_ms is not None:
                 one.active_at_ms = now_ms
 
-    def watch(self, now_ms: int) -> None:
-        """From now on an input without rows may become idle."""
-        for one in self.inputs.values():
-            one.active_at_ms = now_ms
+    def watch(self, now_ms: int, names: Collection[str] | None = None) -> None:
+        """From now on an input without rows may become idle; ``names``: those that may, None: all."""
+        for name, one in self.inputs.items():
+            if names is None or name in names:
+                one.active_at_ms = now_ms
 
     def pause(self, duration_ms: int) -> None:
         """For this long no input could be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,15 @@ class Shop:
                 zone.land(events)
         query.processAllAvailable()
 
-    def expected(self, orders: list[Event] = ORDERS, payments: list[Event] = PAYMENTS) -> list[tuple[Any, ...]]:
+    def expected(
+        self, orders: list[Event] = ORDERS, payments: list[Event] = PAYMENTS, job: Callable[..., Any] | None = None
+    ) -> list[tuple[Any, ...]]:
         """By plain Spark."""
         frames = [
             self.orders.spark.createDataFrame([(k, support.at(at), v) for k, at, v in events], support.ROW_SCHEMA)
             for events in (orders, payments)
         ]
-        return sorted(map(tuple, by_hour(frames[0], as_payments(frames[1])).collect()), key=repr)
+        return sorted(map(tuple, (job or by_hour)(frames[0], as_payments(frames[1])).collect()), key=repr)
 
 
 @pytest.fixture
@@ -227,6 +230,28 @@ def test_an_epoch_is_sorted_if_all_lanes_are_in_backlog(shop: Shop, lagging: tup
     assert {one["description"] for one in query.lastProgress["sources"] if one["isBacklog"]} == set(lagging)
 
 
+@pytest.mark.parametrize("mode", ["mixed", "streaming"])
+def test_a_bounded_lane_ends_before_the_others(shop: Shop, mode: str) -> None:
+    """Payments have a history alone: their stage fires all and finishes at the switch, once, also over a restart and a
+    stop with savepoint, and holds the hours back no more."""
+    options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
+    job = by_hour(*shop.of(shop.orders.history(ORDERS[:150]), True, shop.payments.history(PAYMENTS), False))
+    query = shop.orders.start(job, options)
+    assert query.wait_for("live", 60), query.exception()
+    ended = [one.task for one in query.lifecycle.tasks if one.event == "endInput, finish"]
+    assert ended == ["source history[0]", "stage paid[0]", "stage paid[1]"]
+    shop.land(query, orders=ORDERS[150:200])
+    query.stopWithSavepoint(str(shop.orders.folder / "suspended"))
+    query = shop.orders.start(job, options)
+    assert query.wait_for("live", 60), query.exception()
+    shop.land(query, orders=ORDERS[200:])
+    shop.land(query, orders=LATER)
+    assert nothing_is_late(query)
+    assert not any(one.event == "endInput, finish" for one in query.lifecycle.tasks)
+    query.stop()
+    assert of_events(shop.orders.output()) == shop.expected()
+
+
 def test_a_stage_may_read_what_others_read_and_more(shop: Shop) -> None:
     """Orders go to two stages, to one of them beside payments: each stage's watermark is of the inputs that it reads,
     with delays of its own."""
@@ -260,11 +285,64 @@ def test_a_stage_may_read_what_others_read_and_more(shop: Shop) -> None:
     assert of_events(shop.orders.output()) == sorted(((*key, n) for key, n in counted.items()), key=repr)
 
 
+def beside(orders: Any, payments: Any) -> Any:
+    """Orders of 5 minutes, added up, and single payments, together by the hour; on our frames and on Spark's."""
+    placed = orders.withWatermark("ts", "0 seconds").groupBy(F.window("ts", "5 minutes").alias("w"))
+    sums = named(placed.agg(F.sum("value").alias("total")), "placed")
+    ended = sums.select(F.lit("placed").alias("kind"), F.window_time("w").alias("at"), "total")
+    paid = payments.withWatermark("paid", "2 minutes")
+    single = paid.select(F.lit("paid").alias("kind"), F.col("paid").alias("at"), F.col("cents").alias("total"))
+    hours = ended.union(single).groupBy("kind", F.window("at", "1 hour"))
+    totals = named(hours.agg(F.sum("total").alias("total"), F.count("*").alias("parts")), "hours")
+    return totals.select("kind", F.col("window.start").alias("hour"), "total", "parts")
+
+
+@pytest.mark.parametrize(("mode", "bounded"), [("mixed", False), ("streaming", True), ("mixed", True)])
+def test_a_stage_takes_rows_of_another_and_of_a_source(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, mode: str, bounded: bool
+) -> None:
+    """Its watermark is the least of both; nothing of either is late, in the backlog and in the stream, over a restart,
+    and over a failure in the backlog whose finished shards are taken over."""
+    real, armed = graph_epochs.failpoint, {"on": mode == "mixed"}
+
+    def failing(name: str) -> None:
+        if name == "epoch-before-apply" and armed["on"]:
+            armed["on"] = False
+            raise RuntimeError("after the stages")
+        real(name)
+
+    monkeypatch.setattr(graph_epochs, "failpoint", failing)
+    options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
+    history = [shop.orders.history(ORDERS if bounded else ORDERS[:100]), shop.payments.history(PAYMENTS[:100])]
+    shop.payments.land(PAYMENTS[100:150])
+    job = beside(*shop.of(history[0], not bounded, history[1], True))
+    query = shop.orders.start(job, options)
+    if armed["on"]:
+        with pytest.raises(mixedmode.QueryError, match="after the stages"):
+            query.awaitTermination(60)
+        query = shop.orders.start(job, options)
+        assert query.wait_for("live", 60), query.exception()
+        assert support.details(query, "reused") == ["2 of 2 shards were finished"] * 2
+    assert query.wait_for("live", 60), query.exception()
+    for orders, payments in ((ORDERS[100:200], PAYMENTS[150:190]), (ORDERS[200:], []), ([], PAYMENTS[190:])):
+        shop.land(query, orders=[] if bounded else orders, payments=payments)
+        if not orders:
+            assert nothing_is_late(query)
+            query.stop()
+            query = shop.orders.start(job, options)
+            assert query.wait_for("live", 60), query.exception()
+    if not bounded:
+        shop.land(query, orders=LATER)
+        assert of_events(shop.orders.output()) != shop.expected(job=beside), "payments hold the hours back"
+    shop.land(query, payments=LATER)
+    assert nothing_is_late(query)
+    query.stop()
+    assert of_events(shop.orders.output()) == shop.expected(job=beside)
+
+
 def test_what_lanes_cannot_be_is_refused(shop: Shop) -> None:
-    """One name for two live inputs, for a live input and a stage, and a stage that would end before the others."""
-    orders, payments = shop.of(None, True, shop.payments.history(PAYMENTS), False)
-    with pytest.raises(mixedmode.PlanError, match="the keyed stage paid has an end of its own"):
-        by_hour(orders, payments).writeStream.format("noop").plan()
+    """One name for two live inputs, or for a live input and a stage."""
+    orders = mixedmode.read(live={"orders": shop.orders.live()})
     twice = mixedmode.read(live={"orders": as_payments(shop.payments.live())})
     with pytest.raises(mixedmode.PlanError, match="two live inputs are called 'orders'"):
         by_hour(orders, twice).writeStream.format("noop").plan()

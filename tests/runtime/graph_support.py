@@ -225,6 +225,11 @@ class Graph(GraphEpochs):
         return Reach(frame.table.num_rows, seen if frame.table.num_rows else {})
 
 
+def _emitted_when_due(rows: Frame, event_time: str) -> Frame:
+    times = [None if row[event_time] is None else row[event_time] // 1000 for row in rows.dicts()]
+    return Frame(rows.table.append_column(EMITTED_COLUMN, pa.array(times, pa.int64())))
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stage of a job to be made: what it takes rows of ("": the source), and by which condition."""
@@ -291,14 +296,14 @@ class Job:
         self._go_on(JobState.fresh("job", fresh, ("live",)))
 
     def _spec(self, stage: Stage, in_order: bool) -> StageSpec:
-        reads = stage.origins == ("",)
+        reads = "" in stage.origins
         edges = tuple(
             StageEdge(origin, (_step(self.kinds[origin], stage.condition),), stage.delay_ms)
             for origin in stage.origins
-            if not reads
+            if origin
         )
         return StageSpec(
-            operator=stage.kind.operator(stage.uid, follows=not reads, in_order=in_order),
+            operator=stage.kind.operator(stage.uid, follows=bool(edges), in_order=in_order),
             event_time=stage.kind.event_time,
             watermark_delay_ms=stage.delay_ms,
             edges=edges,
@@ -356,7 +361,7 @@ class Job:
         for stage, held in zip(self.spec.stages, restored, strict=True):
             if stage.reads_sources:
                 held.restore_inputs(metadata)
-            else:
+            if stage.edges:
                 held.follow(fired_upstream(stage, {}, state.stages), metadata)
         self.close()
         self._go_on(state)
@@ -371,7 +376,8 @@ class Job:
             rows: of the source.
         """
         source: Any = SourceRows(lives=({0: frame_of(rows)},))  # type: ignore[dict-item]
-        with mock.patch.object(graph_epochs, "DataFrame", Frame):
+        in_memory = {"DataFrame": Frame, "emitted_when_due": _emitted_when_due}
+        with mock.patch.multiple(graph_epochs, **in_memory):  # type: ignore[arg-type]
             if what == "live":
                 self.epochs.streaming_epoch(self.phase, source)
             elif what == "clock":

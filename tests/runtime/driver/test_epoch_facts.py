@@ -44,7 +44,7 @@ REPORTS = [
 ]
 
 
-STAGE = SimpleNamespace(uid="stage-1", reads_sources=True, event_time="ts")
+STAGE = SimpleNamespace(uid="stage-1", reads_sources=True, event_time="ts", edges=())
 JOB: Any = SimpleNamespace(stages=(STAGE,), readers=(STAGE,), last_stage=STAGE)
 
 

@@ -23,6 +23,8 @@ class Graph:
         self.models: dict[str, Model] = {stage.uid: stage.kind.model() for stage in stages}
         #: Of those that read the source, where event times have brought them.
         self.current = {stage.uid: MIN_WATERMARK for stage in stages}
+        #: Of those that take rows of the source and of others the greatest event time of the source's.
+        self.seen = {stage.uid: MIN_WATERMARK for stage in stages}
         self.fired = {stage.uid: MIN_WATERMARK for stage in stages}
         self.late: dict[str, int] = dict.fromkeys(self.models, 0)
 
@@ -50,8 +52,11 @@ class Graph:
                 firing_ms = reached[uid] if what in ("backlog", "lag") else start_ms
                 upto_ms = MAX_WATERMARK if what in ("live", "clock") else reached[uid]
             else:
-                firing_ms, upto_ms = self._behind(stage, fired), self._behind(stage, reached)
-                reached[uid] = upto_ms
+                own = [one for one in given.get("", ()) if stage.condition(one.row) and one.time_us is not None]
+                seen = {**self.seen, uid: max([self.seen[uid], *(one.row[1] // 1000 for one in own)])}
+                firing_ms = self._behind(stage, fired, seen if what in ("backlog", "lag") else self.seen)
+                reached[uid] = upto_ms = self._behind(stage, reached, seen)
+                self.seen = seen
             if what == "more":
                 firing_ms = MIN_WATERMARK
             fired[uid] = max(fired[uid], firing_ms)
@@ -70,7 +75,10 @@ class Graph:
                 ),
             )
             self.late[uid] += len(late)
-            self.current[uid] = self._reached(stage, [one for one in some if one not in late]) if reads else fired[uid]
+            if reads:
+                self.current[uid] = self._reached(stage, [one for one in some if one not in late])
+            else:
+                self.current[uid] = self._behind(stage, fired, self.seen)
         self.fired = fired
         return sorted((one.row for one in given.get(self.stages[-1].uid, ())), key=repr)
 
@@ -79,9 +87,9 @@ class Graph:
         times = [one.time_us // 1000 - stage.delay_ms for one in rows if one.time_us is not None]
         return max([self.current[stage.uid], *times])
 
-    def _behind(self, stage: Stage, times_ms: dict[str, int]) -> int:
-        """Where other stages bring one."""
-        before = [times_ms[origin] for origin in stage.origins]
+    def _behind(self, stage: Stage, times_ms: dict[str, int], seen: dict[str, int]) -> int:
+        """Where other stages, and the source, bring one."""
+        before = [times_ms[origin] if origin else seen[stage.uid] for origin in stage.origins]
         reached_ms = MIN_WATERMARK if MIN_WATERMARK in before else min(before) - stage.delay_ms
         return max(self.current[stage.uid], reached_ms)
 
@@ -92,7 +100,7 @@ DELAYS = st.sampled_from([0, 0, 5, DELAY_MS])
 
 @st.composite
 def graphs(draw: st.DrawFn) -> list[Stage]:
-    """A chain of two or three stages, or a diamond of three."""
+    """A chain of two or three stages, whose later ones may take rows of the source, too, or a diamond of three."""
     delay_ms = draw(DELAYS)
     if draw(st.integers(0, 3)) == 0:
         first = Stage("a", draw(KINDS), ("",), delay_ms, lambda row: row[2] % 2 == 0)
@@ -100,7 +108,8 @@ def graphs(draw: st.DrawFn) -> list[Stage]:
         return [first, second, Stage("c", draw(KINDS), ("a", "b"), draw(DELAYS))]
     chain = [Stage("a", draw(KINDS), ("",), delay_ms)]
     for uid in "bc"[: draw(st.integers(1, 2))]:
-        chain.append(Stage(uid, draw(KINDS), (chain[-1].uid,), draw(DELAYS)))
+        beside = draw(st.sampled_from([(), (), ("",)]))
+        chain.append(Stage(uid, draw(KINDS), (*beside, chain[-1].uid), draw(DELAYS)))
     return chain
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mixedmode.runtime.driver.epoch_specs import following_epoch_of
-from mixedmode.runtime.driver.stage_epochs import Order, Ran, fired_upstream, has_ended, reached_upstream
+from mixedmode.runtime.driver.stage_epochs import Order, Ran, fired_upstream, gets_the_end, has_ended, reached_upstream
 from mixedmode.runtime.operators.contract import EpochSpec
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.protocols.watermarks import WatermarkTracker
@@ -35,10 +35,10 @@ def stage(*origins: str, hooks: bool = False, coordinator: object = None) -> Any
     return SimpleNamespace(edges=edges, operator=SimpleNamespace(has_end_hooks=hooks), coordinator=coordinator)
 
 
-def held(fired_ms: int, reached_ms: int) -> Any:
+def held(fired_ms: int, reached_ms: int, finished: bool = False) -> Any:
     watermark = WatermarkTracker(0, current_ms=fired_ms, fired_ms=fired_ms)
     watermark.observe(reached_ms)
-    return SimpleNamespace(watermark=watermark)
+    return SimpleNamespace(watermark=watermark, finished=finished)
 
 
 def test_what_is_taken_over_is_of_this_epoch_where_there_is_one() -> None:
@@ -47,6 +47,23 @@ def test_what_is_taken_over_is_of_this_epoch_where_there_is_one() -> None:
     assert fired_upstream(follower, {"a": ran(20, 30)}, stages) == {"a": 20, "b": 6}
     assert reached_upstream(follower, {"a": ran(20, 30)}, stages) == {"a": 30, "b": 8}
     assert fired_upstream(follower, {}, {"a": held(MIN_WATERMARK, 1), "b": held(6, 8)}) == {"a": None, "b": 6}
+    ended = {**stages, "a": held(5, 9, finished=True)}
+    assert fired_upstream(follower, {}, ended) == {"a": MAX_WATERMARK, "b": 6}, "it holds nobody back"
+    assert reached_upstream(follower, {}, ended) == {"a": MAX_WATERMARK, "b": 8}
+
+
+def test_a_stage_that_reads_sources_too_gets_the_end_from_both() -> None:
+    """Not with the end of the stages before it alone, nor with that of its sources."""
+    specs = {"a": stage(), "b": stage("a")}
+    end = ran(MAX_WATERMARK, timers_at_max="ignore")
+    both: Any = SimpleNamespace(edges=specs["b"].edges, reads=("a lane",))
+    follows: Any = SimpleNamespace(edges=specs["b"].edges, reads=())
+    goes_on = ran(9)
+    assert gets_the_end(both, end.order, specs, {"a": end})
+    assert not gets_the_end(both, None, specs, {"a": end})
+    assert not gets_the_end(both, goes_on.order, specs, {"a": end})
+    assert not gets_the_end(both, end.order, specs, {"a": goes_on})
+    assert gets_the_end(follows, None, specs, {"a": end})
 
 
 def test_a_stage_has_ended_when_all_before_it_have() -> None:

@@ -12,6 +12,7 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, OperatorS
 from mixedmode.runtime.driver.task_graph import check_finished_tasks, finished_in, job_graph, lifecycle_of
 from mixedmode.runtime.protocols.lifecycle.finished_state import Finished
 from mixedmode.runtime.protocols.lifecycle.graph import TaskId
+from mixedmode.runtime.protocols.lifecycle.job import TaskWork
 from mixedmode.state.keygroups import shard_ranges
 from mixedmode.state.lineage import ShardLineage
 
@@ -44,8 +45,9 @@ def job(*live: str, history: bool = True, keeps_state: bool = True) -> Any:
     )
 
 
-def state(shards: int, **finished: bool) -> Any:
-    return SimpleNamespace(parallelism={UID: shards}, sources=sources(**finished))
+def state(shards: int, *, ended: bool = False, **finished: bool) -> Any:
+    stages = {UID: SimpleNamespace(finished=ended)}
+    return SimpleNamespace(parallelism={UID: shards}, sources=sources(**finished), stages=stages)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +93,14 @@ def test_finished_source_is_restored_as_finished() -> None:
     assert lifecycle.finished == {TaskId("source history", 0)}
     assert lifecycle.waiting_sources == {"source history"}
     assert lifecycle.next() is None
+
+
+def test_a_finished_stage_is_restored_as_finished() -> None:
+    """R2: a stage whose sources had all ended is not fired or finished again."""
+    for ended in (True, False):
+        lifecycle = lifecycle_of(job(), state(2, ended=ended, history=True))
+        work = lifecycle.next()
+        assert (isinstance(work, TaskWork) and work.vertex == "stage stage") is not ended
 
 
 def test_source_that_is_left_out(make_metadata: Make) -> None:
