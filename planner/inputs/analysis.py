@@ -64,9 +64,14 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
     Raises:
         PlanError: it holds state.
     """
+    instead = "only stateless operations may come before groupBy, and the state belongs into the keyed stage after it"
     if template is None:
         of_stream: Callable[[Any], bool] = _is_streaming
     else:
+        instead = (
+            "behind a keyed stage it would see the rows of one epoch only; group what the stage gives (groupBy,"
+            " dropDuplicates…) for another keyed stage, or do it in foreachBatch"
+        )
         columns = [attribute.name() for attribute in items(analyzed(template).output())]
         of_stream = partial(_reads, columns)
     for node in _nodes(analyzed(frame), of_stream):
@@ -77,10 +82,7 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
                 " mixedmode.read() returns"
             )
         if kind in _STATEFUL_NODES:
-            raise PlanError(
-                f"{name} contains {_STATEFUL_NODES[kind]}, which keeps state in Spark; only stateless operations may"
-                " come before groupBy, and the state belongs into the keyed stage after it"
-            )
+            raise PlanError(f"{name} contains {_STATEFUL_NODES[kind]}, which keeps state in Spark; {instead}")
         if kind == "Join" and all(of_stream(child) for child in items(node.children())):
             raise PlanError(f"{name} joins two streams, which keeps state in Spark; join a stream with a static frame")
 

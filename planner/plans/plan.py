@@ -181,7 +181,7 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
         if plan.tail_moves_rows:
             where = (
                 "in a Spark job of its own in each epoch, over what the keyed stage hands on, as Spark moves rows for"
-                " it (a static side that it does not broadcast)"
+                " it (a static side that it does not broadcast, say)"
             )
         yield "behind it", f"{', '.join(plan.tail)}: {where}, before rows are staged"
     if plan.ignored:

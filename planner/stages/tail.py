@@ -42,9 +42,10 @@ _KEY_MARK = "mixedmode.key"
 #: Parts of the names of Spark's plan nodes that run Python, and of classes of expressions that do what nobody can tell.
 _PYTHON_NODES = ("Python", "Pandas", "InArrow")
 _OPAQUE = ("UDF", "UDAF", "Subquery")
-#: Parts of the names of plan nodes that give rows to other tasks than those that had them, and of joins.
+#: Parts of the names of plan nodes that give rows to other tasks than those that had them, and of those that
+#: do so to some end.
 _MOVING_NODES = ("Exchange", "CartesianProduct", "Union", "Coalesce")
-_JOIN_NODES = ("Join", "CartesianProduct")
+_NEEDED_NODES = ("Join", "CartesianProduct", "Union")
 #: The name of a plan node in its text, behind the mark of those that are compiled together.
 _NODE_NAME = re.compile(r"(?:\*(?:\(\d+\))? )?(\w+)")
 
@@ -70,7 +71,7 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
     kinds = [found[1] for node in above if (found := _NODE_NAME.match(node)) is not None]
     moves_rows = any(mark in kind for kind in kinds for mark in _MOVING_NODES)
     sorts = any("Exchange rangepartitioning" in node for node in above)
-    if sorts or (moves_rows and not any(mark in kind for kind in kinds for mark in _JOIN_NODES)):
+    if sorts or (moves_rows and not any(mark in kind for kind in kinds for mark in _NEEDED_NODES)):
         raise PlanError(
             f"{', '.join(_names(part))} behind the keyed stage {stage.uid}: Spark would move the stage's rows for it"
             " without need, as their order and their partitions are not those of the output; leave out sorting and"
