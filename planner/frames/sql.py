@@ -1,4 +1,4 @@
-"""SQL over a job's rows: a query without state, as one more operation on them.
+"""SQL over a job's rows: a query without state as one more operation on them, one with GROUP BY as a keyed stage.
 
 The query is put to each input's frame, and to a stage's rows when they are there, as ``spark.sql(query, rows=frame)``.
 A view by name cannot do that: what reads it is one frame of Spark's, which stands for one input and for no stage.
@@ -18,13 +18,14 @@ from ...runtime.platform.spark_session import empty_frame
 from ..inputs.analysis import check_stateless
 from ..inputs.static import check_static
 from .frame import MixedFrame
+from .sql_groups import grouped
 
 
 def sql(sqlQuery: str, args: dict[str, Any] | list[Any] | None = None, **kwargs: Any) -> MixedFrame:
     """Apply a query in SQL to a job's rows: ``mixedmode.sql("SELECT k FROM {rows} WHERE v > 1", rows=frame)``.
 
-    It selects, filters, computes, explodes, and joins with static tables; what needs several rows of the stream, such
-    as GROUP BY, comes behind it: ``.groupBy(…).agg(F.expr("…"))``.
+    It selects, filters, computes, explodes, joins with static tables, and may have one GROUP BY, which is a keyed
+    stage; behind that ORDER BY and LIMIT need outputMode complete, as everywhere.
 
     Args:
         sqlQuery: the query; the frame's place has its name in braces.
@@ -55,10 +56,13 @@ def sql(sqlQuery: str, args: dict[str, Any] | list[Any] | None = None, **kwargs:
     except (PySparkException, KeyError) as error:
         why = error_text(error) if isinstance(error, PySparkException) else f"nothing is given for {{{error.args[0]}}}"
         raise PlanError(f"sql(): {why}") from error
+    groups = grouped(frame, answer, result)
+    if groups is not None:
+        return groups
     check_stateless("what sql() was given", result, template)
     if has_node(result, "Sort"):
         raise PlanError(
-            "sql() with ORDER BY needs all rows at once, which a stream never has; use orderBy behind agg(…) in"
-            " outputMode complete"
+            "sql() with ORDER BY and without GROUP BY needs all rows at once, which a stream never has; order where the"
+            " output is read"
         )
     return frame.transform(answer)

@@ -57,8 +57,13 @@ def without_nodes(frame: DataFrame, kind: str) -> DataFrame:
         others = [bare(child) for child in children]
         return node if all(map(is_, others, children)) else with_children(spark, node, others)
 
+    return frame_of(spark, bare(analyzed(frame)))
+
+
+def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    """The rows of a logical plan."""
     dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
-    return DataFrame(dataset.ofRows(java_session(spark), bare(analyzed(frame))), spark)
+    return DataFrame(dataset.ofRows(java_session(spark), plan), spark)
 
 
 def contains(spark: SparkSession, plan: Any, *patterns: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mixedmode import OptionError, PlanError, read, sql
+from mixedmode import OptionError, PlanError, read
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.inputs.event_time import Watermark
 from pyspark.sql import DataFrame, GroupedData
@@ -195,32 +195,3 @@ def test_groups_of_no_event_time_come_at_the_end_and_it_is_said(both: MixedFrame
         both.withWatermark("ts", "1 hour").rollup("k").count().writeStream.format("noop").plan()
     with pytest.raises(OptionError, match=r"max.*does not go with grouping sets"):
         totals.writeStream.format("noop").option("execution.backlog.final-watermark", "max").plan()
-
-
-def test_sql_is_one_more_operation(both: MixedFrame, history: DataFrame) -> None:
-    """Over a job's rows by a name in braces, beside static frames and values; what needs state is refused."""
-    static = history.select("k", F.lit("n").alias("name"))
-    query = "SELECT r.k AS key, v + {more} AS v, ts, name FROM {rows} AS r JOIN {names} USING (k) WHERE v > :least"
-
-    def answer(frame: Any) -> Any:
-        run = sql if isinstance(frame, MixedFrame) else history.sparkSession.sql
-        return run(query, {"least": 0}, rows=frame, names=static, more=1)
-
-    columns = ["k", "ts", "v"]
-    expected = answer(history.select(columns)).dtypes
-    assert answer(both.select(columns)).dtypes == expected
-    timed = answer(both.select(columns).withWatermark("ts", "1 hour"))
-    assert timed.dtypes == expected
-    assert timed._watermark.event_time == "ts"
-    assert answer(behind(both.withWatermark("ts", "1 hour"))).dtypes == expected
-    for text, given, said in (
-        ("SELECT k, count(*) FROM {rows} GROUP BY k", {"rows": both}, r"what sql\(\) .* an aggregation"),
-        ("SELECT * FROM {rows} ORDER BY k", {"rows": both}, "ORDER BY needs all rows at once"),
-        ("SELECT * FROM {rows} LIMIT 1", {"rows": both}, "contains limit"),
-        ("SELECT nope FROM {rows}", {"rows": both}, "nope"),
-        ("SELECT * FROM {others}", {"rows": both}, "nothing is given for {others}"),
-        ("SELECT 1", {}, "takes the rows of one job, got none"),
-        ("SELECT * FROM {a} JOIN {b}", {"a": both, "b": both}, "got a and b"),
-    ):
-        with pytest.raises(PlanError, match=said):
-            sql(text, **given)
