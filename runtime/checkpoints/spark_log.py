@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from pyarrow import fs
 
@@ -85,7 +85,7 @@ class SparkLog:
         self._restore("commits", position.batch_id, _COMMITTED)
         return forgotten
 
-    def check(self, position: SparkPosition | None = None) -> None:
+    def check(self, position: SparkPosition | None = None, numbers: Sequence[int] | None = None) -> None:
         """Look for what rewinding cannot restore: the query's id, and each source's own log of what it has read.
 
         A wrong bit in the list of files that the source has read would make it read one again, as would the loss of the
@@ -94,6 +94,8 @@ class SparkLog:
 
         Args:
             position: where the query goes on from; None: only what is there is looked at.
+            numbers: for each offset of the position the number of the source's own log; None: each has its own, in the
+                same order.
 
         Raises:
             CorruptStateError: something was altered or cut off, or is missing.
@@ -105,7 +107,7 @@ class SparkLog:
             if f"{self._folder}/metadata" not in files:
                 missing = f"{self._folder}/metadata" if found else self._folder
                 raise self._lost(missing, "which holds the id and the sources' logs of the live source's query")
-            lost = next(self._missing_entries(position, files), None)
+            lost = next(self._missing_entries(position, files, numbers), None)
             if lost is not None:
                 raise self._lost(lost, "an entry of Spark's log of what the live source has read")
         for path, name in files.items():
@@ -118,27 +120,30 @@ class SparkLog:
                     "or cut off; restore both, or start again with a new checkpointLocation and a new output path"
                 )
 
-    def _missing_entries(self, position: SparkPosition, files: Collection[str]) -> Iterator[str]:
+    def _missing_entries(
+        self, position: SparkPosition, files: Collection[str], numbers: Sequence[int] | None
+    ) -> Iterator[str]:
         """Paths of the entries that the file sources among the query's must have and have not.
 
         The log of such a source has an entry per number up to the one that the position names, and beyond that if the
         query went further.  Now and then Spark writes all that there are once more into ``<number>.compact``, instead
         of that number's own entry; those before it are removed later.
         """
-        for source, line in enumerate(position.offset_entry.splitlines()[2:]):
-            needed = _log_offset(line)
+        lines = position.offset_entry.splitlines()[2:]
+        needed_by = dict(zip(range(len(lines)) if numbers is None else numbers, map(_log_offset, lines), strict=False))
+        for source, needed in needed_by.items():
             if needed is None:
                 continue
             folder = f"{self._folder}/sources/{source}"
-            numbers: set[int] = set()
+            single: set[int] = set()
             compact: set[int] = set()
             for path in files:
                 match = _SOURCE_ENTRY.match(path[len(folder) + 1 :]) if path.startswith(f"{folder}/") else None
                 if match is not None:
-                    (compact if match[2] else numbers).add(int(match[1]))
-            last = max([needed, *numbers, *compact])
+                    (compact if match[2] else single).add(int(match[1]))
+            last = max([needed, *single, *compact])
             first = max(compact, default=-1) + 1
-            missing = [number for number in range(first, last + 1) if number not in numbers]
+            missing = [number for number in range(first, last + 1) if number not in single]
             leading = next((place for place, number in enumerate(missing) if number != place), len(missing))
             if leading > 1:  # that so many got lost is less likely than that one had stood for all of them
                 yield f"{folder}/{leading - 1}.compact"

@@ -28,6 +28,7 @@ from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_sources import live_sources
 from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
+from ..platform.spark_sources import log_numbers
 from ..protocols.watermarks import WatermarkTracker
 from ..tasks.report import ShardReport
 from .backlog_fingerprint import backlog_fingerprint
@@ -130,7 +131,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     check_finished_tasks(job, state.parallelism, metadata, store.location)
     check_sources(job, metadata, store)
     if metadata.spark is not None:
-        log.check(metadata.spark)
+        log.check(metadata.spark, None if job.live is None else log_numbers(job.live))
     _check_coordinators(job, state, metadata, store)
     commit_transaction(job, store, metadata, pending_output(job, store, metadata))
     failpoint("recovery-after-commit")

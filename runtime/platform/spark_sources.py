@@ -53,3 +53,19 @@ class PlannedSource:
 def sources(frame: DataFrame) -> list[PlannedSource]:
     """Everything that a frame reads, in the order of its plan."""
     return [PlannedSource(leaf) for leaf in leaves(analyzed(frame))]
+
+
+def log_numbers(frame: DataFrame) -> tuple[int, ...]:
+    """Under which number Spark's log keeps what each streaming source of a frame has read, in the order of its plan.
+
+    A streaming frame that is read in several places is one source with one log; its offset is told in each place.
+    """
+    found: list[Any] = []
+    numbers = []
+    for leaf in leaves(analyzed(frame)):
+        if leaf.isStreaming():
+            same = next((number for number, other in enumerate(found) if other.equals(leaf)), None)
+            if same is None:
+                found.append(leaf)
+            numbers.append(len(found) - 1 if same is None else same)
+    return tuple(numbers)

@@ -167,6 +167,23 @@ def test_a_restart_knows_how_far_each_input_was(two: TwoInputs) -> None:
     assert [source["description"] for source in again.lastProgress.sources] == ["a", "b"]
 
 
+def test_a_stream_that_is_read_twice_is_one_source_of_its_log(two: TwoInputs) -> None:
+    """Spark logs a source once, and its offset in each place where it is read: a restart goes on behind its rows."""
+
+    def frame() -> Any:
+        live = two.world.live()
+        return windows({"a": live, "again": live.where("value > 1"), "b": two.other.live()})
+
+    query = two.world.start(frame(), OBSERVED)
+    two.land(query, a=[("x", 1, 1), ("x", 2, 2)], b=[("x", 3, 1)])
+    two.land(query, a=[("x", 4, 2)], b=[("x", 5, 1)])
+    query.stop()
+    again = two.world.start(frame(), OBSERVED)
+    two.land(again, a=[("x", 50, 2)], b=[("x", 50, 1)])
+    again.stop()
+    assert counts(two.world) == [(0, 7)]
+
+
 def test_the_inputs_of_a_job_are_fixed(two: TwoInputs) -> None:
     """Spark knows streams by their order, so another order, number or name is refused before anything is read."""
     query = two.world.start(windows(two.lives()), OBSERVED)

@@ -177,6 +177,16 @@ def source_log(folder: Path, *names: str) -> Path:
     return log
 
 
+def test_a_source_that_is_read_twice_has_one_log(folder: Path) -> None:
+    """Its offset is told twice; the number of each offset's log says where its entries are."""
+    source_log(folder, "0", "1", "2", "3", "4")
+    log, entry = log_of(folder), offsets(4)
+    twice = SparkPosition(batch_id=4, offset_entry=entry + '\n{"logOffset":4}\n{"other":1}')
+    log.check(twice, (0, 0, 1))
+    with pytest.raises(CorruptStateError, match="sources/1/"):
+        log.check(twice, (0, 1, 2))
+
+
 WHOLE_LOGS = [
     [str(n) for n in range(5)],
     [str(n) for n in range(9)],  # the query went on after the position
