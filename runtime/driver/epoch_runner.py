@@ -150,12 +150,14 @@ class EpochRunner:
         with self.turn:
             self.check_stopped()
             time_ms, orders = now_ms(), {}
+            at_once = self.graph.fires_at_once()
             for stage in self.job.readers:
                 state = self.state.stages[stage.uid]
                 frame = None if rows is None else rows.of(stage)
                 state.watermark.advance(time_ms)
-                reach = self.graph.look_ahead(stage, frame) if stage.tells_inputs_apart else None
-                spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=self.graph.in_order(stage))
+                reach = self.graph.look_ahead(stage, frame) if at_once or stage.tells_inputs_apart else None
+                in_order = self.graph.in_order(stage)
+                spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=in_order, at_once=at_once)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
                 orders[stage.uid] = Order(spec, frame, visited, reach)
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)

@@ -73,7 +73,7 @@ def sorted_pass_of(
 
 
 def streaming_epoch_of(
-    state: JobState, stage: StageState, time_ms: int, reach: Reach | None, *, in_order: bool
+    state: JobState, stage: StageState, time_ms: int, reach: Reach | None, *, in_order: bool, at_once: bool = False
 ) -> EpochSpec:
     """An epoch over RocksDB state: its rows, and what is due by the watermark so far and by ``time_ms``.
 
@@ -83,14 +83,16 @@ def streaming_epoch_of(
         time_ms: processing time.
         reach: how far the event times of the epoch go; None: the job's one input takes the watermark there.
         in_order: event-time timers fire between the rows of their key.
+        at_once: what is due by where ``reach`` brings the watermark fires as well.
     """
     watermark = stage.watermark
     upto_ms = MAX_WATERMARK if reach is None else watermark.would_reach(reach.seen)
+    firing_ms = watermark.current_ms if reach is None or not at_once else max(watermark.current_ms, upto_ms)
     return EpochSpec(
         epoch=state.epoch + 1,
         style="random",
         watermark_ms=watermark.current_ms,
-        firing_watermark_ms=watermark.current_ms,
+        firing_watermark_ms=firing_ms,
         late_watermark_ms=watermark.fired_ms,
         processing_time_ms=time_ms,
         processing_timers_upto_ms=time_ms,

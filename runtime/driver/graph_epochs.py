@@ -17,7 +17,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 
 from ..connectors.exchange import Exchange
-from ..connectors.sources.inputs import INPUT_COLUMN, Reach, look_at
+from ..connectors.sources.inputs import INPUT_COLUMN, LiveInput, Reach, look_at
 from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import RunListener, ShardsReused
@@ -25,6 +25,7 @@ from ..operators.contract import EpochSpec
 from ..operators.emission import EMITTED_COLUMN, emitted_when_due
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ..protocols.watermarks import ONLY
 from ..spec import JobSpec, Phase, StageSpec
 from ..tasks.executor import EpochExecutor
 from ..tasks.report import ShardReport
@@ -312,6 +313,21 @@ class GraphEpochs:
         timers = self.job.settings.timers
         return timers == "in-order" and stage.operator.has_timers and stage.event_time is not None
 
+    def fires_at_once(self) -> bool:
+        """Whether a live epoch has to fire up to where its own rows bring the watermark.
+
+        Under in-order a processor's timers fire as far as the rows of their own key go.  If a later stage has timers,
+        too, and other keys or several inputs, what the keys without rows have due until then must not come behind.
+        """
+        ahead: set[str] = set()
+        for stage in self.job.stages:
+            in_order, behind = self.in_order(stage), any(edge.origin in ahead for edge in stage.edges)
+            if in_order and stage.edges and (behind or len(stage.edges) + len(stage.reads) > 1):
+                return True
+            if behind or (in_order and stage.operator.processor_name is not None):
+                ahead.add(stage.uid)  # rows of one of its keys may go out before others that were due earlier
+        return False
+
     # -- event time --------------------------------------------------------------------------------------------------
 
     def look_ahead(self, stage: StageSpec, frame: DataFrame | None) -> Reach | None:
@@ -322,7 +338,8 @@ class GraphEpochs:
         if frame is None or stage.event_time is None:
             return None
         with self._labelled("looking for the greatest event time"):
-            return look_at(frame, stage.event_time, self.job.inputs_of(stage))
+            # Of a job without a live input the history alone brings the watermark on.
+            return look_at(frame, stage.event_time, self.job.inputs_of(stage) or (LiveInput(ONLY),))
 
     def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
         """What a stage would fire up to now; ``fired``: what earlier ones would."""

@@ -189,6 +189,16 @@ def test_the_order_of_timers_does_not_depend_on_the_final_watermark(
     assert len(said) == (1 if final == "max" else 0)
 
 
+@pytest.mark.parametrize("mode", ["mixed", "batch"])
+def test_a_bounded_history_is_as_orderly_as_one_that_goes_on(world: World, mode: str) -> None:
+    """In-order, timers fire between the rows of a history that no live source follows (P5)."""
+    rows = mixedmode.read(history=world.history(FIVE)).withWatermark("ts", f"{DELAY_S} seconds").groupBy("key")
+    schema = "key string, start long, count long, seen long"
+    keyed = rows.transformWithState(TimerSessions(), schema, "append", "eventTime")
+    world.start(keyed, {"execution.runtime-mode": mode, "pipeline.timers": "in-order"}).awaitTermination(300)
+    assert sorted((key, count) for key, _, count, _ in world.output()) == [("a", 10)] * 5 + [("b", 10)] * 5
+
+
 def test_timers_of_timers_at_a_switch_under_max_are_carried_into_the_stream(world: World) -> None:
     """A reorder buffer, in which each timer registers the next, loses nothing at a switch under max (X13)."""
     events = [("k", 10 * n, n) for n in range(60)]

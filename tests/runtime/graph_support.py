@@ -34,6 +34,7 @@ from mixedmode.runtime.metrics.backlog import BacklogProgress
 from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.steps import Step
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageEdge, StageSpec
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.lineage import ShardLineage
@@ -214,15 +215,11 @@ class MemoryExchange:
             del self.tables[file.name]
 
 
-class Graph(GraphEpochs):
-    """Looks at rows in memory; everything else is as it is."""
-
-    def look_ahead(self, stage: StageSpec, frame: Any) -> Reach | None:
-        if frame is None or stage.event_time is None:
-            return None
-        times = [row["ts"] // 1000 for row in frame.dicts() if row["ts"] is not None]
-        seen = {one.name: max(times, default=None) for one in self.job.live_inputs}
-        return Reach(frame.table.num_rows, seen if frame.table.num_rows else {})
+def look_at(frame: Frame, event_time: str, inputs: Sequence[LiveInput]) -> Reach:
+    """As :func:`mixedmode.runtime.connectors.sources.inputs.look_at`, of rows in memory."""
+    times = [row[event_time] // 1000 for row in frame.dicts() if row[event_time] is not None]
+    seen = {one.name: max(times, default=None) for one in inputs}
+    return Reach(frame.table.num_rows, seen if frame.table.num_rows else {})
 
 
 def _emitted_when_due(rows: Frame, event_time: str) -> Frame:
@@ -264,11 +261,21 @@ class Job:
         stages: in topological order.
         timers: ``in-order`` or ``after-rows``.
         shards: of each stage.
+        is_live: whether there is a live source; False: only a history.
     """
 
-    def __init__(self, folder: Path | str, stages: Sequence[Stage], timers: str = "in-order", shards: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        stages: Sequence[Stage],
+        timers: str = "in-order",
+        shards: int = 2,
+        *,
+        is_live: bool = True,
+    ) -> None:
         self.folder, self.filesystem = str(folder), fs.LocalFileSystem()
         self.kinds = {stage.uid: stage.kind for stage in stages}
+        self._inputs = (LiveInput("live"),) if is_live else ()
         self.tables: dict[str, pa.Table] = {}
         self.phase = Phase(kind="live", reason="a test")
         specs = tuple(self._spec(stage, timers == "in-order") for stage in stages)
@@ -287,7 +294,7 @@ class Job:
             checkpoint_location=None,
             trigger={},
             explain=lambda _: "",
-            live_inputs=(LiveInput("live"),),
+            live_inputs=self._inputs,
         )
         fresh = [
             StageState.fresh(spec.operator, MAX_PARALLELISM, shards, recovery._watermark(self.spec, spec))
@@ -308,7 +315,7 @@ class Job:
             watermark_delay_ms=stage.delay_ms,
             edges=edges,
             reads=(LaneRead(0, (_step(None, stage.condition),)),) if reads else (),
-            delays_ms={"live": stage.delay_ms} if reads else {},
+            delays_ms={one.name: stage.delay_ms for one in self._inputs if reads},
         )
 
     def _go_on(self, state: JobState) -> None:
@@ -322,7 +329,7 @@ class Job:
         #: Late rows by stage.
         self.late: dict[str, int] = dict.fromkeys(self.executors, 0)
         events = JobEvents()
-        self.graph = Graph(
+        self.graph = GraphEpochs(
             job=self.spec,
             state=state,
             executors=self.executors,  # type: ignore[arg-type]
@@ -372,11 +379,12 @@ class Job:
 
         Args:
             what: ``live`` (a micro-batch), ``clock``, ``backlog`` (one sorted pass), ``more`` (a pass that others
-                follow), ``lag`` (the pass of a stream that fell back), ``end`` (the end of input, stage by stage).
+                follow), ``lag`` (the pass of a stream that fell back), ``whole`` (a pass with which all input ends),
+                ``end`` (the end of input, stage by stage).
             rows: of the source.
         """
         source: Any = SourceRows(lives=({0: frame_of(rows)},))  # type: ignore[dict-item]
-        in_memory = {"DataFrame": Frame, "emitted_when_due": _emitted_when_due}
+        in_memory = {"DataFrame": Frame, "emitted_when_due": _emitted_when_due, "look_at": look_at}
         with mock.patch.multiple(graph_epochs, **in_memory):  # type: ignore[arg-type]
             if what == "live":
                 self.epochs.streaming_epoch(self.phase, source)
@@ -385,6 +393,8 @@ class Job:
             elif what == "end":
                 for stage in self.spec.stages:
                     self.epochs.fire_all(self.phase, stage.uid)
+            elif what == "whole":
+                self.epochs.sorted_pass(self.phase, source, MAX_WATERMARK, at_end=True)
             else:
                 final = None if what == "more" else OBSERVED
                 self.epochs.sorted_pass(self.phase, source, final, drop_late=what == "lag")

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_kinds import KEY, ROWS, Buckets, Unique, Windows
+from graph_kinds import KEY, ROWS, Buckets, BucketSums, Unique, Windows
 from graph_support import Job, Kind, Row, Stage
 from mixedmode.runtime.driver import epoch_runner
 from mixedmode.runtime.operators.contract import KeyedOperator
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
+from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 Make = Callable[..., Job]
@@ -147,3 +148,46 @@ def test_nulls_ties_and_empty_epochs(chain: Make) -> None:
     assert job.take("live", [at(10), at(10, key=None), at(9)]) == []
     assert job.take("end") == [end_of(20, 1), end_of(20, 1, None)]
     assert job.late == {"a": 1, "b": 0}
+
+
+class Together(Buckets):
+    """Buckets whose sums go on under one key."""
+
+    def handed_on(self, row: dict[str, Any]) -> Row:
+        return ("all", row["ts"], row["v"])
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_timers_of_a_later_stage_wait_for_all_keys_of_the_one_before(chain: Make, cut: int) -> None:
+    """Rows of x bring its timers to 40; what y has due at 20 comes with them, not behind what fires at 30 for both."""
+    job = chain(Together(10), Buckets(10))
+    rows = [at(12, key="y"), at(15, key="x"), at(35, key="x"), at(45, key="x")]
+    found = [row for some in (rows[:cut], rows[cut:]) for row in job.take("live", some)]
+    found += job.take("clock") + job.take("end")
+    assert found == [at(30, 2, "all"), at(50, key="all"), at(60, key="all")]
+
+
+class Shown(Buckets):
+    """Gives each row on with the watermark that it comes at."""
+
+    def operator(self, uid: str, *, follows: bool, in_order: bool) -> KeyedOperator:
+        operator = super().operator(uid, follows=follows, in_order=in_order)
+        operator._pickled = cloudpickle.dumps(Showing())  # type: ignore[attr-defined]
+        return operator
+
+
+class Showing(BucketSums):
+    def __init__(self) -> None:
+        super().__init__(10, 0)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        for row in rows:
+            yield key[0], row.ts, timerValues.getCurrentWatermarkInMs()
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_history_brings_the_watermark_on(tmp_path: Path, is_live: bool) -> None:
+    """In-order a row of t comes at t - delay, in the whole pass of a bounded job as well, and so behind a stage."""
+    job = Job(tmp_path, [Stage("a", Shown(10), delay_ms=2), Stage("b", Shown(10), ("a",), 3)], is_live=is_live)
+    assert job.take("whole", [at(5), at(9), at(30, key="b")]) == [at(5, 0), at(9, 4), at(30, 25, "b")]
+    job.close()
