@@ -230,7 +230,7 @@ class StageSpec:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether its rows come from the sources, and its watermark from their event times."""
+        """Whether rows of it come from the sources, and its watermark from their event times."""
         return bool(self.reads)
 
     @property

@@ -335,7 +335,10 @@ class MixedGroupedData(Generic[Frame]):
 
     def cogroup(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported."""
-        raise PlanError("cogroup is not supported; a job has one input stream and one keyed stage for now")
+        raise PlanError(
+            "cogroup is not supported: it keeps the state of two streams together; bring them into one by union before"
+            " groupBy, with a column that says which one a row is of"
+        )
 
 
 def _waiting(operator: AggregateOperator) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import PlanError
+from ...runtime.connectors.late_rows import OPTION as LATE_PATH
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import Deliveries, Sink, WholeResult, make_sink, table_format
 from ...runtime.connectors.sinks.formats import (
@@ -38,9 +39,6 @@ from .key_groups import earlier_shards
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan, StagePlan
 from .timer_order import resolve_timers
-
-#: Option with the folder of late rows.
-_LATE_PATH = "pipeline.late-data.path"
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         path=None if request.table is None and format in PATHLESS_FORMATS else path,
         path_is_sparks=request.table is not None or format not in FORMATS,
         checkpointLocation=location,
-        **{_LATE_PATH: settings.late_data_path},
+        **{LATE_PATH: settings.late_data_path},
     )
     check_order_column(settings.sink_order_column, stage, tail)
     sink = make_sink(

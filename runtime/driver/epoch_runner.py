@@ -142,6 +142,8 @@ class EpochRunner:
     ) -> None:
         """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once.
 
+        Where :meth:`GraphEpochs.fires_at_once` says so, what is due by where these rows bring it fires, too.
+
         Args:
             phase: the phase it belongs to.
             rows: its rows; None: there are none.

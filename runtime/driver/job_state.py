@@ -68,7 +68,7 @@ class JobState:
 
     @property
     def first_stage(self) -> StageState:
-        """The first one that reads the sources: its watermark is shown as the job's."""
+        """The first one that reads the sources: readers of checkpoints that know one watermark are given its."""
         return next(iter(self.stages.values()))
 
     @property
