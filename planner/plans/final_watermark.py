@@ -46,7 +46,7 @@ def resolve_final_watermark(
 
     Args:
         options: what was asked for.
-        is_aggregate: the last keyed stage is an aggregate; False: a processor.
+        is_aggregate: the last keyed stage is an aggregate; False: a processor or a deduplication.
         output_mode: of that stage.
         stages: how many the job has.
         why_observed: why a deduplication, or an aggregate over grouping sets, cannot have MAX_WATERMARK at the switch;

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from .gateway import java_class, java_session, query_execution
+from .gateway import java_class, java_session
+from .spark_plans import analyzed, frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,8 +60,7 @@ class PrivateSession:
         Its plan is analyzed already, so functions and views of its own session need not exist here.  (The public way
         from one session to another is a global temporary view: two commands of Spark's catalog in each epoch.)
         """
-        dataset = java_class(frame.sparkSession, "org.apache.spark.sql.classic.Dataset")
-        return DataFrame(dataset.ofRows(java_session(self.session), query_execution(frame).analyzed()), self.session)
+        return frame_of(self.session, analyzed(frame))
 
     def _open(self) -> SparkSession:
         # Spark clones a session for every streaming query in this way; a new one would need every setting by itself.
