@@ -94,11 +94,11 @@ class EpochRunner:
             for stage in self.job.readers:
                 frame = None if rows is None else rows.of(stage)
                 state = self.state.stages[stage.uid]
-                asks = final_ms == OBSERVED or (final_ms is not None and self.graph.in_order(stage))
+                asks = final_ms == OBSERVED or (final_ms is not None and self.graph.times.in_order(stage))
                 is_pinned = pin is not None and stage is self.first_stage and pin.load(live_position) is not None
                 reach = None
                 if asks and not is_pinned and (stage.operator.uses_event_time or len(self.job.stages) > 1):
-                    reach = self.graph.look_ahead(stage, frame)
+                    reach = self.graph.times.look_ahead(stage, frame)
                 spec = sorted_pass_of(
                     self.state,
                     state,
@@ -107,7 +107,7 @@ class EpochRunner:
                     reach,
                     drop_late=drop_late,
                     keep_state=self.job.keeps_state,
-                    in_order=self.graph.in_order(stage),
+                    in_order=self.graph.times.in_order(stage),
                     at_end=at_end,
                     has_rows=frame is not None,
                 )
@@ -152,13 +152,13 @@ class EpochRunner:
         with self.turn:
             self.check_stopped()
             time_ms, orders = now_ms(), {}
-            at_once = self.graph.fires_at_once()
+            at_once = self.graph.times.fires_at_once()
             for stage in self.job.readers:
                 state = self.state.stages[stage.uid]
                 frame = None if rows is None else rows.of(stage)
                 state.watermark.advance(time_ms)
-                reach = self.graph.look_ahead(stage, frame) if at_once or stage.tells_inputs_apart else None
-                in_order = self.graph.in_order(stage)
+                reach = self.graph.times.look_ahead(stage, frame) if at_once or stage.tells_inputs_apart else None
+                in_order = self.graph.times.in_order(stage)
                 spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=in_order, at_once=at_once)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
                 orders[stage.uid] = Order(spec, frame, visited, reach)
@@ -186,7 +186,7 @@ class EpochRunner:
                 None,
                 drop_late=False,
                 keep_state=True,
-                in_order=self.graph.in_order(self.job.stage_of(uid)),
+                in_order=self.graph.times.in_order(self.job.stage_of(uid)),
                 at_end=True,
                 has_rows=False,
             )
@@ -223,14 +223,14 @@ class EpochRunner:
         fired: dict[str, int] = {}
         for stage in self.job.stages:
             state = self.state.stages[stage.uid]
-            fired[stage.uid] = upto = self.graph.would_fire(stage, fired)
+            fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
             shards = state.shards_due(upto, time_ms if upto_ms is None else upto_ms)
             due[stage.uid] = sorted({*shards, *(self.events.waiting(stage.uid) if with_events else ())})
         if any(due.values()):
             self.streaming_epoch(phase, None, due)
         elif idle:
             for stage in self.job.stages:
-                self.graph.follow_watermarks(stage, time_ms)
+                self.graph.times.follow(stage, time_ms)
                 self.state.stages[stage.uid].watermark.fired(fired[stage.uid])
         return any(due.values())
 

@@ -17,15 +17,13 @@ from functools import reduce
 from pyspark.sql import DataFrame
 
 from ..connectors.exchange import Exchange
-from ..connectors.sources.inputs import INPUT_COLUMN, LiveInput, Reach, look_at
+from ..connectors.sources.inputs import INPUT_COLUMN
 from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import RunListener, ShardsReused
 from ..operators.contract import EpochSpec
 from ..operators.emission import EMITTED_COLUMN, emitted_when_due
 from ..platform.failpoints import failpoint
-from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
-from ..protocols.watermarks import ONLY
 from ..spec import JobSpec, Phase, StageSpec
 from ..tasks.executor import EpochExecutor
 from ..tasks.report import ShardReport
@@ -35,10 +33,11 @@ from .clocks import now_ms
 from .epoch_facts import epoch_applied
 from .epoch_specs import following_epoch_of, whole_result_of
 from .event_channels import JobEvents
+from .event_times import EventTimes
 from .exchanges import place_of
 from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
-from .stage_epochs import Order, Ran, fired_upstream, gets_the_end, greatest_event_time, reached_upstream
+from .stage_epochs import Order, Ran, fired_upstream, gets_the_end, reached_upstream
 
 
 @dataclass
@@ -66,6 +65,10 @@ class GraphEpochs:
     tag: str
     events: JobEvents
     applied: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        #: Event times and watermarks of the stages.
+        self.times = EventTimes(self.job, self.state, self._labelled)
 
     def execute(
         self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order], pin: PinnedBacklog | None = None
@@ -139,7 +142,7 @@ class GraphEpochs:
         state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
         if stage.tells_inputs_apart and reach is None and not stage.edges:
-            reach = self.look_ahead(stage, order.frame)
+            reach = self.times.look_ahead(stage, order.frame)
         order = replace(order, reach=reach)
         reports: list[ShardReport] = []
         if visited:
@@ -163,11 +166,11 @@ class GraphEpochs:
             finally:
                 if sorts:
                     self.backlog.end()
-        seen = self._seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
+        seen = self.times.seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
         fired_ms = state.watermark.fired_ms
         if order.fires_all(state):
             fired_ms = max(fired_ms, min(spec.firing_watermark_ms, state.watermark.would_reach(seen)))
-        ahead = self._seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
+        ahead = self.times.seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
         return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead))
 
     def _order(
@@ -196,16 +199,17 @@ class GraphEpochs:
         staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
         in_place = self._keeps_shards(stage)
         rows = self._handed_on(stage, staged, in_place, None if own is None else own.frame)
-        reach = None if own is None else own.reach or self.look_ahead(stage, own.frame)
+        reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame)
         seen = {} if reach is None else reach.seen
         fired, reached = (of(stage, ran, self.state.stages) for of in (fired_upstream, reached_upstream))
+        # In the stream the rows of an epoch move the watermark behind it, whoever has handed them on.
+        at_once = base.style == "sorted" or self.times.fires_at_once()
         spec = following_epoch_of(
             base,
             state.watermark,
-            # In the stream the rows of an epoch move the watermark behind it, whoever has handed them on.
-            state.watermark.would_reach({**fired, **seen} if base.style == "sorted" else fired),
+            state.watermark.would_reach({**fired, **seen} if at_once else fired),
             state.watermark.would_reach({**reached, **seen}),
-            in_order=self.in_order(stage),
+            in_order=self.times.in_order(stage),
             has_rows=rows is not None,
             at_end=gets_the_end(stage, own, {one.uid: one for one in self.job.stages}, ran),
         )
@@ -263,9 +267,9 @@ class GraphEpochs:
         self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.last_stage.uid)
         for stage in self.job.stages:
             if stage.uid in ran:
-                self._move_watermark(stage, ran[stage.uid], time.monotonic() - started)
+                self.times.move(stage, ran[stage.uid], time.monotonic() - started)
             else:
-                self.follow_watermarks(stage, now_ms())
+                self.times.follow(stage, now_ms())
         if not phase.holds_events_back:
             failpoint("events-before-hand-over")
             self.events.hand_over()
@@ -307,94 +311,6 @@ class GraphEpochs:
 
     def _of_stage(self, stage: StageSpec) -> str:
         return f", stage {stage.uid}" if len(self.job.stages) > 1 else ""
-
-    def in_order(self, stage: StageSpec) -> bool:
-        """Whether event-time timers fire between the rows of their key."""
-        timers = self.job.settings.timers
-        return timers == "in-order" and stage.operator.has_timers and stage.event_time is not None
-
-    def fires_at_once(self) -> bool:
-        """Whether a live epoch has to fire up to where its own rows bring the watermark.
-
-        Under in-order a processor's timers fire as far as the rows of their own key go.  If a later stage has timers,
-        too, and other keys or several inputs, what the keys without rows have due until then must not come behind.
-        """
-        ahead: set[str] = set()
-        for stage in self.job.stages:
-            in_order, behind = self.in_order(stage), any(edge.origin in ahead for edge in stage.edges)
-            if in_order and stage.edges and (behind or len(stage.edges) + len(stage.reads) > 1):
-                return True
-            if behind or (in_order and stage.operator.processor_name is not None):
-                ahead.add(stage.uid)  # rows of one of its keys may go out before others that were due earlier
-        return False
-
-    # -- event time --------------------------------------------------------------------------------------------------
-
-    def look_ahead(self, stage: StageSpec, frame: DataFrame | None) -> Reach | None:
-        """Rows and event times of an epoch, before it starts.
-
-        ``observed`` must know the end of the backlog, and the tasks do not tell several inputs apart.
-        """
-        if frame is None or stage.event_time is None:
-            return None
-        with self._labelled("looking for the greatest event time"):
-            # Of a job without a live input the history alone brings the watermark on.
-            return look_at(frame, stage.event_time, self.job.inputs_of(stage) or (LiveInput(ONLY),))
-
-    def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
-        """What a stage would fire up to now; ``fired``: what earlier ones would."""
-        watermark = self.state.stages[stage.uid].watermark
-        if self.state.stages[stage.uid].finished:
-            return MAX_WATERMARK
-        if not stage.edges:
-            return min(watermark.current_ms, watermark.would_reach(None))
-        reached = {edge.origin: fired[edge.origin] for edge in stage.edges}
-        return watermark.would_reach({name: None if ms == MIN_WATERMARK else ms for name, ms in reached.items()})
-
-    def _seen(
-        self, stage: StageSpec, order: Order, reports: Sequence[ShardReport], upstream: Mapping[str, int | None]
-    ) -> Mapping[str, int | None] | int | None:
-        """How far the event times of an epoch went, by input where they are told apart.
-
-        Args:
-            stage: the stage.
-            order: what it was told to do.
-            reports: what it has done.
-            upstream: by earlier stage what counts as its event time.
-        """
-        if stage.edges or stage.tells_inputs_apart:
-            return {**upstream, **({} if order.reach is None else order.reach.seen)}
-        return greatest_event_time(reports)
-
-    def _move_watermark(self, stage: StageSpec, done: Ran, elapsed_s: float) -> None:
-        """Take over how far an epoch's event times went, and what it has fired.
-
-        Args:
-            stage: whose watermark it is.
-            done: what it has done.
-            elapsed_s: seconds in which no input could be read: all stages' jobs.
-        """
-        watermark, time_ms, spec = self.state.stages[stage.uid].watermark, now_ms(), done.order.spec
-        if stage.reads_sources:
-            watermark.pause(round(elapsed_s * 1000))
-            fired = fired_upstream(stage, {}, self.state.stages)
-            watermark.observe(self._seen(stage, done.order, done.reports, fired), time_ms)
-            if spec.style == "random":
-                watermark.advance(time_ms)
-            else:
-                # Rows for what a sorted pass has fired must be late from now on, whatever else holds it back.
-                fired_ms = spec.firing_watermark_ms if spec.firing_watermark_ms < MAX_WATERMARK else MIN_WATERMARK
-                watermark.advance_to(max(fired_ms, watermark.would_reach(None)), time_ms)
-        else:
-            self.follow_watermarks(stage, time_ms)
-        watermark.fired(done.fired_ms)
-
-    def follow_watermarks(self, stage: StageSpec, time_ms: int) -> None:
-        """Take over what the stages before one have fired up to."""
-        if stage.edges:
-            watermark = self.state.stages[stage.uid].watermark
-            watermark.observe(fired_upstream(stage, {}, self.state.stages))
-            watermark.advance_to(watermark.would_reach(None), time_ms)
 
     def _stage_late(self, stage: StageSpec, done: Ran) -> list[StagedFile]:
         """Late rows of a stage in an epoch for the side output, if the job has one; what it has read must be there."""

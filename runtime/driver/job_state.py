@@ -75,7 +75,7 @@ class JobState:
     def live_watermarks(self) -> dict[str, WatermarkTracker]:
         """By live input the watermark of the first stage that reads it."""
         watermarks = [stage.watermark for stage in self.stages.values()]
-        found = {name: one for one in reversed(watermarks) for name in one.inputs if name in self.sources}
+        found = {name: one for one in reversed(watermarks) for name in one.delays_ms or () if name in self.sources}
         return {name: found[name] for name in self.sources if name in found}
 
     @property

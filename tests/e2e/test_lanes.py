@@ -349,3 +349,19 @@ def test_what_lanes_cannot_be_is_refused(shop: Shop) -> None:
     alike = mixedmode.read(live={"paid": as_payments(shop.payments.live())})
     with pytest.raises(mixedmode.PlanError, match="a keyed stage and a live input are both called 'paid'"):
         by_hour(orders, alike).writeStream.format("noop").plan()
+
+
+@pytest.mark.parametrize("mode", ["mixed", "streaming"])
+def test_a_history_beside_an_earlier_stages_rows_holds_nothing_back(shop: Shop, mode: str) -> None:
+    """Payments have a history alone and go into the stage behind that of the orders: none is late, and the hours go on
+    with the orders."""
+    options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
+    job = beside(*shop.of(shop.orders.history(ORDERS[:200]), True, shop.payments.history(PAYMENTS), False))
+    query = shop.orders.start(job, options)
+    assert query.wait_for("live", 300), query.exception()
+    shop.land(query, orders=ORDERS[200:])
+    shop.land(query, orders=LATER)
+    shop.land(query, orders=[(support.FLUSH_KEY, LATER[0][1] + 40_000, 0)])
+    assert nothing_is_late(query)
+    query.stop()
+    assert of_events(shop.orders.output()) == shop.expected(job=beside)

@@ -21,7 +21,7 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.connectors.sources.inputs import LiveInput, Reach
 from mixedmode.runtime.connectors.staged_form import StagedForm
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.driver import graph_epochs, recovery
+from mixedmode.runtime.driver import event_times, graph_epochs, recovery
 from mixedmode.runtime.driver.epoch_runner import EpochRunner
 from mixedmode.runtime.driver.epoch_specs import OBSERVED
 from mixedmode.runtime.driver.event_channels import JobEvents
@@ -384,8 +384,11 @@ class Job:
             rows: of the source.
         """
         source: Any = SourceRows(lives=({0: frame_of(rows)},))  # type: ignore[dict-item]
-        in_memory = {"DataFrame": Frame, "emitted_when_due": _emitted_when_due, "look_at": look_at}
-        with mock.patch.multiple(graph_epochs, **in_memory):  # type: ignore[arg-type]
+        in_memory = {"DataFrame": Frame, "emitted_when_due": _emitted_when_due}
+        with (
+            mock.patch.multiple(graph_epochs, **in_memory),  # type: ignore[arg-type]
+            mock.patch.object(event_times, "look_at", look_at),
+        ):
             if what == "live":
                 self.epochs.streaming_epoch(self.phase, source)
             elif what == "clock":

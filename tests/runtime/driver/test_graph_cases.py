@@ -191,3 +191,11 @@ def test_a_history_brings_the_watermark_on(tmp_path: Path, is_live: bool) -> Non
     job = Job(tmp_path, [Stage("a", Shown(10), delay_ms=2), Stage("b", Shown(10), ("a",), 3)], is_live=is_live)
     assert job.take("whole", [at(5), at(9), at(30, key="b")]) == [at(5, 0), at(9, 4), at(30, 25, "b")]
     job.close()
+
+
+@pytest.mark.parametrize("is_live", [True, False], ids=["live", "history only"])
+def test_the_end_comes_to_a_stage_beside_and_behind_another(tmp_path: Path, is_live: bool) -> None:
+    """A stage that takes rows of the source and of another gets all of both, whether the source is live or not."""
+    job = Job(tmp_path, [Stage("a", Windows(10)), Stage("b", Windows(20), ("", "a"))], is_live=is_live)
+    assert job.take("whole", [at(5), at(25)]) == [end_of(20, 2), end_of(40, 2)]
+    job.close()

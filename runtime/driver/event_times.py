@@ -1,0 +1,125 @@
+"""How far the event times of each stage of a job have come, and what its watermark makes of that.
+
+A stage's watermark is the least of its live inputs' and of what the stages before it have fired up to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from ..connectors.sources.inputs import LiveInput, Reach, look_at
+from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from ..protocols.watermarks import ONLY
+from ..spec import JobSpec, StageSpec
+from ..tasks.report import ShardReport
+from .clocks import now_ms
+from .job_state import JobState
+from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time
+
+
+@dataclass(frozen=True)
+class EventTimes:
+    """Event times and watermarks of a running job's stages.
+
+    Args:
+        job: the job.
+        state: where it stands; its watermarks move.
+        labelled: names the Spark jobs that are started in it.
+    """
+
+    job: JobSpec
+    state: JobState
+    labelled: Callable[[str], AbstractContextManager[None]]
+
+    def in_order(self, stage: StageSpec) -> bool:
+        """Whether event-time timers fire between the rows of their key."""
+        timers = self.job.settings.timers
+        return timers == "in-order" and stage.operator.has_timers and stage.event_time is not None
+
+    def fires_at_once(self) -> bool:
+        """Whether a live epoch has to fire up to where its own rows bring the watermark.
+
+        Under in-order a processor's timers fire as far as the rows of their own key go.  If a later stage has timers,
+        too, and other keys or several inputs, what the keys without rows have due until then must not come behind.
+        """
+        ahead: set[str] = set()
+        for stage in self.job.stages:
+            in_order, behind = self.in_order(stage), any(edge.origin in ahead for edge in stage.edges)
+            if in_order and stage.edges and (behind or len(stage.edges) + len(stage.reads) > 1):
+                return True
+            if behind or (in_order and stage.operator.processor_name is not None):
+                ahead.add(stage.uid)  # rows of one of its keys may go out before others that were due earlier
+        return False
+
+    def look_ahead(self, stage: StageSpec, frame: DataFrame | None) -> Reach | None:
+        """Rows and event times of an epoch, before it starts.
+
+        ``observed`` must know the end of the backlog, and the tasks do not tell several inputs apart.
+        """
+        inputs = self.job.inputs_of(stage)
+        if not inputs and not stage.edges:  # a history alone brings the watermark on
+            inputs = (LiveInput(ONLY),)
+        # A history beside an earlier stage's rows holds nothing back: slices of histories end at the same times.
+        if frame is None or stage.event_time is None or not inputs:
+            return None
+        with self.labelled("looking for the greatest event time"):
+            return look_at(frame, stage.event_time, inputs)
+
+    def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
+        """What a stage would fire up to now; ``fired``: what earlier ones would."""
+        watermark = self.state.stages[stage.uid].watermark
+        if self.state.stages[stage.uid].finished:
+            return MAX_WATERMARK
+        if not stage.edges:
+            return min(watermark.current_ms, watermark.would_reach(None))
+        reached = {edge.origin: fired[edge.origin] for edge in stage.edges}
+        return watermark.would_reach({name: None if ms == MIN_WATERMARK else ms for name, ms in reached.items()})
+
+    def seen(
+        self, stage: StageSpec, order: Order, reports: Sequence[ShardReport], upstream: Mapping[str, int | None]
+    ) -> Mapping[str, int | None] | int | None:
+        """How far the event times of an epoch went, by input where they are told apart.
+
+        Args:
+            stage: the stage.
+            order: what it was told to do.
+            reports: what it has done.
+            upstream: by earlier stage what counts as its event time.
+        """
+        if stage.edges or stage.tells_inputs_apart:
+            return {**upstream, **({} if order.reach is None else order.reach.seen)}
+        return greatest_event_time(reports)
+
+    def move(self, stage: StageSpec, done: Ran, elapsed_s: float) -> None:
+        """Take over how far an epoch's event times went, and what it has fired.
+
+        Args:
+            stage: whose watermark it is.
+            done: what it has done.
+            elapsed_s: seconds in which no input could be read: all stages' jobs.
+        """
+        watermark, time_ms, spec = self.state.stages[stage.uid].watermark, now_ms(), done.order.spec
+        if stage.reads_sources:
+            watermark.pause(round(elapsed_s * 1000))
+            fired = fired_upstream(stage, {}, self.state.stages)
+            watermark.observe(self.seen(stage, done.order, done.reports, fired), time_ms)
+            if spec.style == "random":
+                watermark.advance(time_ms)
+            else:
+                # Rows for what a sorted pass has fired must be late from now on, whatever else holds it back.
+                fired_ms = spec.firing_watermark_ms if spec.firing_watermark_ms < MAX_WATERMARK else MIN_WATERMARK
+                watermark.advance_to(max(fired_ms, watermark.would_reach(None)), time_ms)
+        else:
+            self.follow(stage, time_ms)
+        watermark.fired(done.fired_ms)
+
+    def follow(self, stage: StageSpec, time_ms: int) -> None:
+        """Take over what the stages before one have fired up to."""
+        if stage.edges:
+            watermark = self.state.stages[stage.uid].watermark
+            watermark.observe(fired_upstream(stage, {}, self.state.stages))
+            watermark.advance_to(watermark.would_reach(None), time_ms)
