@@ -168,8 +168,9 @@ class EpochRunner:
 
     def _without_rows(self, stage: StageSpec, spec: EpochSpec) -> list[int]:
         """The shards that have something to do, if a stage has no rows in an epoch that brings some to others."""
-        due = self.state.stages[stage.uid].shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
-        return sorted({*due, *self.events.waiting(stage.uid)})
+        state = self.state.stages[stage.uid]
+        due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
+        return sorted({*due, *self.events.waiting(state)})
 
     def fire_all(self, phase: Phase, uid: str) -> None:
         """MAX_WATERMARK for a stage: fire all of its event-time timers and open windows."""
@@ -199,7 +200,7 @@ class EpochRunner:
         This is its last epoch: events that still wait go with it, those that the coordinator sends later go nowhere.
         """
         state = self.state.stages[uid]
-        if not state.operator.has_end_hooks and not self.events.waiting(uid):
+        if not state.operator.has_end_hooks and not self.events.waiting(state):
             return
         with self.turn:
             self.check_stopped()
@@ -225,7 +226,7 @@ class EpochRunner:
             state = self.state.stages[stage.uid]
             fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
             shards = state.shards_due(upto, time_ms if upto_ms is None else upto_ms)
-            due[stage.uid] = sorted({*shards, *(self.events.waiting(stage.uid) if with_events else ())})
+            due[stage.uid] = sorted({*shards, *(self.events.waiting(state) if with_events else ())})
         if any(due.values()):
             self.streaming_epoch(phase, None, due)
         elif idle:
@@ -237,8 +238,8 @@ class EpochRunner:
     def send_events(self, phase: Phase) -> None:
         """Send out events that wait, if any do, in an epoch of their own."""
         with self.turn:
-            if self.events.are_waiting:
-                waiting = {stage.uid: self.events.waiting(stage.uid) for stage in self.job.readers}
+            waiting = {uid: self.events.waiting(stage) for uid, stage in self.state.stages.items()}
+            if any(waiting.values()):
                 self.streaming_epoch(phase, None, waiting)
 
     def deliver(self) -> None:

@@ -60,14 +60,9 @@ class JobEvents:
 
     # -- epochs ------------------------------------------------------------------------------------------------------
 
-    def waiting(self, uid: str) -> list[int]:
-        """Shards of a stage for which events wait."""
-        return self.users[uid].waiting if uid in self.users else []
-
-    @property
-    def are_waiting(self) -> bool:
-        """True if events wait for any shard."""
-        return any(user.waiting for user in self.users.values())
+    def waiting(self, stage: StageState) -> list[int]:
+        """Shards of a stage for which events wait; none of one that has finished: they go nowhere."""
+        return self.users[stage.uid].waiting if stage.uid in self.users and not stage.finished else []
 
     def take(self, shards: Sequence[int], stage: StageState, *, with_events: bool) -> dict[int, ShardInbox]:
         """What goes with an epoch to each shard that there is something for.

@@ -214,7 +214,7 @@ class GraphEpochs:
             at_end=gets_the_end(stage, own, {one.uid: one for one in self.job.stages}, ran),
         )
         if rows is None:
-            events = () if phase.holds_events_back else self.events.waiting(stage.uid)
+            events = () if phase.holds_events_back else self.events.waiting(state)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
             return Order(spec, None, sorted({*due, *events}), reach)
         if pin is None:

@@ -41,7 +41,8 @@ class StageState:
     watermark: WatermarkTracker
     #: What the checkpoint that the job goes on from holds of its coordinator; None: there was none.
     restored_events: StoredEvents | None = None
-    #: All of its input has ended, and its operator has finished: it hands on nothing any more.
+    #: All of its input has ended, and its operator has finished: it hands on nothing any more, so processing-time
+    #: timers that are still pending never fire, as in Flink (FLINK-14231).
     finished: bool = False
 
     @classmethod
@@ -156,6 +157,8 @@ class StageState:
 
     def shards_due(self, watermark_ms: int, processing_time_ms: int) -> list[int]:
         """Shards with a timer that may fire now."""
+        if self.finished:
+            return []
         return [
             index
             for index, shard in enumerate(self.shards)
@@ -163,7 +166,9 @@ class StageState:
         ]
 
     def next_processing_timer_ms(self) -> int | None:
-        """The earliest processing-time timer of all shards."""
+        """The earliest processing-time timer of all shards that will fire."""
+        if self.finished:
+            return None
         pending = [s.next_processing_timer_ms for s in self.shards if s.next_processing_timer_ms is not None]
         return min(pending, default=None)
 

@@ -326,24 +326,28 @@ def test_a_checkpoint_waits_for_the_events_of_an_epoch() -> None:
 
 def state_of(*own_states: tuple[str, ...]) -> Any:
     """What an epoch asks of a job's state: what its shards keep."""
-    return SimpleNamespace(uid="stage", shards=[SimpleNamespace(own_state=kept) for kept in own_states])
+    shards = [SimpleNamespace(own_state=kept) for kept in own_states]
+    return SimpleNamespace(uid="stage", shards=shards, finished=False)
 
 
 def test_events_go_with_the_epoch_of_a_job() -> None:
     """A shard's task gets its events and what it has kept; in a backlog only the latter; a shard without either gets
-    nothing."""
+    nothing, and no shard is asked for of a stage that has finished."""
     one = channel(Told())
     one.send((0,), "x")
     events, kept = JobEvents({"stage": one}), state_of((), ("kept",))
     assert events.take((0, 1), kept, with_events=False) == {1: ShardInbox((), ("kept",))}
     events.accept("stage", [report(1)])
-    assert events.waiting("stage") == [0]
+    assert events.waiting(kept) == [0]
+    kept.finished = True
+    assert events.waiting(kept) == []
+    kept.finished = False
     assert events.take((0, 1), kept, with_events=True) == {0: ShardInbox(('"x"',)), 1: ShardInbox((), ("kept",))}
     events.fail("stage", (0, 1))
     assert events.take((0,), kept, with_events=True) == {0: ShardInbox(('"x"',))}
     events.accept("stage", [report(0, '"back"')])
     stored = events.begin(1)["stage"]
-    assert (events.waiting("stage"), stored.inboxes, stored.to_coordinator) == ([], ((), ()), ((0, '"back"'),))
+    assert (events.waiting(kept), stored.inboxes, stored.to_coordinator) == ([], ((), ()), ((0, '"back"'),))
 
 
 def test_a_job_without_a_coordinator_has_no_events() -> None:
@@ -352,7 +356,8 @@ def test_a_job_without_a_coordinator_has_no_events() -> None:
     assert events.take((0, 1), state_of((), ("kept",)), with_events=True) == {1: ShardInbox((), ("kept",))}
     events.accept("stage", [report(0)])
     events.fail("stage", (1,))
-    assert (events.begin(1), events.are_waiting, events.has_news, events.counts) == ({}, False, False, None)
+    assert (events.begin(1), events.has_news, events.counts) == ({}, False, None)
+    assert events.waiting(state_of((), ())) == []
 
 
 def report(shard: int, *sent: str) -> ShardReport:

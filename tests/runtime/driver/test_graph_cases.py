@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from graph_kinds import KEY, ROWS, Buckets, BucketSums, Unique, Windows
 from graph_support import Job, Kind, Row, Stage
-from mixedmode.runtime.driver import epoch_runner
+from mixedmode.runtime.driver import epoch_runner, naps
+from mixedmode.runtime.driver.source_rows import SourceRows
 from mixedmode.runtime.operators.contract import KeyedOperator
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
 from pyspark import cloudpickle
@@ -121,6 +123,35 @@ def test_timers_of_a_clock_epoch_reach_the_next_stage_in_it(chain: Make, monkeyp
     now[0] = 1200
     assert job.take("clock") == [at(None, 1200), at(None, 1200, "b")]
     assert job.state.epoch == epoch + 2
+
+
+def test_a_stage_that_has_finished_fires_nothing_by_the_clock(chain: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pending processing-time timers make no epoch, take part in none without rows of its own, and wake nobody;
+    those of other stages fire as ever."""
+    now = [1000]
+    for module in (epoch_runner, naps):
+        monkeypatch.setattr(module, "now_ms", lambda: now[0])
+    job = chain(Delayed(), Delayed())
+    run = SimpleNamespace(
+        context=SimpleNamespace(turn=job.epochs.turn),
+        scheduler=SimpleNamespace(next_trigger_ms=lambda: None),
+        state=job.state,
+    )
+    job.take("live", [at(5)])
+    now[0] = 1100
+    job.take("clock")  # the row waits in the second stage now
+    job.take("live", [at(6, key="b")])
+    epoch, now[0] = job.state.epoch, 1150
+    assert naps.nap_s(run) == 0.05  # type: ignore[arg-type]
+    job.state.stages["a"].finished = True
+    now[0] = 1200
+    assert job.take("clock") == [at(None, 1200)]
+    assert (job.state.epoch, epoch + 1 in job.executors["a"].got) == (epoch + 1, False)
+    now[0] = 1300
+    assert (job.take("clock"), job.state.epoch) == ([], epoch + 1)
+    job.epochs.streaming_epoch(job.phase, SourceRows())
+    assert [epoch + 2 in executor.got for executor in job.executors.values()] == [False, False]
+    assert naps.nap_s(run) == 1  # type: ignore[arg-type]
 
 
 def test_a_stage_fires_without_rows_of_its_own(chain: Make) -> None:
