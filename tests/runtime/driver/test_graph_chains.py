@@ -61,7 +61,9 @@ class Graph:
             else:
                 own = [one for one in given.get("", ()) if stage.condition(one.row) and one.time_us is not None]
                 seen = {**self.seen, uid: max([self.seen[uid], *(one.row[1] // 1000 for one in own)])}
-                firing_ms = self._behind(stage, fired, seen if what in ("backlog", "lag") or self.at_once else self.seen)
+                firing_ms = self._behind(
+                    stage, fired, seen if what in ("backlog", "lag") or self.at_once else self.seen
+                )
                 reached[uid] = upto_ms = self._behind(stage, reached, seen)
                 self.seen = seen
             if what == "more":
