@@ -46,7 +46,7 @@ def hint_for(name: str) -> str:
     if name in _VIEWS:
         return (
             "a view stands for one frame of Spark's, not for a job's rows; use mixedmode.sql('SELECT … FROM {rows}',"
-            " rows=frame), or make the view of the frames that read() is given"
+            " rows=frame) and groupBy behind it, or make the view of the frames that read() is given"
         )
     if name in _OTHERS:
         return _OTHERS[name]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Nodes that keep state of their own when their input is a stream.
-_STATEFUL_NODES = {
+STATEFUL_NODES = {
     "Aggregate": "an aggregation",
     "Deduplicate": "dropDuplicates",
     "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
@@ -73,7 +73,7 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
             " dropDuplicates…) for another keyed stage, or do it in foreachBatch"
         )
         columns = [attribute.name() for attribute in items(analyzed(template).output())]
-        of_stream = partial(_reads, columns)
+        of_stream = partial(reads_template, columns)
     for node in _nodes(analyzed(frame), of_stream):
         kind = class_name(node)
         if kind == "EventTimeWatermark":
@@ -81,8 +81,8 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
                 f"{name} has a watermark of its own, which the job would not follow; call withWatermark on what"
                 " mixedmode.read() returns"
             )
-        if kind in _STATEFUL_NODES:
-            raise PlanError(f"{name} contains {_STATEFUL_NODES[kind]}, which keeps state in Spark; {instead}")
+        if kind in STATEFUL_NODES:
+            raise PlanError(f"{name} contains {STATEFUL_NODES[kind]}, which keeps state in Spark; {instead}")
         if kind == "Join" and all(of_stream(child) for child in items(node.children())):
             raise PlanError(f"{name} joins two streams, which keeps state in Spark; join a stream with a static frame")
 
@@ -150,7 +150,7 @@ def _is_streaming(node: Any) -> bool:
     return bool(node.isStreaming())
 
 
-def _reads(columns: Sequence[str], node: Any) -> bool:
+def reads_template(columns: Sequence[str], node: Any) -> bool:
     """True if a template with these columns is at the bottom; Spark gives its columns other ids in self-joins."""
     return any(
         class_name(leaf) == "LocalRelation" and [attribute.name() for attribute in items(leaf.output())] == columns

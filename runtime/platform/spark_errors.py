@@ -14,7 +14,7 @@ _ERROR_CLASS = re.compile(r"^([\w.$]+(Exception|Error): )?(\[[A-Z0-9_.]+\] )?")
 
 def error_text(error: Exception) -> str:
     """Spark's message without the plan that it prints below, and without its advice in general terms."""
-    return str(error).split("\n", 1)[0].split(" SQLSTATE:", 1)[0].split(" Please ensure ", 1)[0].rstrip("; ")
+    return str(error).lstrip().split("\n", 1)[0].split(" SQLSTATE:", 1)[0].split(" Please ensure ", 1)[0].rstrip("; ")
 
 
 def spark_says(error: Exception) -> str:

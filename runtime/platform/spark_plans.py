@@ -41,6 +41,15 @@ def leaves(plan: Any) -> Iterator[Any]:
     return items(plan.collectLeaves())
 
 
+def kinds_in_sql(spark: SparkSession, text: str) -> set[str]:
+    """The classes of nodes that Spark's parser finds in a text of SQL, without running anything of it.
+
+    Raises:
+        ParseException: it is not SQL.
+    """
+    return {class_name(node) for node in tree(session_state(spark).sqlParser().parsePlan(text))}
+
+
 def has_node(frame: DataFrame, kind: str) -> bool:
     """True if a node of this class is in the analyzed plan."""
     return any(class_name(node) == kind for node in tree(analyzed(frame)))

@@ -38,7 +38,7 @@ INSTEAD = {
     "static join": "`transform(lambda frame: frame.join(…))`",
     "tail": "the same in `foreachBatch`, or in what reads the output",
     "union with a stage's output": "a job for each branch, into one table",
-    "views": "`mixedmode.sql(query, rows=frame)` instead of a view and `spark.sql(query)`",
+    "views": "the same aggregate with `groupBy` and `agg` instead of SQL",
 }
 #: The part that is counted apart.
 JOINS = "joins of streams"

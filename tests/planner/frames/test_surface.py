@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mixedmode import OptionError, PlanError, read
+from mixedmode import OptionError, PlanError, read, sql
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.inputs.event_time import Watermark
 from pyspark.sql import DataFrame, GroupedData
@@ -195,3 +195,64 @@ def test_groups_of_no_event_time_come_at_the_end_and_it_is_said(both: MixedFrame
         both.withWatermark("ts", "1 hour").rollup("k").count().writeStream.format("noop").plan()
     with pytest.raises(OptionError, match=r"max.*does not go with grouping sets"):
         totals.writeStream.format("noop").option("execution.backlog.final-watermark", "max").plan()
+
+
+def test_sql_is_one_more_operation(both: MixedFrame, history: DataFrame) -> None:
+    """Over a job's rows by a name in braces, beside static frames and values; what needs state is refused."""
+    static = history.select("k", F.lit("n").alias("name"))
+    query = "SELECT r.k AS key, v + {more} AS v, ts, name FROM {rows} AS r JOIN {names} USING (k) WHERE v > :least"
+
+    def answer(frame: Any) -> Any:
+        run = sql if isinstance(frame, MixedFrame) else history.sparkSession.sql
+        return run(query, {"least": 0}, rows=frame, names=static, more=1)
+
+    columns = ["k", "ts", "v"]
+    expected = answer(history.select(columns)).dtypes
+    assert answer(both.select(columns)).dtypes == expected
+    timed = answer(both.select(columns).withWatermark("ts", "1 hour"))
+    assert timed.dtypes == expected
+    assert timed._watermark.event_time == "ts"
+    assert answer(behind(both.withWatermark("ts", "1 hour"))).dtypes == expected
+    both.sparkSession.range(2).createOrReplaceTempView("two")
+    again = "WITH odd AS (SELECT k, v FROM {rows} WHERE v % 2 = 1) SELECT k FROM odd LEFT JOIN two ON v = id"
+    assert sql(again, rows=both).columns == sql("SELECT k FROM two RIGHT JOIN {rows} ON v = id", rows=both).columns
+    assert sql("SELECT k FROM {rows} WHERE v IN (SELECT id FROM two)", rows=both).columns == ["k"]
+    for text, given, said in (
+        (
+            "SELECT k, count(*) FROM {rows} GROUP BY k",
+            {"rows": both},
+            "contains an aggregation: it would see one input",
+        ),
+        ("SELECT * FROM {rows} ORDER BY k", {"rows": both}, "contains ORDER BY"),
+        ("SELECT * FROM {rows} LIMIT 1", {"rows": both}, "contains limit"),
+        ("SELECT DISTINCT k FROM {rows}", {"rows": both}, "contains distinct"),
+        ("SELECT k, rank() OVER (PARTITION BY k ORDER BY v) FROM {rows}", {"rows": both}, "contains a window function"),
+        ("SELECT v FROM {rows} UNION ALL SELECT id FROM two", {"rows": both}, "contains UNION"),
+        ("SELECT v FROM {rows} EXCEPT SELECT id FROM two", {"rows": both}, "contains EXCEPT"),
+        ("SELECT * FROM {rows} WHERE v > (SELECT avg(v) FROM {rows})", {"rows": both}, "contains an aggregation"),
+        ("SELECT * FROM {rows} r WHERE EXISTS (SELECT 1 FROM {rows} o WHERE o.k = r.k)", {"rows": both}, "a subquery"),
+        ("SELECT a.k FROM {rows} a JOIN {rows} b ON a.k = b.k", {"rows": both}, "reads the rows 2 times"),
+        ("SELECT k FROM two LEFT JOIN {rows} ON v = id", {"rows": both}, "LEFT OUTER join with the rows on the wrong"),
+        ("SELECT k FROM {rows} RIGHT JOIN two ON v = id", {"rows": both}, "RIGHT OUTER join"),
+        ("SELECT k FROM {rows} FULL JOIN two ON v = id", {"rows": both}, "FULL OUTER join"),
+        ("WITH o AS (SELECT k FROM {rows}) SELECT a.k FROM o a JOIN o b USING (k)", {"rows": both}, "rows 2 times"),
+        ("SELECT id FROM two", {"rows": both}, "does not read the rows"),
+        ("SELECT 1", {"rows": both}, "does not read the rows"),
+        ("SET spark.sql.shuffle.partitions=3", {"rows": both}, "must be one SELECT, got SetCommand"),
+        ("CREATE TABLE made USING parquet AS SELECT k FROM {rows}", {"rows": both}, "must be one SELECT"),
+        ("CREATE TEMP VIEW made AS SELECT k FROM {rows}", {"rows": both}, "must be one SELECT"),
+        ("INSERT INTO two SELECT v FROM {rows}", {"rows": both}, "must be one SELECT"),
+        ("SELEKT k FROM {rows}", {"rows": both}, "(?i)sql.*SELEKT k.*syntax error"),
+        ("SELECT '{}' FROM {rows}", {"rows": both}, "nothing is given for {}"),
+        ("SELECT '{' FROM {rows}", {"rows": both}, "is no text with names in braces"),
+        (None, {"rows": both}, "is no text with names in braces"),
+        ("SELECT nope FROM {rows}", {"rows": both}, "nope"),
+        ("SELECT * FROM {others}", {"rows": both}, "nothing is given for {others}"),
+        ("SELECT 1", {}, "takes the rows of one job, got none"),
+        ("SELECT * FROM {a} JOIN {b}", {"a": both, "b": both}, "got a and b"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            sql(text, **given)
+    names = [table.name for table in both.sparkSession.catalog.listTables()]
+    assert "made" not in names
+    assert not [name for name in names if name.startswith("_pyspark_")], "views of what was refused are gone"
