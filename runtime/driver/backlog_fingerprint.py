@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from ..platform.filesystem import resolve
 from ..platform.spark_expressions import class_name
-from ..platform.spark_plans import analyzed, contains, leaves, whole_plans
+from ..platform.spark_plans import analyzed, contains, frame_of, leaves, parts_without, whole_plans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,9 +38,9 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
     """Digest of everything that decides what the shards of the backlog hold; None: it cannot be told."""
     stages = [_stage(stage) for stage in job.stages]
     bounded = [lane.history for lane in job.lanes if lane.history is not None]
-    histories = [_frame(history, files=True) for history in bounded]
-    live = None if job.live is None else _frame(job.live, files=False)
-    tail = None if job.tail is None else _frame(job.tail.template, files=True, is_template=True)
+    histories = [_frame(history) for history in bounded]
+    live = None if job.live is None else _frame(job.live)
+    tail = None if job.tail is None else _frame(job.tail.template, is_template=True)
     read = [(job.live, live), (job.tail, tail)]
     if None in stages or None in histories or any(what is not None and known is None for what, known in read):
         return None
@@ -78,35 +78,38 @@ def _stage(stage: StageSpec) -> Any:
 
 
 def _read(read: LaneRead) -> Any:
-    steps = None if read.template is None else _frame(read.template, files=False)
+    steps = None if read.template is None else _frame(read.template)
     return None if read.template is not None and steps is None else [read.lane, steps]
 
 
 def _edge(edge: StageEdge) -> Any:
-    steps = None if edge.template is None else _frame(edge.template, files=True, is_template=True)
+    steps = None if edge.template is None else _frame(edge.template, is_template=True)
     return None if edge.steps and steps is None else [edge.origin, edge.delay_ms, steps]
 
 
-def _frame(frame: DataFrame, *, files: bool, is_template: bool = False) -> Any:
-    """A frame's plan without expression ids and, with ``files``, the names, sizes and times of its files.
+def _frame(frame: DataFrame, *, is_template: bool = False) -> Any:
+    """A frame's plan without expression ids, and the names, sizes and times of the files of all that is no stream.
+
+    What a stream has given is in its position.
 
     Args:
         frame: the frame.
-        files: whether its files decide, too.
         is_template: one of its leaves is without rows, and stands for those that an earlier stage will hand on.
     """
-    plan = analyzed(frame)
-    read = [(class_name(leaf), leaf) for leaf in leaves(plan)]
-    kinds = [kind for kind, _ in read]
-    if is_template:
-        kinds.remove(_ROWS_LEAF)  # another one holds rows that the plan's text does not show
-    if files and not set(kinds) <= _PURE_LEAVES:
+    plan, spark = analyzed(frame), frame.sparkSession
+    if is_template and [class_name(leaf) for leaf in leaves(plan)].count(_ROWS_LEAF) != 1:
+        return None  # another one holds rows that the plan's text does not show
+
+    def is_given(leaf: Any) -> bool:
+        return bool(leaf.isStreaming()) or (is_template and class_name(leaf) == _ROWS_LEAF)
+
+    # Asked for the files of a join with what is without rows, Spark would name none.
+    fixed = parts_without(plan, is_given)
+    read = [(class_name(leaf), leaf) for part in fixed for leaf in leaves(part)]
+    if not {kind for kind, _ in read} <= _PURE_LEAVES:
         return None
-    if not plan.deterministic() or contains(frame.sparkSession, plan, *_UNSTABLE):
+    if not plan.deterministic() or contains(spark, plan, *_UNSTABLE):
         return None
-    text = _plan_text(frame, plan)
-    if not files:
-        return text
     listing: list[Any] = []
     for kind, leaf in read:
         if kind == _FILES_LEAF:
@@ -114,7 +117,7 @@ def _frame(frame: DataFrame, *, files: bool, is_template: bool = False) -> Any:
             if class_name(relation) != "HadoopFsRelation":
                 return None
             listing.append([relation.fileFormat().toString(), relation.options().toString()])
-    for name in sorted(frame.inputFiles()):
+    for name in sorted({name for part in fixed for name in frame_of(spark, part).inputFiles()}):
         try:
             filesystem, path = resolve(name)
             info = filesystem.get_file_info(path)
@@ -123,7 +126,7 @@ def _frame(frame: DataFrame, *, files: bool, is_template: bool = False) -> Any:
         if info.type == fs.FileType.NotFound:  # Spark names files by URIs, with characters encoded
             return None
         listing.append([name, info.size, info.mtime_ns])
-    return [text, listing]
+    return [_plan_text(frame, plan), listing]
 
 
 def _plan_text(frame: DataFrame, plan: Any) -> str:

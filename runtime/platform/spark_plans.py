@@ -7,7 +7,7 @@ as text.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import is_
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,20 @@ def kinds_in_sql(spark: SparkSession, text: str) -> set[str]:
         ParseException: it is not SQL.
     """
     return {class_name(node) for node in tree(session_state(spark).sqlParser().parsePlan(text))}
+
+
+def parts_without(plan: Any, leaf: Callable[[Any], bool]) -> list[Any]:
+    """The largest parts of a resolved plan that have no such leaf; of subqueries in expressions their other leaves."""
+    queried = [one for query in items(plan.subqueriesAll()) for one in leaves(query) if not leaf(one)]
+    return [*_parts_below(plan, leaf), *queried]
+
+
+def _parts_below(plan: Any, leaf: Callable[[Any], bool]) -> list[Any]:
+    children = list(items(plan.children()))
+    if not children:
+        return [] if leaf(plan) else [plan]
+    parts = [part for child in children for part in _parts_below(child, leaf)]
+    return [plan] if len(parts) == len(children) and all(map(is_, parts, children)) else parts
 
 
 def has_node(frame: DataFrame, kind: str) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from mixedmode import read
 from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.runtime.driver.backlog_fingerprint import backlog_fingerprint
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 pytestmark = pytest.mark.spark
@@ -47,3 +49,58 @@ def test_the_output_is_part_of_the_backlog(writer: Callable[..., MixedStreamWrit
     digests = [digest(other) for other in others]
     assert None not in digests
     assert len({same, *digests}) == 1 + len(others)
+
+
+def shared(rows: Any, static: DataFrame) -> Any:
+    rows, hour = rows.withWatermark("ts", "0 seconds"), F.window("ts", "1 hour")
+    joined = rows.join(static, "id").groupBy("id", hour).count().uid("joined")
+    alone = rows.groupBy("id", hour).count().uid("alone")
+    return joined.union(alone).groupBy("id", "window").agg(F.sum("count")).uid("both")
+
+
+def between(rows: Any, static: DataFrame) -> Any:
+    counted = rows.groupBy("id").count().uid("counted")
+    return counted.join(static, "id").groupBy("id").agg(F.sum("count")).uid("sums")
+
+
+def joined(rows: Any, static: DataFrame) -> Any:
+    return rows.join(static.hint("broadcast"), "id").groupBy("id").count()
+
+
+def behind(rows: Any, static: DataFrame) -> Any:
+    return rows.groupBy("id").count().join(static, "id")
+
+
+def queried(rows: Any, static: DataFrame) -> Any:
+    static.createOrReplaceTempView("static_ids")
+    return rows.where("id IN (SELECT id FROM static_ids)").groupBy("id").count()
+
+
+@pytest.mark.parametrize(
+    ("job", "live"),
+    [(shared, False), (shared, True), (between, False), (joined, True), (behind, True), (queried, False)],
+)
+def test_static_tables_are_part_of_the_backlog(
+    spark: SparkSession, tmp_path: Path, job: Callable[[Any, DataFrame], Any], live: bool
+) -> None:
+    """Wherever they are joined or asked: their files count, as those of a history do, and what has landed does not."""
+    digests = []
+    for place in ("landing", "static"):
+        (tmp_path / place).mkdir()
+    for rows, place in enumerate(("static", "landing", "static")):
+        pq.write_table(pa.table({"id": list(range(rows))}), tmp_path / place / "rows.parquet")
+        static = spark.read.schema("id long").parquet(str(tmp_path / "static"))
+        landing = spark.readStream.schema("id long, ts timestamp").parquet(str(tmp_path / "landing"))
+        history = spark.range(10).withColumn("ts", F.timestamp_millis("id"))
+        frame = job(read(live=landing) if live else read(history=history), static)
+        digests.append(digest(frame.writeStream.outputMode("update").format("noop")))
+    first, landed, changed = digests
+    assert first is not None and first == landed != changed
+
+
+def test_static_rows_that_are_not_files_cannot_be_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Joined to a stream or behind a stage, as in a history: there is no digest."""
+    landing = spark.readStream.schema("id long, ts timestamp").parquet(str(tmp_path))
+    static = spark.createDataFrame([(1,)], "id long")
+    for job in (joined, behind):
+        assert digest(job(read(live=landing), static).writeStream.outputMode("update").format("noop")) is None
