@@ -64,13 +64,23 @@ class LateRows:
         self.schemas: dict[str, StructType] = {}
         self._is_divided = len(input_schemas) > 1
         for uid, schema in input_schemas.items():
-            if WATERMARK_COLUMN in schema.fieldNames():
-                raise PlanError(
-                    f"column {WATERMARK_COLUMN}{self._of(uid)} has the name under which late rows get their watermark;"
-                    f" rename it, or unset {OPTION}"
-                )
+            self._check_names(uid, schema)
             self.schemas[uid] = StructType([*schema.fields, StructField(WATERMARK_COLUMN, TimestampType())])
         self._sink = ParquetSink(StructType(), path)  # it only shows files
+
+    def _check_names(self, uid: str, schema: StructType) -> None:
+        """Raise PlanError for a column with a name of ours; readers see them in the files, and in the folders' names.
+
+        In any case, as Spark's readers take names.
+        """
+        taken = {WATERMARK_COLUMN: "under which late rows get their watermark"}
+        if self._is_divided:
+            taken[STAGE_FOLDER] = f"of the folders that late rows of several stages are in ({STAGE_FOLDER}=<uid>)"
+        for name in schema.fieldNames():
+            if name.lower() in taken:
+                raise PlanError(
+                    f"column {name}{self._of(uid)} has the name {taken[name.lower()]}; rename it, or unset {OPTION}"
+                )
 
     def _of(self, uid: str) -> str:
         """Which stage's it is, for errors."""
