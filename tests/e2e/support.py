@@ -61,18 +61,6 @@ def stream_of(rows: int, seed: int = 1, keys: int = 12, step_s: int = 40) -> lis
     return events
 
 
-#: Where a shard task can be killed, in the sorted pass of the backlog and in the epochs of the stream.
-TASK_POINTS = [
-    f"task-{point}-{style}"
-    for style in ("sorted", "random")
-    for point in ("start", "after-restore", "before-publish", "before-report")
-]
-#: And where a compaction's task can.
-COMPACTION_POINTS = [f"compaction-{point}" for point in ("start", "after-restore", "before-report")]
-#: And where the second half of a task can, which stages what Spark has computed of an operator's rows.
-PUBLISH_POINTS = ["publish-start", "publish-before-report"]
-
-
 def driver_session(master: str = "local[2]", settings: dict[str, str] | None = None) -> SparkSession:
     """The session of a driver script, which is a process of its own; called before anything else of Spark is."""
     os.environ["TZ"] = "UTC"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import kill_points
 import pytest
 import support
 from driver_jvm import DriverJvm
@@ -17,7 +18,7 @@ HERE = Path(__file__).parent
 
 @pytest.mark.parametrize(
     ("job", "points"),
-    [("sessions", support.TASK_POINTS), ("means", [*support.PUBLISH_POINTS, *support.COMPACTION_POINTS])],
+    [("sessions", kill_points.TASK_POINTS), ("means", [*kill_points.PUBLISH_POINTS, *kill_points.COMPACTION_POINTS])],
 )
 def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm, job: str, points: list[str]) -> None:
     """Executors that die at any step of a task, in backlog, stream and compaction, change nothing in the output."""

@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from pathlib import Path
 
+import kill_points
 import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
@@ -166,7 +167,7 @@ def test_killed_while_keys_are_remembered(tmp_path: Path, driver_jvm: DriverJvm)
 
 @pytest.mark.parametrize(
     ("name", "points"),
-    [("sessions", [*support.TASK_POINTS, *support.COMPACTION_POINTS]), ("means", support.PUBLISH_POINTS)],
+    [("sessions", [*kill_points.TASK_POINTS, *kill_points.COMPACTION_POINTS]), ("means", kill_points.PUBLISH_POINTS)],
 )
 def test_killed_workers_are_replaced(tmp_path: Path, driver_jvm: DriverJvm, name: str, points: list[str]) -> None:
     """A Python worker that dies at any step of a task, in backlog, stream and compaction, costs a retry, no more."""

@@ -106,7 +106,7 @@ def test_bounded_sources_give_what_batch_gives(shop: Shop, mode: str) -> None:
     query = shop.orders.start(
         by_hour(*sources), {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(300), query.status
     assert shop.orders.output() == shop.expected()
     assert nothing_is_late(query)
     read = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
@@ -124,7 +124,7 @@ def test_a_job_of_two_lanes_goes_from_backlog_to_stream(shop: Shop) -> None:
     job = by_hour(*shop.of(history, True, None, True))
     query = shop.orders.start(job)
     query.processAllAvailable()
-    assert query.wait_for("live", 60)
+    assert query.wait_for("live", 300)
     assert len(query.recentProgress) == 1
     assert query.lastProgress["numInputRows"] == len(orders[0]) * 3 + len(payments[0]) * 2
     shop.land(query, orders=orders[3])
@@ -138,7 +138,7 @@ def test_a_job_of_two_lanes_goes_from_backlog_to_stream(shop: Shop) -> None:
     assert nothing_is_late(query)
     query.stop()
     query = shop.orders.start(job)
-    assert query.wait_for("live", 60), query.exception()
+    assert query.wait_for("live", 300), query.exception()
     shop.land(query, orders=orders[4], payments=payments[3])
     shop.land(query, orders=orders[5])
     before = shop.orders.output()
@@ -155,10 +155,10 @@ def test_the_stream_is_what_stock_gives(shop: Shop) -> None:
     shop.orders.land(*by_time(ORDERS, 3), LATER)
     shop.payments.land(*by_time(PAYMENTS, 3), LATER)
     query = shop.orders.start(by_hour(*shop.of(None, True, None, True)), availableNow=True)
-    query.awaitTermination(60)
+    assert query.awaitTermination(300), query.status
     stock = by_hour(shop.orders.live(), as_payments(shop.payments.live()))
     writer = stock.writeStream.format("memory").queryName("stock_hours").trigger(availableNow=True)
-    writer.option("checkpointLocation", str(shop.orders.folder / "stock")).start().awaitTermination(120)
+    writer.option("checkpointLocation", str(shop.orders.folder / "stock")).start().awaitTermination(300)
     found = sorted(map(tuple, shop.orders.spark.table("stock_hours").collect()), key=repr)
     assert of_events(shop.orders.output()) == of_events(found) == shop.expected()
 
@@ -182,7 +182,7 @@ def test_a_failure_in_the_backlog_keeps_the_finished_shards_of_all_lanes(
     for expected in ([], ["2 of 2 shards were finished"] * 2):
         query = shop.orders.start(by_hour(*shop.of(orders, True, bounded, True)))
         with pytest.raises(mixedmode.QueryError, match="between the stages"):
-            query.awaitTermination(60)
+            query.awaitTermination(300)
         assert support.details(query, "reused") == expected
     support.write(Path(shop.payments.folder / "history.parquet"), PAYMENTS[:199])
     bounded = shop.payments.history(PAYMENTS[:199])
@@ -221,7 +221,7 @@ def test_an_epoch_is_sorted_if_all_lanes_are_in_backlog(shop: Shop, lagging: tup
     now_s = int(time.time() - support.START.timestamp())
     options = {"execution.checkpointing.interval": "1 hour", "pipeline.backlog.watermark-lag-threshold": "3 hours"}
     query = shop.orders.start(by_hour(*shop.of(None, True, None, True)), options)
-    assert query.wait_for("live", 60), query.exception()
+    assert query.wait_for("live", 300), query.exception()
     rows = {name: [("x", now_s - 9 * 3600 if name in lagging else now_s, 1)] for name in ("orders", "payments")}
     shop.land(query, **rows)
     shop.land(query, **rows)
@@ -237,13 +237,13 @@ def test_a_bounded_lane_ends_before_the_others(shop: Shop, mode: str) -> None:
     options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
     job = by_hour(*shop.of(shop.orders.history(ORDERS[:150]), True, shop.payments.history(PAYMENTS), False))
     query = shop.orders.start(job, options)
-    assert query.wait_for("live", 60), query.exception()
+    assert query.wait_for("live", 300), query.exception()
     ended = [one.task for one in query.lifecycle.tasks if one.event == "endInput, finish"]
     assert ended == ["source history[0]", "stage paid[0]", "stage paid[1]"]
     shop.land(query, orders=ORDERS[150:200])
     query.stopWithSavepoint(str(shop.orders.folder / "suspended"))
     query = shop.orders.start(job, options)
-    assert query.wait_for("live", 60), query.exception()
+    assert query.wait_for("live", 300), query.exception()
     shop.land(query, orders=ORDERS[200:])
     shop.land(query, orders=LATER)
     assert nothing_is_late(query)
@@ -319,18 +319,18 @@ def test_a_stage_takes_rows_of_another_and_of_a_source(
     query = shop.orders.start(job, options)
     if armed["on"]:
         with pytest.raises(mixedmode.QueryError, match="after the stages"):
-            query.awaitTermination(60)
+            query.awaitTermination(300)
         query = shop.orders.start(job, options)
-        assert query.wait_for("live", 60), query.exception()
+        assert query.wait_for("live", 300), query.exception()
         assert support.details(query, "reused") == ["2 of 2 shards were finished"] * 2
-    assert query.wait_for("live", 60), query.exception()
+    assert query.wait_for("live", 300), query.exception()
     for orders, payments in ((ORDERS[100:200], PAYMENTS[150:190]), (ORDERS[200:], []), ([], PAYMENTS[190:])):
         shop.land(query, orders=[] if bounded else orders, payments=payments)
         if not orders:
             assert nothing_is_late(query)
             query.stop()
             query = shop.orders.start(job, options)
-            assert query.wait_for("live", 60), query.exception()
+            assert query.wait_for("live", 300), query.exception()
     if not bounded:
         shop.land(query, orders=LATER)
         assert of_events(shop.orders.output()) != shop.expected(job=beside), "payments hold the hours back"

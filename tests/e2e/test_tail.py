@@ -143,10 +143,10 @@ def test_a_join_that_moves_rows_is_not_done_again_at_delivery(world: World) -> N
         writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(world.checkpoints))
         query = writer.start()
         if failure is None:
-            query.awaitTermination(60)
+            assert query.awaitTermination(300), query.status
         else:
             with pytest.raises(mixedmode.QueryError, match=failure):
-                query.awaitTermination(60)
+                query.awaitTermination(300)
     first, again = came
     assert first == again
     assert len({row[-1] for row in first[1]}) == len(first[1]) > 50
