@@ -11,6 +11,7 @@ from typing import Any
 import mixedmode
 import pytest
 from aggregate_support import START, Job, tuples
+from mixedmode.planner.stages.stage import ANY_EPOCH
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.spec import Settings
 from pyspark.sql import DataFrame, SparkSession
@@ -140,15 +141,9 @@ def test_rows_of_columns_that_all_are_keys_need_no_order(spark: SparkSession, jo
     frame = spark.createDataFrame(rows, "i int, t string").repartition(3)
     made = operator(frame, False, "dropDuplicates")
     assert sorted(job(made).run(frame), key=repr) == sorted(tuples(frame.distinct().toArrow()), key=repr)
-    plan = made.prepare(frame, _epoch())._jdf.queryExecution().executedPlan().toString()
+    plan = made.prepare(frame, ANY_EPOCH)._jdf.queryExecution().executedPlan().toString()
     assert "SortAggregate" not in plan
     assert job(operator(frame, False, "dropDuplicates", *[])).run(frame.limit(0)) == []
-
-
-def _epoch() -> Any:
-    from mixedmode.planner.stages.dedup import _NOTHING
-
-    return _NOTHING
 
 
 def test_types_without_an_order_have_one_here(spark: SparkSession, job: Callable[..., Job]) -> None:
@@ -161,5 +156,5 @@ def test_types_without_an_order_have_one_here(spark: SparkSession, job: Callable
     assert job(operator(least, False, "dropDuplicates", "k")).run(least) == [("k", "A")]
     variants = frame.drop("c")
     made = operator(variants, False, "dropDuplicates", "k")
-    found = made.prepare(variants, _epoch()).selectExpr("to_json(__b0) AS j").collect()
+    found = made.prepare(variants, ANY_EPOCH).selectExpr("to_json(__b0) AS j").collect()
     assert [row.j for row in found] == ['"A"']
