@@ -94,7 +94,7 @@ def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
             job = rows.withWatermark("ts", "0 seconds").groupBy(*grouping).agg(F.sum("value").alias("total"))
             writer = job.writeStream.format("memory").queryName(table).outputMode("complete")
             query = writer.option("execution.runtime-mode", mode).start()
-            query.awaitTermination(60)
+            query.awaitTermination(300)
             batch = world.spark.createDataFrame(
                 [(key, support.at(seconds), value) for key, seconds, value in PARTS[0]], support.ROW_SCHEMA
             )

@@ -141,7 +141,7 @@ def test_a_failure_between_the_stages_leaves_no_trace(world: World, monkeypatch:
     job = support.hours(world.history(parts[0]), world.live())
     query = world.start(job)
     with pytest.raises(mixedmode.QueryError, match="between the stages"):
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     assert world.output() == []
     armed["on"] = False
     query = world.start(job)
@@ -150,7 +150,7 @@ def test_a_failure_between_the_stages_leaves_no_trace(world: World, monkeypatch:
     armed["on"] = True
     world.land(parts[1])
     with pytest.raises(mixedmode.QueryError, match="between the stages"):
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     armed["on"] = False
     query = world.start(job)
     world.land(parts[2], FLUSH)
@@ -210,7 +210,7 @@ def test_rows_of_a_stage_come_when_they_were_emitted(world: World, cuts: int, mo
     if cuts:
         query.stop()
     else:
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     last = events[-1][1] + (5000 if cuts else 0) - 120
     assert support.without_flush(world.output()) == followed_of(events, support.at_ms(last))
 
@@ -245,9 +245,9 @@ def test_a_harmed_exchange_is_never_read_as_fewer_rows(
         job = support.hours(world.history(EVENTS), None)
         query = world.start(job)
         with pytest.raises(mixedmode.QueryError, match=r"e00000001-s\d{4}-.*\.parquet"):
-            query.awaitTermination(60)
+            query.awaitTermination(300)
         armed["on"] = False
-        world.start(job).awaitTermination(60)
+        world.start(job).awaitTermination(300)
         assert world.output() == EXPECTED
     finally:
         for name in ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"):
@@ -320,7 +320,7 @@ def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> N
     if cuts:
         query.stop()
     else:
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     frame = world.spark.createDataFrame([(k, support.at(at), v) for k, at, v in doubled], support.ROW_SCHEMA)
     batch = frame.dropDuplicates(["key", "ts", "value"]).groupBy(F.window("ts", "1 hour"))
     expected = sorted((row[0].start, row[1], row[2]) for row in batch.agg(F.count("*"), F.sum("value")).collect())
@@ -332,7 +332,7 @@ def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> N
 def test_the_end_of_input_comes_to_a_shared_stage_when_all_before_it_have_ended(world: World, mode: str) -> None:
     """A diamond over a bounded history: no window of the third stage fires before both of the others have."""
     job = diamond(mixedmode.read(history=world.history(EVENTS))).uid("hours")
-    world.start(job, {"execution.runtime-mode": mode}).awaitTermination(60)
+    world.start(job, {"execution.runtime-mode": mode}).awaitTermination(300)
     counted: dict[Any, int] = {}
     for window, n, _ in world.output():
         assert window["start"] not in counted, "fired twice"
@@ -360,7 +360,7 @@ def test_rows_of_an_end_hook_reach_the_stages_behind(world: World) -> None:
     hours = minutes.groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("rows").alias("rows")).uid("hours")
     with pytest.raises(mixedmode.PlanError, match="stage sessions may hand on more rows when all input has ended"):
         hours.writeStream.option("execution.runtime-mode", "batch").format("noop").plan()
-    world.start(hours).awaitTermination(60)
+    world.start(hours).awaitTermination(300)
     output = world.output()
     assert len({row[0]["start"] for row in output}) == len(output), "fired twice"
     shards = 2  # each has its hook called
