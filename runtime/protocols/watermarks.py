@@ -8,6 +8,8 @@ Rules of Flink that it follows:
 
 - An input that gave nothing for ``pipeline.watermark.idle-timeout`` is idle and does not hold the others back.  When
   all are idle, the greatest of their watermarks counts.  The first rows make an input active again.
+- An input that has ended (an earlier stage that has finished) holds nobody back, and nobody goes on to where it is
+  before all have ended.
 - Time in which no input could be read (an epoch that runs) does not count as idle.
 - ``pipeline.auto-watermark-interval`` is the least time between two steps of the watermark that epochs are given.
 - isBacklog by lag (FLIP-328) is true if and only if ``now - watermark > threshold``, for each input on its own.
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from .event_time import MAX_WATERMARK, MIN_WATERMARK
+from .event_time import LAST_TIMESTAMP_MS, MAX_WATERMARK, MIN_WATERMARK
 
 #: Name of a job's input where there is only one.
 ONLY = "live"
@@ -182,14 +184,15 @@ class WatermarkTracker:
         return reached_ms != MIN_WATERMARK and now_ms - reached_ms > self.lag_threshold_ms
 
     def _reached_ms(self, seen: Mapping[str, int | None], now_ms: int | None) -> int:
-        """The least watermark of the inputs that are not idle, or have just been seen."""
+        """The least watermark of the inputs that go on, and are not idle or have just been seen."""
         reached_ms = {name: one.reached_ms(seen.get(name)) for name, one in self.inputs.items()}
+        going_on = {name: ms for name, ms in reached_ms.items() if ms <= LAST_TIMESTAMP_MS}
         active = [
             watermark_ms
-            for name, watermark_ms in reached_ms.items()
+            for name, watermark_ms in (going_on or reached_ms).items()
             if name in seen or now_ms is None or not self.is_idle(name, now_ms)
         ]
-        return min(active) if active else max(reached_ms.values())
+        return min(active) if active else max((going_on or reached_ms).values())
 
     def _by_input(self, seen: Mapping[str, int | None] | int | None) -> Mapping[str, int | None]:
         if isinstance(seen, Mapping):

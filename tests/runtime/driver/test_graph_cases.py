@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from graph_kinds import KEY, ROWS, Buckets, BucketSums, Unique, Windows
 from graph_support import Job, Kind, Row, Stage
-from mixedmode.runtime.driver import epoch_runner, naps
+from mixedmode.runtime.driver import epoch_runner, event_times, naps
 from mixedmode.runtime.driver.source_rows import SourceRows
 from mixedmode.runtime.operators.contract import KeyedOperator
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
@@ -229,4 +229,26 @@ def test_the_end_comes_to_a_stage_beside_and_behind_another(tmp_path: Path, is_l
     """A stage that takes rows of the source and of another gets all of both, whether the source is live or not."""
     job = Job(tmp_path, [Stage("a", Windows(10)), Stage("b", Windows(20), ("", "a"))], is_live=is_live)
     assert job.take("whole", [at(5), at(25)]) == [end_of(20, 2), end_of(40, 2)]
+    job.close()
+
+
+def test_nothing_comes_of_an_idle_source_beside_a_stage_that_has_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time that passes fires up to where the source is, not to MAX; its next rows are not late, and nothing is lost."""
+    now = [0]
+    monkeypatch.setattr(epoch_runner, "now_ms", lambda: now[0])
+    monkeypatch.setattr(event_times, "now_ms", lambda: now[0])
+    history = Stage("h", Windows(10), condition=lambda row: row[0] == "h")
+    job = Job(tmp_path, [history, Stage("b", Windows(20), ("", "h"), delay_ms=2)])
+    job.take("whole", [at(5, key="h")])
+    job.state.stages["h"].finished = True
+    watermark = job.state.stages["b"].watermark
+    watermark.idle_timeout_ms = 1000
+    watermark.watch(0, ["live"])
+    assert job.take("live", [at(45)]) == []
+    now[0] = 5000
+    assert (job.take("clock"), watermark.current_ms, job.fired_ms()["b"]) == ([], 43, 43)
+    assert job.take("live", [at(44), at(63)]) == []
+    assert (job.take("clock"), job.late["b"]) == ([end_of(60, 2)], 0)
     job.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -138,6 +139,27 @@ def test_when_all_are_idle_the_greatest_watermark_counts() -> None:
     assert tracker.current_ms == 290
     assert tracker.advance(1000)
     assert tracker.current_ms == 900
+
+
+@pytest.mark.parametrize("delay_ms", [0, 10], ids=["no delay", "delay"])
+def test_an_idle_input_beside_one_that_has_ended_counts_alone(delay_ms: int) -> None:
+    """Where all that go on are idle the greatest of those counts, never MAX of an earlier stage that has finished."""
+    delays_ms = {"a": 0, "b": 10, "ended": delay_ms}
+    tracker = WatermarkTracker(10, delays_ms=delays_ms, idle_timeout_ms=1000)
+    tracker.watch(0, ["a", "b"])
+    tracker.observe({"ended": MAX_WATERMARK})
+    assert not tracker.advance(5000), "both are idle and have had no row"
+    assert tracker.next_step_ms(5000) is None
+    tracker.observe({"a": 900, "b": 300}, 5000)
+    assert tracker.would_reach({"ended": MAX_WATERMARK}) == 290
+    assert tracker.advance(5000)
+    assert tracker.current_ms == 290
+    assert tracker.advance(6000)
+    assert tracker.current_ms == 900
+    tracker.observe({"a": MAX_WATERMARK}, 6000)
+    assert not tracker.advance(9000), "b goes on, and is behind"
+    tracker.observe({"b": MAX_WATERMARK}, 9000)
+    assert tracker.would_reach(None) == MAX_WATERMARK - 10, "all have ended"
 
 
 def test_time_in_which_no_input_could_be_read_is_not_idle() -> None:
