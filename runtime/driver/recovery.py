@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from ..connectors.sources.live_sources import live_sources
 from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
 from ..platform.spark_sources import log_numbers
-from ..protocols.watermarks import WatermarkTracker
+from ..protocols.watermarks import ONLY, WatermarkTracker
 from ..tasks.report import ShardReport
 from .backlog_fingerprint import backlog_fingerprint
 from .exchanges import exchanges_of, place_of
@@ -213,6 +213,38 @@ def check_sources(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointS
             f"{store.location!r} are {', '.join(stored_live)}: Spark's log knows them by their order, so their "
             "names, number and order are fixed for the life of the state"
         )
+    for stage in job.stages:
+        _check_inputs(stage, live, metadata, store)
+
+
+def _check_inputs(stage: StageSpec, live: Sequence[str], metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+    """Raise CheckpointMismatchError if a stage reads other live inputs than those whose event times are stored for it.
+
+    Args:
+        stage: the stage.
+        live: the job's live inputs, which are those of the checkpoint.
+        metadata: the checkpoint.
+        store: where it is.
+    """
+    held = next((one for one in metadata.operators if one.uid == stage.uid), None)
+    # An only input cannot be exchanged; a new stage has none, nor do earlier versions tell them.
+    if len(live) < 2 or held is None or held.max_event_times_ms is None:
+        return
+    had, has = held.max_event_times_ms.keys(), stage.delays_ms.keys()
+    if not has and had == {ONLY}:  # what a stage that reads but a history calls its event times
+        return
+    stages = {one.uid for one in metadata.operators}
+    before, now = ([name for name in live if name in some and name not in stages] for some in (had, has))
+    if before != now:
+        raise CheckpointMismatchError(
+            f"stage {stage.uid!r} reads {_listed(now)}, but in checkpoint {metadata.checkpoint_id} in"
+            f" {store.location!r} it reads {_listed(before)}: which inputs its watermark and its state come from is"
+            " fixed for the life of the state"
+        )
+
+
+def _listed(live: Sequence[str]) -> str:
+    return f"live inputs {', '.join(live)}" if live else "no live input"
 
 
 def _check_coordinators(job: JobSpec, state: JobState, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
