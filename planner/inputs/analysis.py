@@ -1,7 +1,7 @@
 """What Spark's analyzer knows about a frame: which grouping expressions are plain columns, what is stateful in it.
 
-Reads the analyzed logical plan.  Only class names and the stable members ``children``, ``output``, ``isStreaming`` and
-``exprId`` are used.
+Reads the analyzed logical plan: class names, and stable members such as ``children``, ``output``,
+``exprId``, ``projectList`` and ``joinType``.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class EpochRunner:
     ) -> None:
         """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once.
 
-        Where :meth:`GraphEpochs.fires_at_once` says so, what is due by where these rows bring it fires, too.
+        Where :meth:`EventTimes.fires_at_once` says so, what is due by where these rows bring it fires, too.
 
         Args:
             phase: the phase it belongs to.

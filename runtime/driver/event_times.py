@@ -18,7 +18,7 @@ from ..spec import JobSpec, StageSpec
 from ..tasks.report import ShardReport
 from .clocks import now_ms
 from .job_state import JobState
-from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time
+from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, known
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class EventTimes:
     def fires_at_once(self) -> bool:
         """Whether a live epoch has to fire up to where its own rows bring the watermark.
 
-        Under in-order a processor's timers fire as far as the rows of their own key go.  If a later stage has timers,
-        too, and other keys or several inputs, what the keys without rows have due until then must not come behind.
+        Under in-order a processor's timers fire as far as the rows of their own key go.  A later stage with timers, by
+        whatever keys, and one with several inputs must not get what keys without rows have due until then behind that.
         """
         ahead: set[str] = set()
         for stage in self.job.stages:
@@ -76,8 +76,9 @@ class EventTimes:
             return MAX_WATERMARK
         if not stage.edges:
             return min(watermark.current_ms, watermark.would_reach(None))
-        reached = {edge.origin: fired[edge.origin] for edge in stage.edges}
-        return watermark.would_reach({name: None if ms == MIN_WATERMARK else ms for name, ms in reached.items()})
+        return watermark.would_reach(
+            known({edge.origin: fired[edge.origin] for edge in stage.edges}, self.state.stages)
+        )
 
     def seen(
         self, stage: StageSpec, order: Order, reports: Sequence[ShardReport], upstream: Mapping[str, int | None]

@@ -77,7 +77,7 @@ def fired_upstream(spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str,
         ran: what other stages have done in the epoch.
         stages: where all stages stood before it.
     """
-    return _known(
+    return known(
         {
             edge.origin: ran[edge.origin].fired_ms if edge.origin in ran else stages[edge.origin].watermark.fired_ms
             for edge in spec.edges
@@ -90,7 +90,7 @@ def reached_upstream(
     spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str, StageState]
 ) -> dict[str, int | None]:
     """The same of how far event times bring it; arguments as of :func:`fired_upstream`."""
-    return _known(
+    return known(
         {
             edge.origin: ran[edge.origin].reached_ms
             if edge.origin in ran
@@ -101,8 +101,8 @@ def reached_upstream(
     )
 
 
-def _known(times_ms: Mapping[str, int], stages: Mapping[str, StageState]) -> dict[str, int | None]:
-    """MIN is nothing; a stage that has finished holds nobody back."""
+def known(times_ms: Mapping[str, int], stages: Mapping[str, StageState]) -> dict[str, int | None]:
+    """Watermarks of stages as event times of those behind: MIN is none; one that has finished holds nobody back."""
     final = {origin: MAX_WATERMARK if stages[origin].finished else time_ms for origin, time_ms in times_ms.items()}
     return {origin: None if time_ms == MIN_WATERMARK else time_ms for origin, time_ms in final.items()}
 

@@ -10,6 +10,7 @@ import mixedmode
 import pyarrow.parquet as pq
 import pytest
 import support
+from epoch_failures import EpochFailures
 from mixedmode.runtime.driver import graph_epochs
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
@@ -129,29 +130,22 @@ def test_savepoints_of_other_stages_are_refused(world: World) -> None:
 def test_a_failure_between_the_stages_leaves_no_trace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """C4, C6: the first stage's job has succeeded, the epoch has not: neither stage has changed.  A run that follows
     reuses its finished shards of the first stage in the backlog, and repeats the epoch in the stream."""
-    real, armed = graph_epochs.failpoint, {"on": True}
-
-    def failing(name: str) -> None:
-        if name == "epoch-between-stages" and armed["on"]:
-            raise RuntimeError("between the stages")
-        real(name)
-
-    monkeypatch.setattr(graph_epochs, "failpoint", failing)
+    failures = EpochFailures(monkeypatch, "epoch-between-stages")
     parts = by_time(EVENTS, 3)
     job = support.hours(world.history(parts[0]), world.live())
     query = world.start(job)
-    with pytest.raises(mixedmode.QueryError, match="between the stages"):
+    with pytest.raises(mixedmode.QueryError, match="failed at epoch-between-stages"):
         query.awaitTermination(300)
     assert world.output() == []
-    armed["on"] = False
+    failures.point = None
     query = world.start(job)
     query.processAllAvailable()
     assert support.details(query, "reused") == ["2 of 2 shards were finished"]
-    armed["on"] = True
+    failures.point = "epoch-between-stages"
     world.land(parts[1])
-    with pytest.raises(mixedmode.QueryError, match="between the stages"):
+    with pytest.raises(mixedmode.QueryError, match="failed at epoch-between-stages"):
         query.awaitTermination(300)
-    armed["on"] = False
+    failures.point = None
     query = world.start(job)
     world.land(parts[2], FLUSH)
     query.processAllAvailable()

@@ -10,8 +10,8 @@ from typing import Any
 import mixedmode
 import pytest
 import support
+from epoch_failures import EpochFailures
 from mixedmode.planner.plans import graph
-from mixedmode.runtime.driver import graph_epochs
 from mixedmode.runtime.tasks import executor, shuffle
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
@@ -145,21 +145,14 @@ def test_state_stays_in_the_key_groups_that_it_is_in(world: World, monkeypatch: 
 def test_finished_shards_are_reused_where_rows_stay_in_place(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that failed when all stages of the backlog were done leaves their shards to the next one; those that are
     computed again read what the others have read."""
-    real, armed = graph_epochs.failpoint, {"on": True}
-
-    def failing(name: str) -> None:
-        if name == "epoch-before-apply" and armed["on"]:
-            raise RuntimeError("before it is applied")
-        real(name)
-
-    monkeypatch.setattr(graph_epochs, "failpoint", failing)
+    failures = EpochFailures(monkeypatch, "epoch-before-apply")
     expected, jobs = visits_of(world, EVENTS), Jobs(monkeypatch)
     job = visits(mixedmode.read(history=world.history(EVENTS)))
-    with pytest.raises(mixedmode.QueryError, match="before it is applied"):
+    with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
         world.start(job).awaitTermination(120)
     assert jobs.take() == 2
     next(iter(sorted(world.checkpoints.glob("mixedmode/backlog/*/hours/*.report")))).unlink()
-    armed["on"] = False
+    failures.point = None
     query = world.start(job)
     query.awaitTermination(120)
     assert support.details(query, "reused")[:2] == ["2 of 2 shards were finished", "1 of 2 shards were finished"]

@@ -10,7 +10,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from mixedmode.runtime.driver import graph_epochs
+from epoch_failures import EpochFailures
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import Event, World
@@ -167,26 +167,18 @@ def test_a_failure_in_the_backlog_keeps_the_finished_shards_of_all_lanes(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run that follows computes no shard of either reader again; when files of one lane change, all of them."""
-    real, armed = graph_epochs.failpoint, {"on": True}
-
-    def failing(name: str) -> None:
-        if name == "epoch-between-stages" and armed["on"]:
-            raise RuntimeError("between the stages")
-        real(name)
-
-    monkeypatch.setattr(graph_epochs, "failpoint", failing)
-
+    failures = EpochFailures(monkeypatch, "epoch-between-stages")
     bounded = shop.payments.history(PAYMENTS[:200])
     shop.payments.land(PAYMENTS[200:])
     orders = shop.orders.history(ORDERS)
     for expected in ([], ["2 of 2 shards were finished"] * 2):
         query = shop.orders.start(by_hour(*shop.of(orders, True, bounded, True)))
-        with pytest.raises(mixedmode.QueryError, match="between the stages"):
+        with pytest.raises(mixedmode.QueryError, match="failed at epoch-between-stages"):
             query.awaitTermination(300)
         assert support.details(query, "reused") == expected
     support.write(Path(shop.payments.folder / "history.parquet"), PAYMENTS[:199])
     bounded = shop.payments.history(PAYMENTS[:199])
-    armed["on"] = False
+    failures.point = None
     query = shop.orders.start(by_hour(*shop.of(orders, True, bounded, True)))
     query.processAllAvailable()
     assert support.details(query, "reused") == []
@@ -303,23 +295,16 @@ def test_a_stage_takes_rows_of_another_and_of_a_source(
 ) -> None:
     """Its watermark is the least of both; nothing of either is late, in the backlog and in the stream, over a restart,
     and over a failure in the backlog whose finished shards are taken over."""
-    real, armed = graph_epochs.failpoint, {"on": mode == "mixed"}
-
-    def failing(name: str) -> None:
-        if name == "epoch-before-apply" and armed["on"]:
-            armed["on"] = False
-            raise RuntimeError("after the stages")
-        real(name)
-
-    monkeypatch.setattr(graph_epochs, "failpoint", failing)
+    failures = EpochFailures(monkeypatch, "epoch-before-apply" if mode == "mixed" else None)
     options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
     history = [shop.orders.history(ORDERS if bounded else ORDERS[:100]), shop.payments.history(PAYMENTS[:100])]
     shop.payments.land(PAYMENTS[100:150])
     job = beside(*shop.of(history[0], not bounded, history[1], True))
     query = shop.orders.start(job, options)
-    if armed["on"]:
-        with pytest.raises(mixedmode.QueryError, match="after the stages"):
+    if failures.point is not None:
+        with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
             query.awaitTermination(300)
+        failures.point = None
         query = shop.orders.start(job, options)
         assert query.wait_for("live", 300), query.exception()
         assert support.details(query, "reused") == ["2 of 2 shards were finished"] * 2

@@ -69,7 +69,7 @@ class Graph:
             if what == "more":
                 firing_ms = MIN_WATERMARK
             fired[uid] = max(fired[uid], firing_ms)
-            shown_ms = firing_ms if what in ("live", "clock") else MIN_WATERMARK
+            shown_ms = (start_ms if reads else firing_ms) if what in ("live", "clock") else MIN_WATERMARK
             if uid == ends or ended.issuperset(stage.origins):
                 ended.add(uid)
                 firing_ms = MAX_WATERMARK
