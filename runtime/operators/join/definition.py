@@ -1,0 +1,138 @@
+"""What a join of two streams is, as data: its keys and sides, its pairs, and how long rows wait for partners.
+
+A row of one side and a row of the other are a pair if their keys are equal (a key with a null equals none), if the
+difference of their event times is within bounds, and if what else the condition says is true of them.  A row is
+kept until the watermark says that no partner can come any more: rows strictly before the watermark are late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from ....state.registry import StateRegistry
+from ...platform.arrow_types import arrow_schema
+from ..contract import KeyedOperator
+from .columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
+
+How = Literal["inner", "left", "right", "full", "leftsemi"]
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """One side of a join."""
+
+    #: Its columns, as users know them.
+    schema: StructType
+    #: What users call its event time; None: it has no watermark.
+    event_time: str | None
+    #: How long after its event time a row waits for partners, in microseconds, may be negative: it goes when the
+    #: watermark is past both.  None: for ever.
+    keep_us: int | None
+
+    def columns(self, side: int) -> tuple[str, ...]:
+        """Its columns in the frame of both sides."""
+        return tuple(side_column(side, place) for place in range(len(self.schema.fields)))
+
+
+@dataclass(frozen=True)
+class TimeBounds:
+    """Bounds of left event time minus right event time, in microseconds and inclusive; None: there is none.
+
+    No pair is outside of them.  Whether a pair within them is one may depend on the rest of the condition.
+    """
+
+    least_us: int | None = None
+    greatest_us: int | None = None
+
+
+class StreamJoin(KeyedOperator):
+    """The keyed stage of a join of two streams, without what it does.
+
+    Args:
+        uid: id under which the state is stored.
+        how: which rows go out besides pairs, or in their place.
+        key_schema: the key columns, ``__k0`` and so on, in Arrow's types; their hash is the key group.
+        key_labels: what users call them.
+        left: one side.
+        right: the other.
+        bounds: of the event times of a pair.
+        condition: what else must be true of a pair, a Column over the columns of both sides (see :mod:`.columns`); only
+            the driver has it.  None: nothing.
+        condition_text: the same for people, and for the fingerprint of finished shards.
+        output_schema: columns of what goes out.
+        output_columns: for each of them the columns of the frame of both sides that it is taken from: the first that is
+            not null (a USING key of a full join is that of either side).
+    """
+
+    kind = "join"
+    state_values = "record"
+    sort_columns = (TIME_COLUMN,)
+
+    def __init__(
+        self,
+        *,
+        uid: str,
+        how: How,
+        key_schema: pa.Schema,
+        key_labels: tuple[str, ...],
+        left: JoinSide,
+        right: JoinSide,
+        bounds: TimeBounds,
+        condition: Any,
+        condition_text: str | None,
+        output_schema: StructType,
+        output_columns: tuple[tuple[str, ...], ...],
+    ) -> None:
+        self.uid = uid
+        self.how: How = how
+        self.key_schema = key_schema
+        self.key_columns = tuple(key_column(place) for place in range(len(key_schema)))
+        self._key_labels = key_labels
+        self.sides = (left, right)
+        self.bounds = bounds
+        self.condition = condition
+        self.condition_text = condition_text
+        self.output_schema = output_schema
+        self.output_arrow_schema = arrow_schema(output_schema)
+        self.output_columns = output_columns
+        self.uses_event_time = any(side.event_time is not None for side in self.sides)
+        self.registry = StateRegistry()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what only the driver has."""
+        return {**self.__dict__, "condition": None}
+
+    @property
+    def key_labels(self) -> tuple[str, ...]:
+        """The equal columns as users call them."""
+        return self._key_labels
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether Spark has to be asked about pairs within the bounds."""
+        return self.condition_text is not None
+
+    @property
+    def outer_sides(self) -> tuple[int, ...]:
+        """The sides whose rows without a partner go out, with nulls."""
+        return {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}.get(self.how, ())
+
+    @property
+    def input_columns(self) -> tuple[str, ...]:
+        """All columns of the frame of both sides, in order."""
+        sides = [name for side, one in enumerate(self.sides) for name in one.columns(side)]
+        return (*self.key_columns, SIDE_COLUMN, TIME_COLUMN, *sides)
+
+    def describe(self) -> dict[str, Any]:
+        """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
+        return {
+            "operator": self.kind,
+            "uid": self.uid,
+            "how": self.how,
+            "key": [f"{label} {field.type}" for label, field in zip(self.key_labels, self.key_schema, strict=True)],
+            "condition": self.condition_text,
+        }
