@@ -156,6 +156,8 @@ class StageEdge:
     #: For each key column of the earlier stage the place of the key column here that it becomes, unchanged; None: it
     #: becomes none.  Empty: it is not known, or of no use.
     key_places: tuple[int | None, ...] = ()
+    #: Whether the watermark follows that of the earlier stage; False: these rows have no event time, others have.
+    has_watermark: bool = True
 
     def key_groups_of(self, earlier: KeyedOperator) -> tuple[int, ...] | None:
         """The places of key columns by which rows are in the key groups they come from; None: there are no such."""
@@ -215,6 +217,10 @@ class StageSpec:
     reads: tuple[LaneRead, ...] = ()
     #: How far the watermark stays behind each live input of those, by name.
     delays_ms: Mapping[str, int] = field(default_factory=dict)
+    #: Names of more live inputs of those, whose rows have no event time: they say nothing of the watermark.
+    timeless: tuple[str, ...] = ()
+    #: Whether a history of those belongs to no live input, and must not move the watermark of any.
+    has_lone_history: bool = False
 
     @property
     def uid(self) -> str:
@@ -235,8 +241,19 @@ class StageSpec:
 
     @property
     def tells_inputs_apart(self) -> bool:
-        """Whether its watermark is the least of those of several inputs, live ones among them."""
-        return self.event_time is not None and bool(self.delays_ms) and len(self.delays_ms) + len(self.edges) > 1
+        """Whether event times are to be known by input: there are several, live ones among them, or a lone history."""
+        inputs = len(self.delays_ms) + len(self.timeless) + len(self.edges) + self.has_lone_history
+        return self.event_time is not None and bool(self.delays_ms) and inputs > 1
+
+    @property
+    def needs_input_column(self) -> bool:
+        """Whether its rows say which source they came from: a look at them tells only so whose event times it sees."""
+        return bool(self.delays_ms) and len(self.delays_ms) + len(self.timeless) + self.has_lone_history > 1
+
+    @property
+    def leading_edges(self) -> tuple[StageEdge, ...]:
+        """The earlier stages that its watermark follows."""
+        return tuple(edge for edge in self.edges if edge.has_watermark)
 
 
 @dataclass(frozen=True)
@@ -296,10 +313,10 @@ class JobSpec:
     def sources_of(self, stage: StageSpec) -> tuple[str, ...]:
         """Names of the sources that a stage reads itself."""
         bounded = any(self.lanes[read.lane].history is not None for read in stage.reads)
-        return (*(["history"] if bounded else []), *stage.delays_ms)
+        return (*(["history"] if bounded else []), *stage.delays_ms, *stage.timeless)
 
     def inputs_of(self, stage: StageSpec) -> tuple[LiveInput, ...]:
-        """The live inputs that a stage reads."""
+        """The live inputs that a stage reads and takes its watermark from."""
         return tuple(one for one in self.live_inputs if one.name in stage.delays_ms)
 
     @property

@@ -98,6 +98,10 @@ class Watermark:
     delays_ms: tuple[tuple[str, int], ...] = ()
     #: What users call the column, if it is none of theirs any more.
     called: str | None = None
+    #: Names of inputs whose rows have no event time, and which say nothing of it.
+    without: frozenset[str] = frozenset()
+    #: It is of two sides: a history of one must not move that of the other's live inputs.
+    of_sides: bool = False
 
     @property
     def label(self) -> str:

@@ -62,6 +62,8 @@ class Part:
     steps: tuple[Step, ...] = ()
     #: The source as it was given; None: ``frame`` is it, or it is the output of a stage.
     source: DataFrame | None = None
+    #: Its columns as users know them, where the stage that takes it has them in a frame with others; None: they are.
+    columns: StructType | None = None
 
     def mapped(
         self, what: str, function: Callable[[DataFrame], DataFrame], carrying: Callable[..., DataFrame] | None = None

@@ -294,14 +294,14 @@ def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:
     histories, lives = [], []
     for number, lane in enumerate(graph.lanes.lanes):
         stage, taken = lane.takers[0]
-        columns, watermark = columns_ddl(stage.input_schema.fields), stage.watermark
-        history = Inputs(taken).history
+        watermark, inputs = stage.watermark, Inputs(taken)
+        history = inputs.history
         if history is not None:
             histories.append(
                 SourcePlan(
                     name=graph.lanes.history_name(number),
                     boundedness="bounded",
-                    columns=columns,
+                    columns="; ".join(dict.fromkeys(_columns(stage, part) for part in inputs.histories)),
                     spark_plan=spark_plan(history),
                 )
             )
@@ -309,14 +309,21 @@ def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:
             SourcePlan(
                 name=part.name,
                 boundedness="unbounded",
-                columns=columns,
+                columns=_columns(stage, own),
                 spark_plan=spark_plan(own.frame),
-                watermark_delay_ms=None if watermark is None else watermark.delay_of(own.name),
+                watermark_delay_ms=None
+                if watermark is None or own.name in watermark.without
+                else watermark.delay_of(own.name),
             )
             for part, own in zip(lane.parts, taken, strict=True)
             if part.is_live
         ]
     return (*histories, *lives)
+
+
+def _columns(stage: KeyedStage, part: Part) -> str:
+    """The columns of a source as the stage takes it."""
+    return columns_ddl((stage.input_schema if part.columns is None else part.columns).fields)
 
 
 def _sink_plan(sink: Sink) -> SinkPlan:

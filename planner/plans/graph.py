@@ -118,7 +118,8 @@ class StageGraph:
                 f"stage {uid}, whose rows go to another stage, hands on rows when they are final (outputMode append):"
                 f" {error}"
             ) from error
-        watermark = stage.watermark
+        watermark, lives = stage.watermark, self.lanes.names_of(stage)
+        without = frozenset() if watermark is None else watermark.without
         return StageSpec(
             operator=operator,
             event_time=None if watermark is None else watermark.event_time,
@@ -131,14 +132,18 @@ class StageGraph:
                     0 if watermark is None else watermark.delay_of(part.name),
                     part.frame if part.steps else None,
                     None if watermark is None else watermark.event_time,
+                    has_watermark=watermark is None or part.name not in watermark.without,
                 )
                 for part in stage.inputs.outputs
             ),
             reads=self.lanes.reads_of(uid, stage),
             delays_ms={
                 name: 0 if watermark is None else watermark.delay_of(own)
-                for name, own in self.lanes.names_of(stage).items()
+                for name, own in lives.items()
+                if own not in without
             },
+            timeless=tuple(name for name, own in lives.items() if own in without),
+            has_lone_history=self.lanes.has_lone_history(stage),
         )
 
     def reads(self, stage: KeyedStage) -> tuple[str, ...]:

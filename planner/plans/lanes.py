@@ -116,7 +116,7 @@ class Lanes:
 
     def frames(self) -> tuple[Lane, ...]:
         """The lanes as the runtime reads them."""
-        told_apart = {id(lane) for stage in self._stages if len(self.names_of(stage)) > 1 for lane in self._of(stage)}
+        told_apart = {id(lane) for stage in self._stages if self._tells_apart(stage) for lane in self._of(stage)}
         numbers = iter(range(len(self.parts)))
         found = []
         for lane in self.lanes:
@@ -152,12 +152,22 @@ class Lanes:
                 f" {error_text(error)}; where several stages read the same sources, use names or F.col('x') instead of"
                 " columns that were taken from a frame (frame['x'], frame.x)"
             ) from error
-        if len(self.names_of(stage)) > 1 and INPUT_COLUMN not in rows.columns:
+        if self._tells_apart(stage) and INPUT_COLUMN not in rows.columns:
             raise PlanError(
                 f"what precedes the keyed stage {uid} ({', '.join(step.what for step in steps)}) does not say any"
                 " more which live input a row came from, and several stages read several of them; do it behind the"
                 " stage, or in one job for each"
             )
+
+    def has_lone_history(self, stage: KeyedStage) -> bool:
+        """Whether a history of one side was read without a live input, and must not move a watermark of others."""
+        if stage.watermark is None or not stage.watermark.of_sides:
+            return False
+        return any(not any(part.is_live for part in branch) for branch in _branches(stage.inputs))
+
+    def _tells_apart(self, stage: KeyedStage) -> bool:
+        lives = len(self.names_of(stage))
+        return lives > 1 or (lives == 1 and self.has_lone_history(stage))
 
     @property
     def _stages(self) -> tuple[KeyedStage, ...]:

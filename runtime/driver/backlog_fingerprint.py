@@ -73,7 +73,7 @@ def _stage(stage: StageSpec) -> Any:
     reads = [_read(read) for read in stage.reads]
     if None in reads:
         return None
-    times = [stage.event_time, stage.watermark_delay_ms, dict(stage.delays_ms)]
+    times = [stage.event_time, stage.watermark_delay_ms, dict(stage.delays_ms), stage.timeless, stage.has_lone_history]
     return [stage.uid, operator, stage.operator.key_group_places, *times, edges, reads]
 
 
@@ -84,7 +84,7 @@ def _read(read: LaneRead) -> Any:
 
 def _edge(edge: StageEdge) -> Any:
     steps = None if edge.template is None else _frame(edge.template, is_template=True)
-    return None if edge.steps and steps is None else [edge.origin, edge.delay_ms, steps]
+    return None if edge.steps and steps is None else [edge.origin, edge.delay_ms, edge.has_watermark, steps]
 
 
 def _frame(frame: DataFrame, *, is_template: bool = False) -> Any:

@@ -77,7 +77,7 @@ class EventTimes:
         if not stage.edges:
             return min(watermark.current_ms, watermark.would_reach(None))
         return watermark.would_reach(
-            known({edge.origin: fired[edge.origin] for edge in stage.edges}, self.state.stages)
+            known({edge.origin: fired[edge.origin] for edge in stage.leading_edges}, self.state.stages)
         )
 
     def seen(

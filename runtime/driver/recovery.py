@@ -166,7 +166,7 @@ def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:
 def _watermark(job: JobSpec, stage: StageSpec) -> WatermarkTracker:
     """A stage's watermark at the beginning of time: by the sources, or by the stages before it."""
     delays_ms = dict(stage.delays_ms)
-    for edge in stage.edges:
+    for edge in stage.leading_edges:
         delays_ms[edge.origin] = max(edge.delay_ms, delays_ms.get(edge.origin, 0))
     if not stage.reads_sources:
         return WatermarkTracker(0, delays_ms=delays_ms)

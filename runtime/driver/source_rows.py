@@ -71,6 +71,6 @@ class SourceRows:
                 rows = read.over(self.histories[read.lane])
                 frames.append(rows if self.part is None else self.part(rows, stage.event_time))
             frames += [read.over(rows[read.lane]) for rows in self.lives if read.lane in rows]
-        if len(stage.delays_ms) < 2:  # others may read several live inputs of the same lane
+        if not stage.needs_input_column:  # others may read several live inputs of the same lane
             frames = [frame.drop(INPUT_COLUMN) for frame in frames]
         return reduce(DataFrame.unionByName, frames) if frames else None

@@ -80,7 +80,7 @@ def fired_upstream(spec: StageSpec, ran: Mapping[str, Ran], stages: Mapping[str,
     return known(
         {
             edge.origin: ran[edge.origin].fired_ms if edge.origin in ran else stages[edge.origin].watermark.fired_ms
-            for edge in spec.edges
+            for edge in spec.leading_edges
         },
         stages,
     )
@@ -95,7 +95,7 @@ def reached_upstream(
             edge.origin: ran[edge.origin].reached_ms
             if edge.origin in ran
             else stages[edge.origin].watermark.would_reach(None)
-            for edge in spec.edges
+            for edge in spec.leading_edges
         },
         stages,
     )

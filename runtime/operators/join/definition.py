@@ -42,7 +42,8 @@ class JoinSide:
 class TimeBounds:
     """Bounds of left event time minus right event time, in microseconds and inclusive; None: there is none.
 
-    No pair is outside of them.  Whether a pair within them is one may depend on the rest of the condition.
+    No pair is outside of them, and none has a row without event time if there is a bound.  Whether a pair within them
+    is one may depend on the rest of the condition.
     """
 
     least_us: int | None = None

@@ -32,7 +32,8 @@ def ran(firing_ms: int, reached_ms: int = 0, **changes: Any) -> Ran:
 
 def stage(*origins: str, hooks: bool = False, coordinator: object = None) -> Any:
     edges = tuple(SimpleNamespace(origin=origin) for origin in origins)
-    return SimpleNamespace(edges=edges, operator=SimpleNamespace(has_end_hooks=hooks), coordinator=coordinator)
+    operator = SimpleNamespace(has_end_hooks=hooks)
+    return SimpleNamespace(edges=edges, leading_edges=edges, operator=operator, coordinator=coordinator)
 
 
 def held(fired_ms: int, reached_ms: int, finished: bool = False) -> Any:

@@ -1,0 +1,122 @@
+"""Two streams as the one input of a keyed stage: the rows of both sides in one frame, and one watermark of them.
+
+The frame is that of :mod:`....runtime.operators.join.columns`.  What each side is made of, sources and outputs of
+stages, stays apart in it, so each part moves the watermark by its own event times and its own delay.  A side without
+event time says nothing of the watermark, and neither does a history that no live input goes on from: it has an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType, TimestampNTZType
+
+from ...runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
+from ...runtime.platform.columns import event_time_us
+from .event_time import Watermark
+from .inputs import Inputs, Part
+from .schemas import normalise_floats, quoted
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a keyed stage that takes two."""
+
+    inputs: Inputs
+    watermark: Watermark | None
+    #: Its columns, as users know them.
+    schema: StructType
+    #: Its keys, over these columns by their names.
+    keys: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both sides as one input."""
+
+    inputs: Inputs
+    watermark: Watermark | None
+
+
+def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: str) -> Sides:
+    """The rows of both sides in one frame.
+
+    Args:
+        left: one side; its watermark's column is a time (see ``StageInput``).
+        right: the other.
+        key_types: what each key is cast to.
+        what: the method that was called.
+
+    Raises:
+        AnalysisException: Spark's own, if a key does not fit a side.
+        PlanError: the sides are of different sessions, or two of their live inputs have one name.
+    """
+    mine = _in_one_frame(left, LEFT, right.schema, key_types, what)
+    theirs = _in_one_frame(right, RIGHT, left.schema, key_types, what)
+    given = (*left.inputs.parts, *right.inputs.parts)
+    inputs = mine.union(_called_apart(theirs, mine))
+    owners = [left.watermark] * len(mine.parts) + [right.watermark] * len(theirs.parts)
+    schemas = [left.schema] * len(mine.parts) + [right.schema] * len(theirs.parts)
+    parts = tuple(replace(part, columns=schema) for part, schema in zip(inputs.parts, schemas, strict=True))
+    timed = [watermark for watermark in (left.watermark, right.watermark) if watermark is not None]
+    if not timed:
+        return Sides(replace(inputs, parts=parts), None)
+    owned = list(zip(parts, given, owners, strict=True))
+    watermark = Watermark(
+        TIME_COLUMN,
+        max(one.delay_ms for one in timed),
+        tuple((part.name, owner.delay_of(own.name)) for part, own, owner in owned if owner is not None),
+        called=" and ".join(dict.fromkeys(one.label for one in timed)),
+        without=frozenset(part.name for part, _, owner in owned if owner is None),
+        of_sides=True,
+    )
+    return Sides(replace(inputs, parts=parts), watermark)
+
+
+def _in_one_frame(side: Side, place: int, other: StructType, key_types: Sequence[DataType], what: str) -> Inputs:
+    """A side's rows with the columns of both; those of the other one are null."""
+    keys = [
+        normalise_floats(key.cast(data_type), data_type).alias(key_column(number))
+        for number, (key, data_type) in enumerate(zip(side.keys, key_types, strict=True))
+    ]
+    own = [column.alias(side_column(place, at)) for at, column in enumerate(quoted(side.schema.fieldNames()))]
+    none = [F.lit(None).cast(field.dataType).alias(side_column(1 - place, at)) for at, field in enumerate(other.fields)]
+    columns = [
+        *keys,
+        F.lit(place).alias(SIDE_COLUMN),
+        _time(side).alias(TIME_COLUMN),
+        *([*own, *none] if place == LEFT else [*none, *own]),
+    ]
+
+    def with_both(frame: DataFrame, *more: Column) -> DataFrame:
+        return frame.select(*columns, *more)
+
+    return side.inputs.map(what, with_both, with_both)
+
+
+def _time(side: Side) -> Column:
+    """A side's event time as a timestamp of the same microseconds; null: it has none."""
+    if side.watermark is None:
+        return F.lit(None).cast("timestamp")
+    name = side.watermark.event_time
+    if isinstance(side.inputs.schema[name].dataType, TimestampNTZType):
+        return F.timestamp_micros(event_time_us(side.inputs.template, name))
+    return quoted([name])[0]
+
+
+def _called_apart(inputs: Inputs, others: Inputs) -> Inputs:
+    """A side whose parts are called by other names than those of the other side, where both have the same parts."""
+    taken = {part.name for part in others.parts}
+
+    def apart(part: Part) -> Part:
+        is_same = any(part.as_given.frame is one.as_given.frame for one in others.parts if one.name == part.name)
+        if part.name not in taken or (part.origin is None and not (part.is_named and is_same)):
+            return part  # of two that nobody has named, and of two different ones, others take care
+        number = next(number for number in range(2, len(taken) + 3) if f"{part.name}-{number}" not in taken)
+        taken.add(f"{part.name}-{number}")
+        return replace(part, name=f"{part.name}-{number}")
+
+    return replace(inputs, parts=tuple(map(apart, inputs.parts)))
