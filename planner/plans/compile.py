@@ -33,7 +33,7 @@ from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
 from ..stages.tail import check_order_column, output_key, plan_tail
 from .final_watermark import resolve_final_watermark
-from .folders import check_apart, checkpoint_location
+from .folders import check_apart, check_not_read, checkpoint_location
 from .graph import StageGraph
 from .key_groups import earlier_shards
 from .phases import JobFacts, plan_phases, runs_sorted
@@ -88,13 +88,13 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     given = _take(sink_options, "checkpointLocation")
     location = checkpoint_location(spark, request.query_name, format, given, sink_options)
     path = _take(sink_options, "path")
-    check_apart(
-        # What ignores the path has nothing there.
-        path=None if request.table is None and format in PATHLESS_FORMATS else path,
-        path_is_sparks=request.table is not None or format not in FORMATS,
-        checkpointLocation=location,
-        **{LATE_PATH: settings.late_data_path},
-    )
+    # What ignores the path has nothing there.
+    used_path = None if request.table is None and format in PATHLESS_FORMATS else path
+    is_sparks = request.table is not None or format not in FORMATS
+    others = {"checkpointLocation": location, LATE_PATH: settings.late_data_path}
+    check_apart(path=used_path, path_is_sparks=is_sparks, **others)
+    read = [(part.name, part.frame) for part in graph.lanes.parts]
+    check_not_read(read, path=None if is_sparks else used_path, **others)
     check_order_column(settings.sink_order_column, stage, tail)
     sink = make_sink(
         format,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import OptionError
 from ...runtime.connectors.sinks.formats import PASSING_FORMATS
 from ...runtime.platform.folder_checks import Place, place_of
+from ...runtime.platform.spark_sources import sources as planned_sources
 
 _DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
 
@@ -44,6 +45,38 @@ def checkpoint_location(
         f"checkpointLocation is not set{hint}, and the output of {format} outlives the query: set"
         f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName"
     )
+
+
+def check_not_read(sources: Iterable[tuple[str, DataFrame]], **folders: str | None) -> None:
+    """Check that a job does not write where it reads: what it wrote would be its input, now or at its next start.
+
+    Folders whose names begin with ``_`` or ``.``, and what is below them, are none of Spark's input.
+
+    Args:
+        sources: names and frames of what is read.
+        folders: by the names of their options; None: not set, or on a filesystem that only Spark knows.
+
+    Raises:
+        OptionError: one is a folder that is read, or is in one.
+    """
+    written = {name: (place_of(name, folder), folder) for name, folder in folders.items() if folder is not None}
+    for source, frame in sources:
+        for given in (folder for one in planned_sources(frame) for folder in one.folders):
+            try:
+                read = place_of(source, given)
+            except OptionError:
+                continue  # a filesystem that only Spark knows
+            for name, (place, folder) in written.items():
+                if place.is_within(read, ".") and not _is_hidden(place.path.relative_to(read.path).parts):
+                    where = "the folder" if place == read else f"in the folder {given!r}"
+                    raise OptionError(
+                        f"{name} = {folder!r} is {where} that {source} reads, so what the job writes would be its"
+                        " input; give it a folder of its own"
+                    )
+
+
+def _is_hidden(parts: Iterable[str]) -> bool:
+    return any(part.startswith(("_", ".")) for part in parts)
 
 
 def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:

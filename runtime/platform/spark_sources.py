@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from .spark_expressions import class_name
+from .spark_expressions import class_name, items
 from .spark_plans import analyzed, leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_WILDCARD = re.compile(r"[*?\[{]")
 
 
 class PlannedSource:
@@ -48,6 +51,25 @@ class PlannedSource:
             given = self._leaf.extraOptions().asCaseSensitiveMap()
             return {str(key).lower(): str(given[key]) for key in given}
         return {}
+
+    @cached_property
+    def folders(self) -> tuple[str, ...]:
+        """The paths that it was given, folders or files, globs as far as their first wildcard; of tables none."""
+        if self.kind == "StreamingRelation":
+            given = [
+                *items(self._leaf.dataSource().paths()),
+                *([self.options["path"]] if "path" in self.options else []),
+            ]
+        elif self.kind == "LogicalRelation" and class_name(self._leaf.relation()) == "HadoopFsRelation":
+            given = self._leaf.relation().location().rootPaths().mkString("\n").split("\n")
+        else:
+            return ()
+        return tuple(dict.fromkeys(_before_wildcard(str(path)) for path in given))
+
+
+def _before_wildcard(path: str) -> str:
+    found = _WILDCARD.search(path)
+    return path if found is None else path[: path.rfind("/", 0, found.start()) + 1]
 
 
 def sources(frame: DataFrame) -> list[PlannedSource]:

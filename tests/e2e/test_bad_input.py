@@ -303,6 +303,28 @@ def test_output_and_checkpoints_need_folders_of_their_own(world: World) -> None:
     assert not world.out.exists()
 
 
+def test_a_job_does_not_write_where_it_reads(world: World) -> None:
+    """Output, checkpoints and late rows below a folder that is read would be input; a hidden folder there is none."""
+    world.land(EVENTS[:20])
+    job = support.sessions(None, world.live())
+    own, within = str(world.folder / "own"), str(world.landing / "own")
+    late = "pipeline.late-data.path"
+
+    def start(path: str, checkpoints: str, **options: str) -> None:
+        writer = job.writeStream.format("parquet").options(**options)
+        writer.option("path", path).option("checkpointLocation", checkpoints).plan()
+
+    with pytest.raises(OptionError, match=r"path = .* is the folder that live reads"):
+        start(str(world.landing), own)
+    with pytest.raises(OptionError, match=r"path = .* is in the folder .* that live reads"):
+        start(within, own)
+    with pytest.raises(OptionError, match=r"checkpointLocation = .* that live reads"):
+        start(own, f"file://{within}")
+    with pytest.raises(OptionError, match=rf"{late} = .* that live reads"):
+        start(own, f"{own}-2", **{late: within})
+    start(str(world.landing / "_own"), own)
+
+
 def test_a_job_that_has_ended_does_not_swallow_new_input(world: World) -> None:
     """A batch run ends the job; going on with a live source from the same checkpoint is an error, not silence."""
     world.land(EVENTS[:20])
