@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -142,6 +143,8 @@ class ShardContext:
     events: TaskEvents = field(default_factory=TaskEvents)
     #: True if the output goes to another stage: each row with the watermark at which it is emitted.
     feeds_a_stage: bool = False
+    #: Folder on the local disk for what does not fit into memory.
+    local_dir: str = field(default_factory=tempfile.gettempdir)
 
     def emit(self, rows: pa.RecordBatch, emitted_ms: np.ndarray | int) -> None:
         """Output rows; ``emitted_ms``: the watermark at which each, or all, are emitted."""
@@ -195,6 +198,10 @@ class KeyedOperator(ABC):
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
         return frame
+
+    def order_in(self, epoch: EpochSpec) -> tuple[str, ...]:
+        """The ``sort_columns`` in the order in which they sort the rows of a key in an epoch."""
+        return self.sort_columns
 
     @property
     def key_group_columns(self) -> tuple[str, ...]:

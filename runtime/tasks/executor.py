@@ -126,7 +126,7 @@ class EpochExecutor:
             finished=tuple((shard, report.to_bytes()) for shard, report in finished.items()),
             report_folder=report_folder,
             inboxes=tuple(inboxes.items()),
-            sort=self._sort_plan() if frame is not None and sorter == "arrow" else None,
+            sort=self._sort_plan(epoch) if frame is not None and sorter == "arrow" else None,
             hands_on=self._hands_on,
             feeds_a_stage=self.feeds_a_stage,
         )
@@ -251,7 +251,7 @@ class EpochExecutor:
 
     def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         if task.sort is None:
-            columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.sort_columns)
+            columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.order_in(task.epoch))
             rows = rows.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
         if any("." in name or "`" in name for name in rows.columns):
             # mapInArrow looks columns up by name and takes dots and backticks for syntax.
@@ -268,10 +268,10 @@ class EpochExecutor:
         handed_on = rows.mapInArrow(function, task.hands_on)
         return published(handed_on, self.operator.projection, self.tail, PublishTask(task, schema))
 
-    def _sort_plan(self) -> SortPlan:
+    def _sort_plan(self, epoch: EpochSpec) -> SortPlan:
         return SortPlan(
             key=(KEY_GROUP_COLUMN, *self.operator.key_columns),
-            then=self.operator.sort_columns,
+            then=self.operator.order_in(epoch),
             memory_bytes=self.settings.sorter_memory_bytes,
             spill_dir=self.settings.sorter_spill_dir,
         )

@@ -199,7 +199,16 @@ class _Attempt:
         counters = ShardCounters()
         events = TaskEvents(dict(task.inboxes).get(self.shard, ShardInbox()))
         shard_context = ShardContext(
-            self.shard, lineage.key_groups, task.epoch, base, writer, output, counters, events, task.feeds_a_stage
+            self.shard,
+            lineage.key_groups,
+            task.epoch,
+            base,
+            writer,
+            output,
+            counters,
+            events,
+            task.feeds_a_stage,
+            local_dir,
         )
         try:
             with self.meter.processing():

@@ -21,7 +21,10 @@ from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
 from mixedmode.runtime.operators.dedup.definition import Lateness, Retention
 from mixedmode.runtime.operators.dedup.operator import DedupOperator
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
+from mixedmode.runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, side_column
+from mixedmode.runtime.operators.processor.cogroup_form import Cogrouped as CogroupedRows
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
+from mixedmode.runtime.operators.processor.row_form import Rows
 from mixedmode.runtime.protocols.event_time import MIN_WATERMARK
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
@@ -278,6 +281,47 @@ class BucketsModel(WindowsModel):
             if end <= upto_ms * 1000:
                 row = (k, end - self.kind.back_ms * 1000, self.open.pop((k, end)))
                 out.append(Emitted(row, max(end // 1000, now_ms)))
+
+
+@dataclass(frozen=True)
+class Cogrouped(Buckets):
+    """The same over two inputs: odd values are the left one's, even ones the right one's."""
+
+    def operator(self, uid: str, *, follows: bool, in_order: bool) -> KeyedOperator:
+        return ProcessorOperator(
+            CogroupSums(self.length_ms, self.back_ms),
+            uid=uid,
+            key_columns=("__k0",),
+            input_schema=StructType().add("__k0", StringType()),
+            key_schema=KEY,
+            output_schema=ROWS,
+            time_mode="eventTime",
+            event_time=TIME_COLUMN,
+            follows_a_stage=follows,
+            form=CogroupedRows(Rows(), ROWS, ROWS),
+        )
+
+    def prepared(self, rows: list[dict[str, Any]], spec: EpochSpec) -> tuple[list[dict[str, Any]], pa.Schema]:
+        rows, schema = super().prepared(rows, spec)
+        made = []
+        for row in rows:
+            side = LEFT if row["v"] % 2 else RIGHT
+            values = {side_column(side, place): row[name] for place, name in enumerate(ROWS.names)}
+            made.append({**row, **values, "__k0": row["k"], SIDE_COLUMN: side, TIME_COLUMN: row["ts"]})
+        types = [schema.field(name).type for name in ROWS.names]
+        sides = [(side_column(side, place), of) for side in (LEFT, RIGHT) for place, of in enumerate(types)]
+        fields = [("__k0", types[0]), (SIDE_COLUMN, pa.int32()), (TIME_COLUMN, types[1]), *sides]
+        return made, pa.schema([*schema, *(pa.field(*field) for field in fields)])
+
+
+class CogroupSums(BucketSums):
+    """Of both inputs; reads the right one first."""
+
+    def handleInputRows(  # type: ignore[override]
+        self, key: Any, left: Iterator[Any], right: Iterator[Any], timerValues: Any
+    ) -> Iterator[Any]:
+        for rows in (right, left):
+            yield from super().handleInputRows(key, rows, timerValues)
 
 
 # -- deduplication -----------------------------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ class Executor:
 
     def _table(self, frame: Frame, epoch: EpochSpec) -> pa.Table:
         rows, schema = self.kind.prepared(frame.dicts(), epoch)
-        order = ["__kg", *self.operator.key_columns, *[c for c in self.operator.sort_columns if c in schema.names]]
+        order = ["__kg", *self.operator.key_columns, *[c for c in self.operator.order_in(epoch) if c in schema.names]]
         rows.sort(key=lambda row: [_in_order(row[name]) for name in order])
         return pa.Table.from_pylist(rows, schema)
 

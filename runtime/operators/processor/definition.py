@@ -13,7 +13,7 @@ from ....errors import MixedModeError, UserCodeError
 from ...platform.arrow_types import arrow_schema
 from ...platform.code_fingerprint import code_fingerprint
 from ...platform.user_frames import UserFrames
-from ..contract import KeyedOperator
+from ..contract import EpochSpec, KeyedOperator
 from ..emission import EMITTED_COLUMN
 from .handle import DeclaringHandle
 from .keyed_rows import KIND_COLUMN
@@ -106,8 +106,8 @@ class ProcessorStage(KeyedOperator):
         kind = (KIND_COLUMN,) if initial_state is not None else ()
         #: What the orderly stream's watermark follows: event times, or, behind another stage, when rows were emitted.
         self.clock_column = EMITTED_COLUMN if follows_a_stage and self.has_timers else event_time
-        order = (self.clock_column, event_time) if self.clock_column != event_time else (event_time,)
-        self.sort_columns = (*kind, *(column for column in order if column is not None))
+        order = (*kind, self.clock_column, self.form.side_column, event_time)
+        self.sort_columns = tuple(dict.fromkeys(column for column in order if column is not None))
         self._initial_state = initial_state
         self._initial_state_key = initial_state_key or key_columns
         self.initial_schema = None if initial_state is None else initial_state.schema
@@ -134,6 +134,13 @@ class ProcessorStage(KeyedOperator):
             if isinstance(error, MixedModeError):
                 raise type(error)(frames.located(error, context)) from error
             raise UserCodeError(frames.told(error, context)) from error
+
+    def order_in(self, epoch: EpochSpec) -> tuple[str, ...]:
+        """Rows that are handed over together come side by side: of one key, or of one time of its clock."""
+        if self.form.side_column is None or epoch.in_order is not None:
+            return self.sort_columns
+        first = [column for column in (KIND_COLUMN, self.form.side_column) if column in self.sort_columns]
+        return tuple(dict.fromkeys([*first, *self.sort_columns]))
 
     @property
     def spoken(self) -> str:

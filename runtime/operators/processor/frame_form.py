@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -22,16 +22,18 @@ class Frames(Form):
         settings: what the session says of them.
     """
 
-    label: ClassVar[str] = "on pandas frames"
-
     def __init__(self, settings: FrameSettings) -> None:
         self.settings = settings
+
+    @property
+    def label(self) -> str:
+        return "on pandas frames"
 
     @property
     def facts(self) -> str:
         return repr(self.settings)
 
-    def input(self, schema: StructType, initial_schema: StructType | None) -> ProcessorInput:
+    def input(self, schema: StructType, initial_schema: StructType | None, folder: str) -> ProcessorInput:
         return FrameInput(schema, initial_schema, self.settings)
 
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:

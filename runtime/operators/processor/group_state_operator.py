@@ -99,7 +99,9 @@ class GroupStateOperator(ProcessorOperator):
 class GroupStateFrames(Frames):
     """As a processor's frames; the key's values are numpy's, as PySpark's documentation promises."""
 
-    label = ""
+    @property
+    def label(self) -> str:
+        return ""
 
     def key(self, schema: pa.Schema) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
         shown, numbers = super().key(schema), [_numpy_value(field.type) for field in schema]

@@ -30,7 +30,7 @@ _GREATEST_MS = MAX_WATERMARK // 1000
 NO_TIME = -(2**63)
 
 #: One key, or one event time of it: its group, its encoded form, its values, the event time, and its rows.
-Keyed = tuple[int, bytes, tuple[Any, ...], int, Iterator[Any]]
+Keyed = tuple[int, bytes, tuple[Any, ...], int, Any]
 
 
 @dataclass(frozen=True)
@@ -115,22 +115,25 @@ def _is_plain(data_type: pa.DataType) -> bool:
 
 
 class HandedOver(Protocol):
-    """How the rows of the current batch reach user code: run by run, in order, each made when it is asked for."""
+    """How the rows of the current batch reach user code: run by run, in order, each made when it is asked for.
+
+    What a run's rows are handed over as is an iterator, or :class:`~.cogroup_input.Sides`.
+    """
 
     def open(self, batch: pa.RecordBatch) -> None:
         """Another batch is the current one; iterators that were made before go on with theirs."""
 
-    def run(self, start: int, count: int) -> Iterator[Any]:
+    def run(self, start: int, count: int) -> Any:
         """What is handed over for so many rows of the current batch, all of one run."""
 
-    def spanning(self, positions: Iterator[tuple[int, int]]) -> Iterator[Any]:
+    def spanning(self, positions: Iterator[tuple[int, int]]) -> Any:
         """The same for a run that may go on in other batches.
 
         Args:
             positions: start and count of the run's rows in the batch that is the current one by then.
         """
 
-    def skip(self, rows: Iterator[Any]) -> None:
+    def skip(self, rows: Any) -> None:
         """Pass what user code has left unread."""
 
 

@@ -35,8 +35,13 @@ class ProcessorOutput(Protocol):
 class Form(ABC):
     """The form in which rows are handed over and taken; everything else of a processor's run is the same."""
 
-    #: How explain() tells the form; empty: as everybody expects.
-    label: ClassVar[str] = ""
+    #: Column that says of which input a row is, if handlers get the rows of each by themselves; None: they do not.
+    side_column: ClassVar[str | None] = None
+
+    @property
+    def label(self) -> str:
+        """How explain() tells the form; empty: as everybody expects."""
+        return ""
 
     @property
     def facts(self) -> str:
@@ -44,8 +49,8 @@ class Form(ABC):
         return ""
 
     @abstractmethod
-    def input(self, schema: StructType, initial_schema: StructType | None) -> ProcessorInput:
-        """Hands over rows of a schema, and of an initial state if there is one."""
+    def input(self, schema: StructType, initial_schema: StructType | None, folder: str) -> ProcessorInput:
+        """Hands over rows of a schema, and of an initial state if there is one; ``folder``: on the local disk."""
 
     @abstractmethod
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:
@@ -59,7 +64,7 @@ class Form(ABC):
 class Rows(Form):
     """``transformWithState``: rows."""
 
-    def input(self, schema: StructType, initial_schema: StructType | None) -> ProcessorInput:
+    def input(self, schema: StructType, initial_schema: StructType | None, folder: str) -> ProcessorInput:
         return RowInput(schema, initial_schema)
 
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:

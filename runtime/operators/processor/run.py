@@ -11,7 +11,7 @@ handed over one by one, each after the timers that are due by then (:mod:`.key_c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,8 @@ class ProcessorRun:
         self._epoch = context.epoch
         self._counters = context.counters
         self._codec = KeyCodec(operator.key_schema)
-        self._input = operator.form.input(operator.input_schema, operator.initial_schema)
+        self._input = operator.form.input(operator.input_schema, operator.initial_schema, context.local_dir)
+        self._cogroups = operator.form.side_column is not None
         self._emissions = EmissionLog() if context.feeds_a_stage else None
         self._output = operator.form.output(operator.output_schema, self._write)
         self._shown_key = operator.form.key(operator.key_schema)
@@ -312,10 +313,15 @@ class ProcessorRun:
         state.set_current_key(key_group, key)
         self._key = values if self._shown_key is None else self._shown_key(values)
 
-    def _handle_rows(self, rows: Iterator[Any], times: TimerValues) -> None:
+    def _handle_rows(self, rows: Any, times: TimerValues) -> None:
         input_rows = rows if self._operator.initial_schema is None else self._initial_first(rows, times)
         if input_rows is not None:
-            self._take(self._processor.handleInputRows(self._key, input_rows, times), self._epoch.watermark_ms)
+            handle: Callable[..., Iterable[Any]] = self._processor.handleInputRows
+            if self._cogroups:
+                yielded = handle(self._key, input_rows.left, input_rows.right, times)
+            else:
+                yielded = handle(self._key, input_rows, times)
+            self._take(yielded, self._epoch.watermark_ms)
 
     def _take(self, rows: Iterable[Any], watermark_ms: int) -> None:
         """Output what a handler of the current key yields; ``watermark_ms``: the epoch's for it, if no clock runs."""
@@ -326,8 +332,12 @@ class ProcessorRun:
     def _write(self, rows: pa.RecordBatch) -> None:
         self._context.output.write(rows if self._emissions is None else self._emissions.stamped(rows))
 
-    def _initial_first(self, pairs: Iterator[Any], times: TimerValues) -> Iterator[Any] | None:
+    def _initial_first(self, pairs: Any, times: TimerValues) -> Any:
         """Hand the key's initial-state rows to ``handleInitialState``; returns the input rows, None without any."""
+        if self._cogroups:
+            for initial in pairs.initial:
+                self._processor.handleInitialState(self._key, initial, times)
+            return pairs if pairs.has_rows() else None
         for initial, row in pairs:
             if initial is None:
                 return chain([row], (follower for _, follower in pairs))

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from graph_kinds import Buckets, Emitted, Model, Turn, Unique, Windows
+from graph_kinds import Buckets, Cogrouped, Emitted, Model, Turn, Unique, Windows
 from graph_support import Failed, Job, Row, Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,7 +103,7 @@ class Graph:
         return max(self.current[stage.uid], reached_ms)
 
 
-KINDS = st.sampled_from([Windows(5), Windows(10), Buckets(5), Buckets(15), Unique("time"), Unique("key")])
+KINDS = st.sampled_from([Windows(5), Windows(10), Buckets(5), Buckets(15), Cogrouped(5), Unique("time"), Unique("key")])
 DELAYS = st.sampled_from([0, 0, 5, DELAY_MS])
 
 
@@ -196,7 +196,7 @@ def orderly_cuts(draw: st.DrawFn) -> list[tuple[str, list[Row]]]:
     return [(kind, rows[low:high]) for kind, low, high in zip(kinds, [0, *places], [*places, len(rows)], strict=True)]
 
 
-ORDERLY = st.sampled_from([Windows(5), Windows(15), Buckets(5), Buckets(15), Unique("time")])
+ORDERLY = st.sampled_from([Windows(5), Windows(15), Buckets(5), Cogrouped(5), Buckets(15), Unique("time")])
 
 
 @given(
