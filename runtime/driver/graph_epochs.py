@@ -162,6 +162,7 @@ class GraphEpochs:
                         report_folder=order.report_folder,
                         inboxes=inboxes,
                         in_place=order.in_place,
+                        input_rows=None if reach is None or stage.edges else reach.rows,
                     )
             finally:
                 if sorts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -96,6 +96,20 @@ class OutputWriter(Protocol):
     """Where an operator's rows go; attempt-private until the driver picks the winner."""
 
     def write(self, rows: pa.RecordBatch) -> None: ...
+
+
+#: How the names of Spark's metrics begin that count input rows.
+INPUT_ROWS = "__input_rows"
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """What Spark alone makes of the rows of a sorted pass that meets no state."""
+
+    #: Rows that are output already, for :meth:`KeyedOperator.run` to emit as they come, in whatever order.
+    output: DataFrame
+    #: Rows to be processed, in the order of the rows of any pass; the same columns.  None: there are none.
+    rows: DataFrame | None
 
 
 @dataclass(frozen=True)
@@ -192,6 +206,8 @@ class KeyedOperator(ABC):
     takes_events: bool = False
     #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.
     aggregates_by_key: bool = False
+    #: True if Spark alone does most of a sorted pass that meets no state (see :meth:`first_pass`).
+    has_first_pass: bool = False
     #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.
     rows_column: str | None = None
 
@@ -202,6 +218,22 @@ class KeyedOperator(ABC):
     def order_in(self, epoch: EpochSpec) -> tuple[str, ...]:
         """The ``sort_columns`` in the order in which they sort the rows of a key in an epoch."""
         return self.sort_columns
+
+    def first_pass(
+        self, frame: DataFrame, epoch: EpochSpec, spread: Callable[[DataFrame], DataFrame], *, counted: bool
+    ) -> FirstPass:
+        """What takes the place of :meth:`prepare` in a sorted pass that meets no state, if ``has_first_pass``.
+
+        Args:
+            frame: the epoch's input rows, with the key columns; they are read more than once.
+            epoch: what the tasks must know.
+            spread: brings rows with the key columns to where Spark is to join them.
+            counted: whether Spark is to count the input rows on the way, in metrics called ``INPUT_ROWS`` and so on.
+
+        Raises:
+            NotImplementedError: it has no such pass.
+        """
+        raise NotImplementedError
 
     @property
     def key_group_columns(self) -> tuple[str, ...]:

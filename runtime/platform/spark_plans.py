@@ -151,6 +151,21 @@ def uppermost_exchange(frame: DataFrame) -> Exchange | None:
     return Exchange(kind, int(partitioning.numPartitions()), int(partitioning.expressions().size()), text)
 
 
+def hash_partitions(frame: DataFrame) -> tuple[int, tuple[str, ...]] | None:
+    """How the rows that a frame's topmost operation takes are spread, if Spark knows that it is by the hash of columns.
+
+    Returns:
+        The number of partitions and the columns, in order.
+    """
+    spread = query_execution(frame).executedPlan().children().apply(0).outputPartitioning()
+    if class_name(spread) != "HashPartitioning":
+        return None
+    columns = list(items(spread.expressions()))
+    if any(class_name(column) != "AttributeReference" for column in columns):
+        return None
+    return int(spread.numPartitions()), tuple(str(column.name()) for column in columns)
+
+
 def nodes_above(frame: DataFrame, mark: str) -> list[str] | None:
     """The nodes of the physical plan above the lowest one whose text has the mark, from below; None: there is none."""
     lines = executed_text(frame).splitlines()

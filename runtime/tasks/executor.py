@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -16,10 +16,12 @@ from pyspark.sql import functions as F
 from ...errors import MisplacedRowsError, MixedModeError
 from ...state.lineage import ShardLineage
 from ..connectors.output_place import OutputPlace
-from ..operators.contract import EpochSpec, KeyedOperator
+from ..operators.admission import can_be_late
+from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator
 from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
+from ..platform.spark_observations import observed_metrics
 from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
@@ -27,7 +29,15 @@ from .placement import ShardPins
 from .publish_task import ArrowFunction, PublishTask, published
 from .report import NO_SHARD, REPORT_SCHEMA, ShardReport
 from .shard_task import ShardTask, SortPlan
-from .shuffle import SHARD_COLUMN, HashExchange, InPlace, exchanged_by_shard, with_key_group
+from .shuffle import (
+    SHARD_COLUMN,
+    HashExchange,
+    InPlace,
+    JoinedInShards,
+    exchanged_by_shard,
+    with_key_group,
+    without_shards,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -37,7 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_Way = TypeVar("_Way", bound=HashExchange | InPlace | ShardPins)
+_Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardPins)
 
 
 @dataclass
@@ -63,6 +73,7 @@ class EpochExecutor:
         self._pickled = cloudpickle.dumps(self.operator)
         self._hash_exchange: HashExchange | None = None
         self._in_place: InPlace | None = None
+        self._joined: JoinedInShards | None = None
         #: Styles of epochs whose rows Spark does not leave in place.
         self._moved: set[str] = set()
         self._misplaced = False
@@ -86,6 +97,7 @@ class EpochExecutor:
         report_folder: str | None = None,
         inboxes: Mapping[int, ShardInbox] = MappingProxyType({}),
         in_place: bool = False,
+        input_rows: int | None = None,
     ) -> list[ShardReport]:
         """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
 
@@ -100,6 +112,7 @@ class EpochExecutor:
             inboxes: what goes to shards besides the epoch.
             in_place: the rows are handed on by a stage in whose shards they are in their key groups here, and Spark
                 knows of each file which shard's it is.
+            input_rows: how many rows there are, if that is known.
 
         Returns:
             One report per visited shard: those of the attempts whose result Spark took.
@@ -131,9 +144,13 @@ class EpochExecutor:
             feeds_a_stage=self.feeds_a_stage,
         )
         reports: list[ShardReport] = []
+        is_first = frame is not None and self._is_first_pass(epoch, lineages)
         if frame is not None:
             rows = frame
-            reports = self._completed(visited, task, lambda task: self._run(rows, task, in_place))
+            if is_first:
+                reports, input_rows = self._first_pass(rows, visited, task, input_rows)
+            else:
+                reports = self._completed(visited, task, lambda task: self._run(rows, task, in_place))
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
@@ -149,7 +166,7 @@ class EpochExecutor:
                 f"epoch {epoch.epoch} expected one report from each of the shards {sorted(visited)}, "
                 f"got {[report.shard for report in reports]}: Spark changed the partitioning of the shuffle"
             )
-        return reports
+        return _with_input_rows(reports, input_rows or 0) if is_first else reports
 
     @property
     def _hands_on(self) -> StructType | None:
@@ -198,8 +215,7 @@ class EpochExecutor:
     def _run(self, frame: DataFrame, task: ShardTask, in_place: bool) -> list[Row]:
         """Bring the rows to their shards and run the task on them, with one exchange at most if Spark allows it."""
         parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
-        # Python code may need what was added to the user's session.
-        own_session = task.hands_on is None or self.tail is None or not self.tail.runs_python
+        own_session = self._has_own_session(task)
         if self._pins is not None and task.epoch.style == "random" and own_session:
             job = self._planned(lambda pins: (self._beside_pins(pins, frame, task), task), self._pins)
             if job is not None:
@@ -212,21 +228,92 @@ class EpochExecutor:
             way = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
         if way is not None and not self._misplaced:
             placed = replace(task, shards=way.shards)
-            job = self._planned(lambda way: (self._prepared(way.adopt(frame), task.epoch), placed), way)
+            job = self._planned(lambda way: (self._adopted(way.adopt(frame), placed), placed), way)
             if job is not None:
                 try:
                     return job.collect()
                 except Exception as error:
                     if not isinstance(translate(error), MisplacedRowsError):
                         raise
-                    logger.warning("rows are moved to their shards in an exchange of their own from now on: %s", error)
-                    self._misplaced = True
+                    self._note_misplaced(error)
             elif way is self._in_place:
                 logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
                 self._moved.add(task.epoch.style)
                 return self._run(frame, task, in_place=False)
         rows = self._prepared(frame, task.epoch)
-        return self._job(exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without), task).collect()
+        rows = exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without)
+        return self._job(self._in_order(rows, task), task).collect()
+
+    def _is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
+        """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""
+        if not self.operator.has_first_pass or epoch.style != "sorted" or can_be_late(epoch.late_watermark_ms):
+            return False
+        return not any(lineage.files for lineage in lineages)
+
+    def _first_pass(
+        self, frame: DataFrame, visited: Sequence[int], task: ShardTask, input_rows: int | None
+    ) -> tuple[list[ShardReport], int]:
+        """An epoch that :meth:`_is_first_pass`; the tasks do not see all of its input, so it is counted here."""
+        counted: dict[str, int] = {}
+
+        def run(task: ShardTask) -> list[Row]:
+            for job in self._first_pass_jobs(frame, task, counts=input_rows is None):
+                try:
+                    rows = job.collect()
+                except Exception as error:
+                    if not isinstance(translate(error), MisplacedRowsError):
+                        raise
+                    self._note_misplaced(error)
+                else:
+                    metrics = observed_metrics(job).items()
+                    counted.update({name: row[0] for name, row in metrics if name.startswith(INPUT_ROWS)})
+                    return rows
+            raise AssertionError("the last way moves each row to its shard")
+
+        reports = self._completed(visited, task, run)
+        if input_rows is not None:
+            return reports, input_rows
+        # Spark leaves a side out, and its metric, if it sees from the plan that it has no partners.
+        return reports, sum(counted.values()) if len(counted) == 2 else frame.count()
+
+    def _first_pass_jobs(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
+        """The job of a first pass, and if that fails one that does not leave it to Spark where rows are."""
+        parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
+
+        def keyed(rows: DataFrame) -> DataFrame:
+            return with_key_group(rows, self.operator, self.max_parallelism)
+
+        def wanted(rows: DataFrame) -> DataFrame:
+            return without_shards(rows, self.operator, self.max_parallelism, parallelism, without)
+
+        def joined(way: JoinedInShards) -> tuple[DataFrame, ShardTask]:
+            made = self.operator.first_pass(
+                way.adopt(frame), task.epoch, lambda rows: way.spread(wanted(rows)), counted=counts
+            )
+            rows, placed = keyed(made.output), replace(task, shards=way.shards, sort=None)
+            if made.rows is not None:
+                rows = rows.union(self._in_order(way.spread(keyed(wanted(made.rows))), placed))
+            return rows, placed
+
+        if self._has_own_session(task) and JoinedInShards.is_possible(self.operator, self.max_parallelism, parallelism):
+            self._joined = self._joined or JoinedInShards(self.spark, self.operator, parallelism)
+            job = None if self._misplaced else self._planned(joined, self._joined)
+            if job is not None:
+                yield job
+            else:
+                logger.info("Spark moves what it has joined for stage %s to its shards", self.operator.uid)
+        made = self.operator.first_pass(frame, task.epoch, wanted, counted=counts)
+        rows = made.output if made.rows is None else made.output.union(made.rows)
+        rows = exchanged_by_shard(keyed(rows), self.max_parallelism, parallelism, without=without)
+        yield self._job(self._in_order(rows, task), task)
+
+    def _has_own_session(self, task: ShardTask) -> bool:
+        """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
+        return task.hands_on is None or self.tail is None or not self.tail.runs_python
+
+    def _note_misplaced(self, error: BaseException) -> None:
+        logger.warning("rows are moved to their shards in an exchange of their own from now on: %s", error)
+        self._misplaced = True
 
     def _planned(self, make: Callable[[_Way], tuple[DataFrame, ShardTask]], way: _Way) -> DataFrame | None:
         """A job in a session of our own, if that works and its plan is as expected."""
@@ -244,15 +331,22 @@ class EpochExecutor:
     def _beside_pins(self, pins: ShardPins, frame: DataFrame, task: ShardTask) -> DataFrame:
         rows = self._prepared(pins.adopt(frame), task.epoch)
         rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), keep_shard=True)
-        return pins.beside(rows, SHARD_COLUMN)
+        return self._in_order(pins.beside(rows, SHARD_COLUMN), task)
+
+    def _adopted(self, frame: DataFrame, task: ShardTask) -> DataFrame:
+        return self._in_order(self._prepared(frame, task.epoch), task)
 
     def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)
 
+    def _in_order(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """Rows of shards sorted by Spark, unless the task does it."""
+        if task.sort is not None:
+            return rows
+        columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.order_in(task.epoch))
+        return rows.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
+
     def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
-        if task.sort is None:
-            columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.order_in(task.epoch))
-            rows = rows.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
         if any("." in name or "`" in name for name in rows.columns):
             # mapInArrow looks columns up by name and takes dots and backticks for syntax.
             task = replace(task, columns=tuple(rows.columns))
@@ -279,6 +373,15 @@ class EpochExecutor:
 
 def _decoded(rows: Sequence[Row]) -> list[ShardReport]:
     return [ShardReport.from_bytes(bytes(row[0])) for row in rows]
+
+
+def _with_input_rows(reports: list[ShardReport], input_rows: int) -> list[ShardReport]:
+    """Reports of a pass whose input is counted as a whole: the first one has the number."""
+    counts = [input_rows, *(0 for _ in reports[1:])]
+    return [
+        replace(report, counters=replace(report.counters, rows_in=count))
+        for report, count in zip(reports, counts, strict=True)
+    ]
 
 
 def _without_rows(task: ShardTask):  # type: ignore[no-untyped-def]

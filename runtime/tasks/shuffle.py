@@ -1,6 +1,6 @@
 """How an epoch's rows come to their shards: as partitions of one Spark job, one partition a shard.
 
-There are three ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is.
+There are four ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is.
 :class:`HashExchange` is for operators whose rows Spark aggregates by key first: that takes an exchange by the hash of
 the key anyway, and with a number of shards that is a power of two its partitions *are* the shards
 (:mod:`...state.keygroups`), so the rows stay where they are and one exchange is saved.
@@ -8,7 +8,10 @@ the key anyway, and with a number of shards that is a power of two its partition
 :class:`InPlace` is for rows that an earlier stage has handed on shard by shard and that are in the same key groups in
 the next one: Spark is told which partition of a hash partitioning each file is, and needs no exchange at all.
 
-Spark's partitioning is not ours to decide.  So ``holds`` of the last two looks at the plan that Spark made, and the
+:class:`JoinedInShards` is for both sides of a join that Spark makes: they are exchanged once, and what comes of them
+stays where it is.
+
+Spark's partitioning is not ours to decide.  So ``holds`` of the last three looks at the plan that Spark made, and the
 tasks check the key groups of what they get in any case.
 """
 
@@ -23,7 +26,7 @@ from ...state.keygroups import bit_reversed, is_power_of_two
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
 from ..platform.spark_buckets import SETTINGS, partitions_in_place
-from ..platform.spark_plans import uppermost_exchange
+from ..platform.spark_plans import executed_text, hash_partitions, uppermost_exchange
 from ..platform.spark_session import PrivateSession
 
 if TYPE_CHECKING:
@@ -75,12 +78,34 @@ def exchanged_by_shard(
         without: shards whose rows are left out.
         keep_shard: leave the column with the shard's number.
     """
-    shard = f"CAST({KEY_GROUP_COLUMN} * {parallelism} DIV {max_parallelism} AS int)"
+    shard = _shard(KEY_GROUP_COLUMN, max_parallelism, parallelism)
     if without:
         rows = rows.where(f"{shard} NOT IN ({', '.join(map(str, without))})")
     if keep_shard:
         rows = rows.selectExpr("*", f"{shard} AS {SHARD_COLUMN}")
     return rows.repartitionById(parallelism, F.expr(SHARD_COLUMN if keep_shard else shard))
+
+
+def without_shards(
+    rows: DataFrame, operator: KeyedOperator, max_parallelism: int, parallelism: int, without: Collection[int]
+) -> DataFrame:
+    """Rows with an operator's key columns, less those of some shards.
+
+    Args:
+        rows: the rows.
+        operator: the operator.
+        max_parallelism: number of key groups.
+        parallelism: number of shards.
+        without: the shards.
+    """
+    if not without:
+        return rows
+    group = f"({key_group(operator.key_group_columns, max_parallelism)})"
+    return rows.where(f"{_shard(group, max_parallelism, parallelism)} NOT IN ({', '.join(map(str, without))})")
+
+
+def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
+    return f"CAST({key_group} * {parallelism} DIV {max_parallelism} AS int)"
 
 
 class HashExchange:
@@ -163,3 +188,47 @@ class InPlace:
             job: one operation on the operator's prepared rows, which were made of an adopted frame.
         """
         return partitions_in_place(job) == self._parallelism
+
+
+class JoinedInShards:
+    """Has Spark join both sides of an operator's first pass where its shards are.
+
+    Args:
+        spark: the session whose settings hold for the input.
+        operator: an operator for which it :meth:`is_possible`.
+        parallelism: number of shards.
+    """
+
+    def __init__(self, spark: SparkSession, operator: KeyedOperator, parallelism: int) -> None:
+        self._keys = operator.key_columns
+        self._parallelism = parallelism
+        # Adaptive execution would merge and split partitions, or join in another way once it knows how large sides are.
+        settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.unionOutputPartitioning": "true"}
+        self._session = PrivateSession(spark, settings)
+        #: The shard of each partition.
+        self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
+
+    @staticmethod
+    def is_possible(operator: KeyedOperator, max_parallelism: int, parallelism: int) -> bool:
+        """True if partitions can be shards: all key columns decide, and the numbers are powers of two."""
+        return operator.key_group_places is None and is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
+
+    def adopt(self, frame: DataFrame) -> DataFrame:
+        """The same rows, planned so that partitions stay as they are asked for."""
+        return self._session.adopt(frame)
+
+    def spread(self, rows: DataFrame) -> DataFrame:
+        """Rows with the key columns in the partitions of their shards."""
+        return rows.repartition(self._parallelism, *map(F.col, self._keys))
+
+    def holds(self, job: DataFrame) -> bool:
+        """True if every row is in its shard's partition, as Spark says; not for an input with Python code.
+
+        Args:
+            job: one operation on rows that were made of an adopted frame.
+        """
+        spread = hash_partitions(job)
+        if spread != (self._parallelism, self._keys):
+            return False
+        _, _, below = executed_text(job).partition("\n")
+        return not any(mark in below for mark in _PYTHON_NODES)
