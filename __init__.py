@@ -39,6 +39,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from . import kafka
     from .planner.frames.frame import read
     from .planner.frames.sql import sql
     from .planner.inputs.environment import check_environment
@@ -72,11 +73,14 @@ __all__ = [
     "UnknownStateError",
     "UserCodeError",
     "check_environment",
+    "kafka",
     "read",
     "sql",
     "state_reader",
 ]
 
+#: Modules that are names of their own.
+_MODULES = ("kafka",)
 #: Where the names that need Spark or pydantic live.
 _LAZY = {
     "CoordinatorContext": ".runtime.protocols.operator_events.coordinator",
@@ -93,6 +97,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
     module = _LAZY.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -102,4 +108,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_MODULES})

@@ -284,6 +284,8 @@ class JobSpec:
     tail: Tail | None = None
     #: The plan as JSON, for savepoints.
     plan_json: str = "{}"
+    #: Why the job must not begin with these sources, though it may go on with them; None: it may.
+    begin_refused: str | None = None
 
     @property
     def last_stage(self) -> StageSpec:

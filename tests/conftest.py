@@ -49,6 +49,8 @@ if "TMPDIR" not in os.environ and _has_room:
 # What tests of several folders share lies beside this file.
 sys.path.append(str(Path(__file__).parent))
 import jvm_archive  # noqa: E402
+import kafka_broker  # noqa: E402
+import maven_jars  # noqa: E402
 from spark_home import spark_home  # noqa: E402
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {jvm_archive.java_options()}")
@@ -60,6 +62,8 @@ _ARCHIVER = pytest.StashKey[subprocess.Popen[bytes]]()
 
 #: Whoever uses one of these fixtures, by whatever way, has the marker "spark"; from all others Spark is hidden.
 _SPARK_FIXTURES = {"spark", "driver_jvm"}
+#: Whoever uses this one has the marker "kafka"; with the variable such tests may not be skipped.
+_KAFKA_FIXTURE, _KAFKA_REQUIRED = "kafka", "MIXEDMODE_TESTS_NEED_KAFKA"
 
 # Time limits per example only measure how busy the machine is.
 settings.register_profile("mixedmode", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -67,12 +71,39 @@ settings.load_profile("mixedmode")
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def kafka_jars(request: pytest.FixtureRequest) -> str:
+    """Spark's connector to Kafka, as ``spark.jars`` takes it; empty in a run without tests of it, or without jars."""
+    if not any(item.get_closest_marker("kafka") for item in request.session.items):
+        return ""
+    try:
+        return ",".join(map(str, maven_jars.jars("connector")))
+    except maven_jars.NotToBeHad:
+        return ""
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka_broker.Broker]:
+    """A Kafka broker, one for all processes of the run; without jars the test is skipped."""
+    try:
+        jars = maven_jars.jars("broker")
+    except maven_jars.NotToBeHad as error:
+        if os.environ.get(_KAFKA_REQUIRED):
+            pytest.fail(f"{_KAFKA_REQUIRED} is set, but {error}")
+        pytest.skip(f"no Kafka broker: {error}")
+    folder = tmp_path_factory.getbasetemp()
+    use = kafka_broker.Use((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kafka", jars)
+    yield kafka_broker.Broker(use.bootstrap)
+    use.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, kafka_jars: str) -> Iterator[SparkSession]:
     """A small local session for the whole run; a test that changes its options must set them back."""
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder.config("spark.jars", kafka_jars) if kafka_jars else SparkSession.builder
     session = (
-        SparkSession.builder.master("local[2]")
+        builder.master("local[2]")
         .appName("mixedmode-tests")
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
@@ -93,8 +124,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses Spark by a fixture, before pytest looks at ``-m``."""
     for item in items:
-        if not _SPARK_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        if not _SPARK_FIXTURES.isdisjoint(fixtures):
             item.add_marker("spark")
+        if _KAFKA_FIXTURE in fixtures:
+            item.add_marker("kafka")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

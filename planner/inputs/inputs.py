@@ -24,8 +24,10 @@ from ...runtime.connectors.sources.inputs import LiveInput
 from ...runtime.operators.steps import Step
 from ...runtime.platform.columns import is_case_sensitive
 from ...runtime.platform.spark_errors import error_text
+from ...runtime.platform.spark_sources import is_open, sources
 from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
+from .seam import Seam
 
 HISTORY = "history"
 LIVE = "live"
@@ -64,6 +66,8 @@ class Part:
     source: DataFrame | None = None
     #: Its columns as users know them, where the stage that takes it has them in a frame with others; None: they are.
     columns: StructType | None = None
+    #: Of a live source: how it goes on from its history; None: nobody has said.
+    seam: Seam | None = None
 
     def mapped(
         self, what: str, function: Callable[[DataFrame], DataFrame], carrying: Callable[..., DataFrame] | None = None
@@ -231,6 +235,8 @@ def check_inputs(history: Any, live: Any) -> Inputs:
         parts += [Part(LIVE, frame, is_live=True) for frame in live]
     elif live is not None:
         parts.append(Part(LIVE, live, is_live=True))
+    if isinstance(history, DataFrame):
+        _check_end(history)
     if not parts:
         raise PlanError("read() got neither history nor live; give it at least one of them")
     return checked(numbered_names(parts))
@@ -287,6 +293,19 @@ def _checked_name(name: Any) -> str:
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame | None:
     return reduce(DataFrame.unionByName, frames) if frames else None
+
+
+def _check_end(history: DataFrame) -> None:
+    """Raise PlanError if a history ends somewhere else each time it is read."""
+    refuse_connect(history)
+    for one in sources(history):
+        if one.kafka_end is not None and is_open(one.kafka_end):
+            raise PlanError(
+                "history reads Kafka up to endingOffsets = 'latest', which is somewhere else each time it is read, and"
+                " a job may read its history more than once. Use mixedmode.kafka.snapshot(spark, bootstrap, topic),"
+                " whose end is asked for once; or mixedmode.kafka.read(…), which takes what a topic holds as the"
+                " backlog; or give endingOffsets as JSON"
+            )
 
 
 def _check_frame(name: str, frame: Any, streaming: bool) -> None:

@@ -232,7 +232,16 @@ def _job(
         explain=plan.explain,
         tail=tail,
         plan_json=plan.model_dump_json(indent=1),
+        begin_refused=_begin_refused(graph),
     )
+
+
+def _begin_refused(graph: StageGraph) -> str | None:
+    """Why the job must not begin with these inputs, though it may go on with them."""
+    for part in graph.lanes.parts:
+        if part.seam is not None and part.seam.refusal is not None:
+            return f"history and {part.name} do not fit together: {part.seam.refusal}. {part.seam.hint}"
+    return None
 
 
 def _take(options: dict[str, str], name: str) -> str | None:
@@ -314,6 +323,8 @@ def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:
                 watermark_delay_ms=None
                 if watermark is None or own.name in watermark.without
                 else watermark.delay_of(own.name),
+                seam=None if part.seam is None else part.seam.text,
+                warning=None if part.seam is None else part.seam.warning,
             )
             for part, own in zip(lane.parts, taken, strict=True)
             if part.is_live

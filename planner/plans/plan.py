@@ -37,6 +37,10 @@ class SourcePlan(BaseModel):
     spark_plan: str
     #: How far the watermark of a live input stays behind its own greatest event time; None: no watermark, or no stream.
     watermark_delay_ms: int | None = None
+    #: Of a live input: how it goes on from its history, and what that rests on; None: nobody has said.
+    seam: str | None = None
+    #: Gaps and overlaps that the seam has, and that the job begins with all the same; None: there are none.
+    warning: str | None = None
 
 
 class SinkPlan(BaseModel):
@@ -113,7 +117,8 @@ class ExecutionPlan(BaseModel):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What may give results that the author does not expect, or cost them state; ``start()`` logs it."""
-        found = [stage.warning for stage in self.stages if stage.warning is not None]
+        found = [source.warning for source in self.sources if source.warning is not None]
+        found += [stage.warning for stage in self.stages if stage.warning is not None]
         found += [phase.details["warning"] for phase in self.phases if "warning" in phase.details]
         if len(self.stages) > 1 and self._unnamed:
             found.append(self._unnamed)
@@ -157,6 +162,10 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "mode", settings.runtime_mode
     for source in plan.sources:
         yield source.name, f"{source.boundedness}: {source.columns}"
+        if source.seam is not None:
+            yield "seam", source.seam
+        if source.warning is not None:
+            yield "warning", source.warning
     for text in _watermarks(plan):
         yield "watermark", text
     late = plan.settings.late_data_path

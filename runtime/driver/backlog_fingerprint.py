@@ -32,6 +32,8 @@ _PURE_LEAVES = {_FILES_LEAF, "Range", "OneRowRelation"}
 #: What Spark calls code whose rows it does not vouch for.
 _UNSTABLE = ("PYTHON_UDF", "CURRENT_LIKE", "SCALA_UDF")
 _EXPRESSION_ID = re.compile(r"#\d+L?")
+#: Objects of the connector in a plan's text, with what tells two of one process apart; the options stand beside them.
+_KAFKA_OBJECTS = re.compile(r"(StreamingRelationV2 [\w.$]+)@[0-9a-f]+(, kafka, [\w.$]+)@[0-9a-f]+")
 
 
 def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) -> str | None:
@@ -132,7 +134,7 @@ def _frame(frame: DataFrame, *, is_template: bool = False) -> Any:
 def _plan_text(frame: DataFrame, plan: Any) -> str:
     """The whole plan as text."""
     with whole_plans(frame.sparkSession):
-        return _EXPRESSION_ID.sub("#", plan.treeString())
+        return _KAFKA_OBJECTS.sub(r"\1\2", _EXPRESSION_ID.sub("#", plan.treeString()))
 
 
 def _digest(data: bytes) -> str:

@@ -64,10 +64,12 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
         else:
             epochs.sorted_pass(phase, rows, None)
         state.batch_id = batch_id
+        run.offsets.read_in(batch_id, state.epoch)
         rows = SourceRows()
         passes += 1
 
     context.live.drain(on_batch, at_once=at_once)
+    run.offsets.tell(context.live.query)
     if passes == 0 and (not rows.is_empty or state.epoch == 0):
         epochs.sorted_pass(phase, rows.with_empty(job), final_ms, at_end=at_end, pin=run.pin)
         context.live_start.was_read(state)
@@ -109,6 +111,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
     def take(batch: DataFrame, batch_id: int) -> None:
         run.epochs.streaming_epoch(phase, SourceRows.of_live(run.job, batch))
         state.batch_id = batch_id
+        run.offsets.read_in(batch_id, state.epoch)
         run.checkpoints.checkpoint_if_due()
         ending.serve(phase)
 
@@ -124,6 +127,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
         if context.desk.ready_stop() is not None:
             return
     context.live.drain(on_batch)
+    run.offsets.tell(context.live.query)
 
 
 def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
@@ -220,6 +224,7 @@ def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
         else:
             run.epochs.streaming_epoch(phase, SourceRows.of_live(run.job, batch))
         state.batch_id = batch_id
+        run.offsets.read_in(batch_id, state.epoch)
         run.sources.note_lag()
         run.checkpoints.checkpoint_if_due()
         ending.serve(phase)
@@ -233,6 +238,7 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
     run.context.lease.check()
     run.events.check()
     drained = live.is_drained
+    run.offsets.tell(live.query)
     run.epochs.tick(phase, idle=drained)
     if drained:
         run.sources.note_drained()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import CheckpointError, CorruptStateError, OptionError
+from ...errors import CheckpointError, CorruptStateError, OptionError, PlanError
 from ...state.local_folder import check_local_root
 from ..checkpoints.identity import JobIdentity
 from ..checkpoints.lease.driver_lease import DriverLease
@@ -22,7 +22,7 @@ from ..connectors.sources.live_sources import check_replayable
 from ..platform.filesystem import resolve
 from ..platform.folder_checks import check_folder
 from ..platform.place_probe import probe_places
-from .recovery import check_identity, check_sources, evolved, refuse_more_after_the_end
+from .recovery import check_identity, check_sources, evolved, forgotten_behind, refuse_more_after_the_end
 from .restaging import check_showable
 from .task_graph import check_finished_tasks
 
@@ -47,6 +47,8 @@ def check_places(job: JobSpec) -> None:
         _check_owner(job, CheckpointStore(*resolve(job.checkpoint_location)))
     elif job.settings.savepoint_path is not None:
         _check_savepoint(job, job.settings.savepoint_path)
+    else:
+        _check_begin(job)
     job.sink.check_place(job.spark)
     settings = job.settings
     if job.late_rows is not None:
@@ -85,13 +87,21 @@ def _check_local_root(job: JobSpec) -> None:
 def _check_owner(job: JobSpec, store: CheckpointStore) -> None:
     known = check_identity(job, store)
     check_origin(job, store)
-    path = job.settings.savepoint_path
+    path, has_checkpoints = job.settings.savepoint_path, known is not None and bool(store.known_ids())
     # A location with checkpoints of its own goes on from those, whether or not the savepoint is still there.
-    if path is not None and (known is None or not store.known_ids()):
+    if path is not None and not has_checkpoints:
         _check_savepoint(job, path)
+    elif not has_checkpoints:
+        _check_begin(job)
     if known is not None:
         _check_newest(job, store, known)
     DriverLease(store.filesystem, store.root, "").check_free()
+
+
+def _check_begin(job: JobSpec) -> None:
+    """Raise PlanError if nothing of the job is there yet, and it must not begin."""
+    if job.begin_refused is not None:
+        raise PlanError(job.begin_refused)
 
 
 def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> None:
@@ -115,6 +125,13 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
     check_finished_tasks(job, {stage.uid: shards.get(stage.uid, 1) for stage in job.stages}, metadata, store.location)
     check_sources(job, metadata, store)
     check_showable(job, store, metadata)
+    lost = [one for one in forgotten_behind(job, metadata) if not one.is_tolerated]
+    if lost:
+        raise CheckpointError(
+            f"the job in {store.location!r} goes on behind checkpoint {metadata.checkpoint_id}, and messages behind it"
+            f" are gone: {'; '.join(map(str, lost))}. Restore them; or set failOnDataLoss = false on the source, to go"
+            " on without them; or begin anew with a new checkpointLocation"
+        )
     if metadata.kind == "completion" and job.keeps_state and store.is_committed(metadata.checkpoint_id):
         refuse_more_after_the_end(job, store, metadata)  # otherwise a run shows its last output first
 

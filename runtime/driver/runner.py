@@ -21,7 +21,15 @@ from ..checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import LiveSource, Stopped
 from ..metrics.backlog import BacklogProgress
-from ..metrics.listeners import PhaseBegan, Restored, RunFinished, RunListener, SavepointWritten, StateEvolved
+from ..metrics.listeners import (
+    MessagesLost,
+    PhaseBegan,
+    Restored,
+    RunFinished,
+    RunListener,
+    SavepointWritten,
+    StateEvolved,
+)
 from ..platform.clean_up import take_all
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import resolve
@@ -33,7 +41,7 @@ from .commit_queue import CommitDesk
 from .endings import Ending
 from .live_start import LiveStart
 from .phases import IN_BACKLOG, PHASES
-from .recovery import Recovered, identify, recover, refuse_more_after_the_end
+from .recovery import Recovered, forgotten_behind, identify, recover, refuse_more_after_the_end
 from .running_job import RunContext, RunningJob
 from .snapshot import Published, Snapshot
 from .takeover import begin_branch, open_outputs, remove_older_branches
@@ -230,6 +238,8 @@ class JobRunner:
             listener.on(Restored(checkpoint.checkpoint_id, recovered.state.epoch, drained=bool(checkpoint.drained)))
         if recovered.savepoint is not None:
             listener.on(SavepointWritten(recovered.savepoint, by_recovery=True))
+        for lost in [] if checkpoint is None else forgotten_behind(recovered.job, checkpoint):
+            listener.on(MessagesLost(lost))
         for change in recovered.evolution:
             listener.on(StateEvolved(change))
 

@@ -30,6 +30,7 @@ from .job_state import JobState
 from .live_start import LiveStart
 from .pinned_backlog import PinnedBacklog
 from .snapshot import Published
+from .source_offsets import SourceOffsets
 from .source_status import SourceStatus
 from .state_compactor import StateCompactor
 from .task_graph import lifecycle_of
@@ -83,6 +84,8 @@ class RunningJob:
     epochs: EpochRunner
     checkpoints: CheckpointCoordinator
     sources: SourceStatus
+    #: What its micro-batches hold of the sources.
+    offsets: SourceOffsets
     #: Keeps the finished shards of the backlog; None: the backlog is behind, or cannot be told from another one.
     pin: PinnedBacklog | None
     #: Whether the run goes on from a checkpoint.
@@ -153,6 +156,7 @@ class RunningJob:
                 tell=completed,
             ),
             sources=SourceStatus(job, state, scheduler, tasks, switched),
+            offsets=SourceOffsets(job, listener),
             pin=recovered.pin,
             is_recovered=recovered.checkpoint is not None,
         )

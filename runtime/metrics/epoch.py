@@ -9,7 +9,7 @@ from typing import Any
 from ...state.lineage import ShardLineage
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..tasks.report import ShardReport
-from .listeners import SourceSeen
+from .listeners import OffsetsRead, SourceSeen
 from .progress import timestamp
 
 
@@ -89,6 +89,29 @@ def source_entry(source: SourceSeen) -> dict[str, Any]:
         return entry
     times = event_time(source.times.watermark_ms, source.times.max_event_time_ms)
     return {**entry, "eventTime": times, "isIdle": source.times.is_idle}
+
+
+def offsets_entry(read: OffsetsRead) -> dict[str, Any]:
+    """What is added to an entry of ``sources`` when the offsets of its micro-batch are known."""
+    entry = {
+        "startOffset": read.start,
+        "endOffset": read.end,
+        "latestOffset": read.latest,
+        "metrics": dict(read.metrics),
+    }
+    behind = _lag(read.end, read.latest)
+    return entry if behind is None else {**entry, "lag": behind}
+
+
+def _lag(end: Any, latest: Any) -> dict[str, dict[str, int]] | None:
+    """How many messages of each partition of each topic are not read yet; None: the source has no such offsets."""
+    try:
+        return {
+            topic: {number: offset - end[topic][number] for number, offset in partitions.items()}
+            for topic, partitions in latest.items()
+        }
+    except (AttributeError, KeyError, TypeError):
+        return None
 
 
 def event_time(watermark_ms: int, max_ms: int | None) -> dict[str, str]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..checkpoints.identity import query_id
 from .checkpoint import CheckpointReport
-from .epoch import durations_ms, event_time, lag_ms, source_entry, state_operator, totals
+from .epoch import durations_ms, event_time, lag_ms, offsets_entry, source_entry, state_operator, totals
 from .lifecycle import LifecycleEvent
-from .listeners import CheckpointCompleted, EpochApplied, Fact, PhaseBegan, RowsDelivered
+from .listeners import CheckpointCompleted, EpochApplied, Fact, OffsetsKnown, PhaseBegan, RowsDelivered
 from .progress import QueryProgress, timestamp
 from .wording import in_words
 
@@ -67,6 +67,8 @@ class RunHistory:
         """Remember what has happened."""
         if isinstance(fact, EpochApplied):
             self._epoch(fact)
+        elif isinstance(fact, OffsetsKnown):
+            self._offsets_known(fact)
         elif isinstance(fact, RowsDelivered):
             self._delivered(fact.elapsed_s)
         elif isinstance(fact, CheckpointCompleted):
@@ -149,6 +151,16 @@ class RunHistory:
                 durations, elapsed_ms = self._recent[-1]["durationMs"], round(elapsed_s * 1000)
                 in_all = durations["addBatch"] + elapsed_ms
                 self._replace_last(durationMs={**durations, "deliver": elapsed_ms, "triggerExecution": in_all})
+
+    def _offsets_known(self, known: OffsetsKnown) -> None:
+        entries = {name: offsets_entry(read) for name, read in known.sources.items()}
+        with self._lock:
+            for at in reversed(range(len(self._recent))):
+                record = self._recent[at]
+                if record["batchId"] == known.epoch:
+                    told = [{**one, **entries.get(one["description"], {})} for one in record["sources"]]
+                    self._recent[at] = QueryProgress({**record, "sources": told})
+                    return
 
     def _replace_last(self, **entries: Any) -> None:
         """The last epoch's record with more that is known of it; the old one may be in somebody's hands."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from ...state.lineage import ShardLineage
+from ..connectors.sources.forgotten import ForgottenMessages
 from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
 from .checkpoint import CheckpointReport
@@ -33,6 +34,13 @@ class StateEvolved:
     """The state that was restored has become that of another version of the job."""
 
     change: str
+
+
+@dataclass(frozen=True)
+class MessagesLost:
+    """The live source has forgotten messages that the run would have gone on with."""
+
+    messages: ForgottenMessages
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,27 @@ class EpochApplied:
 
 
 @dataclass(frozen=True)
+class OffsetsRead:
+    """What a micro-batch holds of one source, in the source's own terms; None: it has not said."""
+
+    start: Any
+    end: Any
+    #: The newest that the source had when the micro-batch was planned.
+    latest: Any
+    #: What else the source says.
+    metrics: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class OffsetsKnown:
+    """It is known what an epoch's micro-batch holds."""
+
+    epoch: int
+    #: By live input.
+    sources: Mapping[str, OffsetsRead]
+
+
+@dataclass(frozen=True)
 class RowsDelivered:
     """The last epoch's rows have been shown by a sink that shows them at once."""
 
@@ -198,10 +227,12 @@ class RunFailed:
 Fact = (
     Restored
     | StateEvolved
+    | MessagesLost
     | LiveBegins
     | PhaseBegan
     | ShardsReused
     | EpochApplied
+    | OffsetsKnown
     | RowsDelivered
     | SourceChanged
     | CheckpointCompleted

@@ -42,7 +42,9 @@ class QueryProgress(FrozenDict):
         what either brought in; ``stateEntriesWritten stateFilesWritten stateBytesWritten``; ``inputBytes`` that the
         tasks took in, ``spilledBytes`` that their sorters wrote to disk.
     ``sources``
-        ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.
+        ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.  Soon after the
+        epoch, when Spark has told them: ``startOffset endOffset latestOffset metrics`` as in Spark (offsets as JSON
+        values), and of a source with partitions ``lag``, how many messages of each wait.
     ``sink``
         ``description`` with its guarantee, ``numOutputRows``, and ``outputBytes outputFiles`` in ``metrics``.
     ``coordinator``

@@ -8,6 +8,7 @@ from .listeners import (
     Fact,
     InputEnded,
     LiveBegins,
+    MessagesLost,
     PhaseBegan,
     Restored,
     RunFailed,
@@ -28,6 +29,8 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
             return "restored", f"checkpoint {checkpoint_id}, epoch {epoch}{behind}"
         case StateEvolved(change):
             return "state-evolved", change
+        case MessagesLost(messages):
+            return "data-lost", f"{messages}: gone from the source, and never read (failOnDataLoss = false)"
         case LiveBegins(entry):
             return "positions", f"the live source begins at {' '.join(entry.splitlines()[2:])}"
         case PhaseBegan(kind):

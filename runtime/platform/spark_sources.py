@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -47,8 +48,9 @@ class PlannedSource:
                 entry = entries.next()
                 found[str(entry._1()).lower()] = str(entry._2())
             return found
-        if self.kind == "StreamingRelationV2":
-            given = self._leaf.extraOptions().asCaseSensitiveMap()
+        if self.kind in ("StreamingRelationV2", "DataSourceV2Relation"):
+            of_stream = self.kind == "StreamingRelationV2"
+            given = (self._leaf.extraOptions() if of_stream else self._leaf.options()).asCaseSensitiveMap()
             return {str(key).lower(): str(given[key]) for key in given}
         return {}
 
@@ -65,6 +67,34 @@ class PlannedSource:
         else:
             return ()
         return tuple(dict.fromkeys(_before_wildcard(str(path)) for path in given))
+
+    @cached_property
+    def kafka_end(self) -> str | None:
+        """Of a batch read of Kafka where it ends, in Spark's words; None: it is none."""
+        if self.kind == "LogicalRelation":
+            text = str(self._leaf.relation().toString())
+            return text.rpartition(" end=")[2] if text.startswith("KafkaRelation(") else None
+        if self.kind == "DataSourceV2Relation" and str(self._leaf.table().name()) == "KafkaTable":
+            return self.options.get("endingoffsets", "latest")
+        return None
+
+
+def fixed_ends(frame: DataFrame, topic: str) -> dict[int, int] | None:
+    """The ends, by partition, up to which a frame reads a topic of Kafka; None: it is no read of that topic alone."""
+    found = sources(frame)
+    end = found[0].kafka_end if len(found) == 1 else None
+    if end is None or is_open(end):
+        return None
+    if end.startswith("{"):
+        offsets = json.loads(end)
+        return {int(number): at for number, at in offsets[topic].items()} if offsets.keys() == {topic} else None
+    ends = re.findall(r"([\w.-]+)-(\d+) -> (\d+)", end)
+    return {int(number): int(at) for _, number, at in ends} if {name for name, _, _ in ends} == {topic} else None
+
+
+def is_open(kafka_end: str) -> bool:
+    """True for an end of a batch read of Kafka that is another one each time it is read."""
+    return kafka_end.lower().startswith("latest") or re.search(r"(->|:) *-1\b", kafka_end) is not None
 
 
 def _before_wildcard(path: str) -> str:

@@ -31,13 +31,16 @@ class DriverJvm:
 
     Args:
         folder: takes its log, what drivers print, and what executors of a cluster write.
+        jars: beside Spark's own, as ``spark.jars`` takes them.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, jars: str = "") -> None:
         self._folder = folder
         self._log = folder / "jvm.log"
         home = spark_home(folder)
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
+        if jars:
+            conf.set("spark.jars", jars)
         with open(self._log, "w", encoding="utf-8") as log, pytest.MonkeyPatch.context() as patched:
             patched.setenv("SPARK_HOME", str(home))
             self._gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})

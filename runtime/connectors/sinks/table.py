@@ -31,6 +31,8 @@ from .file_formats import (
     file_format,
 )
 from .formats import NEED_PATH, TRANSACTIONAL_FORMATS
+from .kafka_checks import FORMAT as KAFKA
+from .kafka_checks import check_messages
 from .output_folder import OutputFolder
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
@@ -89,6 +91,12 @@ class TableSink(DeliverySink):
             )
 
     def describe(self) -> str:
+        if self._is_kafka:
+            topic = next((text for name, text in self._options.items() if name.lower() == "topic"), None)
+            return (
+                f"kafka, {'the topic in column topic' if topic is None else f'topic {topic}'}: at-least-once (messages"
+                f" of a checkpoint may be sent again after a failure), sent when it completes{self.what_is_delivered}"
+            )
         where = f" in table {self.table}" if self.table else f" in {self.path}" if self.path else ""
         how = (
             f"exactly-once by {_APPLICATION} and {_VERSION}"
@@ -110,6 +118,8 @@ class TableSink(DeliverySink):
             raise OptionError(
                 f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)'
             )
+        if self._is_kafka:
+            check_messages(self.schema, self._options, column_fold(spark))
         check_partition_columns(self._partition_by, self.schema, column_fold(spark))
         check_writable(spark, self.name, self.schema, self._options, self._partition_by)
         if self.table is None:
@@ -117,6 +127,10 @@ class TableSink(DeliverySink):
         if self.table is not None:
             check_table(spark, self.table, self.name, self.schema, self._partition_by)
         super().check(spark)
+
+    @property
+    def _is_kafka(self) -> bool:
+        return self.table is None and self.name.lower() == KAFKA
 
     def check_place(self, spark: SparkSession) -> None:
         if self.path and self.table is None and file_format(spark, self.name) is not None:

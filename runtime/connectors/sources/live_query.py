@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...platform.failpoints import failpoint
-from ...platform.spark_sources import sources
+from ...platform.spark_sources import PlannedSource, sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -171,9 +171,15 @@ class LiveSource:
 def delivers_one_batch(live: DataFrame) -> bool:
     """True if ``Trigger.AvailableNow`` is known to take everything that waits in one micro-batch.
 
-    That holds for Spark's file sources without a rate limit.  Of other sources it is not known, so False: the final
-    watermark then comes in a pass of its own after the last micro-batch.
+    That holds for Spark's file sources and for Kafka, without a rate limit.  Of other sources it is not known, so
+    False: the final watermark then comes in a pass of its own after the last micro-batch.
     """
     found = sources(live)
-    are_files = all(one.kind == "StreamingRelation" and one.name.startswith("FileSource") for one in found)
-    return bool(found) and are_files and not any(_RATE_LIMITS & one.options.keys() for one in found)
+    return bool(found) and all(map(_gives_all_at_once, found))
+
+
+def _gives_all_at_once(source: PlannedSource) -> bool:
+    is_known = (source.kind, source.name) == ("StreamingRelationV2", "kafka") or (
+        source.kind == "StreamingRelation" and source.name.startswith("FileSource")
+    )
+    return is_known and not _RATE_LIMITS & source.options.keys()

@@ -29,6 +29,8 @@ _KNOWN: dict[str, FirstPositionBy] = {
 }
 #: Options that say what a source reads, as against how; with another value it is another source.
 _PLACES = ("assign", "database", "host", "path", "port", "subscribe", "subscribepattern", "table", "topic", "url")
+#: Options that say where it begins, where they say it for good.
+_BEGINNINGS = ("startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp")
 _NOW = ("latest", "now")
 
 
@@ -67,6 +69,11 @@ class LiveSourceFacts:
     def identity(self) -> str:
         """What it reads: two sources of one identity are the same one."""
         places = [f"{option}={self.options[option]}" for option in _PLACES if option in self.options]
+        places += [
+            f"{option}={self.options[option]}"
+            for option in _BEGINNINGS
+            if self.options.get(option, "latest").lower() not in (*_NOW, "earliest")
+        ]
         return " ".join([self.name, *places])
 
 

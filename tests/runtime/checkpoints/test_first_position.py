@@ -77,6 +77,9 @@ def test_rate_limits_and_credentials_do_not_make_another_source() -> None:
     one = LiveSourceFacts("kafka", {"subscribe": "t", "maxoffsetspertrigger": "5", "kafka.sasl.jaas.config": "a"})
     other = LiveSourceFacts("kafka", {"subscribe": "t", "kafka.sasl.jaas.config": "b", "startingoffsets": "earliest"})
     assert one.identity == other.identity != LiveSourceFacts("kafka", {"subscribe": "u"}).identity
+    # Behind another history it begins somewhere else.
+    behind = [LiveSourceFacts("kafka", {"subscribe": "t", "startingoffsets": f'{{"t":{{"0":{at}}}}}'}) for at in (5, 6)]
+    assert len({one.identity, *(source.identity for source in behind)}) == 3
 
 
 def test_who_keeps_the_first_position() -> None:

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.metrics.epoch import durations_ms, state_operator, totals
+from mixedmode.runtime.metrics.epoch import durations_ms, offsets_entry, state_operator, totals
+from mixedmode.runtime.metrics.listeners import OffsetsRead
 from mixedmode.runtime.operators.contract import ShardCounters
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.files import StateFile
@@ -105,3 +106,14 @@ def test_reports_of_older_versions_are_read() -> None:
     old = ShardReport.from_bytes(json.dumps(body).encode())
     assert (totals([old])["inputRows"], totals([old])["inputBytes"]) == (3, 0)
     assert "keyedStage" not in durations_ms([old], 10)
+
+
+def test_lag_of_each_partition() -> None:
+    """What waits in each partition is known of a source that has partitions, and of no other."""
+    end, latest = {"t": {"0": 5, "1": 7}}, {"t": {"0": 5, "1": 10}}
+    entry = offsets_entry(OffsetsRead(None, end, latest, {"maxOffsetsBehindLatest": "3"}))
+    assert entry["lag"] == {"t": {"0": 0, "1": 3}}
+    assert (entry["startOffset"], entry["endOffset"], entry["latestOffset"]) == (None, end, latest)
+    assert entry["metrics"] == {"maxOffsetsBehindLatest": "3"}
+    others = [({"logOffset": 3}, None), ({"logOffset": 3}, {"logOffset": 4}), (5, 7), (end, {"u": {"0": 1}})]
+    assert all("lag" not in offsets_entry(OffsetsRead(None, *one, {})) for one in others)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import QueryError
+from mixedmode.runtime.connectors.sources.forgotten import ForgottenMessages
 from mixedmode.runtime.metrics.checkpoint import CheckpointReport
 from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.listeners import (
@@ -11,6 +12,7 @@ from mixedmode.runtime.metrics.listeners import (
     Fact,
     InputEnded,
     LiveBegins,
+    MessagesLost,
     PhaseBegan,
     Restored,
     RowsDelivered,
@@ -69,6 +71,11 @@ def test_other_events_do_not_push_out_the_phases() -> None:
         ),
         (StateEvolved("variable 'n' widened"), "state-evolved", "variable 'n' widened"),
         (LiveBegins('v1\n{"batchWatermarkMs":0}\n{"a":1}\n-'), "positions", 'the live source begins at {"a":1} -'),
+        (
+            MessagesLost(ForgottenMessages("t", 2, 5, 9, True)),
+            "data-lost",
+            "topic t, partition 2, offsets 5 to 9: gone from the source, and never read (failOnDataLoss = false)",
+        ),
         (PhaseBegan("catch-up"), "phase", "catch-up"),
         (ShardsReused(3, 8), "reused", "3 of 8 shards were finished"),
         (

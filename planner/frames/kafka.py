@@ -1,0 +1,236 @@
+"""``mixedmode.kafka``: a topic as the live side of a job, right behind a history, or alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ...errors import OptionError, PlanError
+from ...runtime.platform.columns import is_case_sensitive
+from ...runtime.platform.spark_kafka import topic_range
+from ...runtime.platform.spark_sources import fixed_ends
+from ..inputs.environment import refuse_connect
+from ..inputs.event_time import check_event_time
+from ..inputs.inputs import HISTORY
+from ..inputs.kafka_positions import (
+    EARLIEST,
+    HeldPositions,
+    held_positions,
+    offsets_option,
+    position_columns,
+    rows_before,
+)
+from ..inputs.schemas import find_column, missing_column, quoted
+from ..inputs.seam import Seam
+from .frame import MixedFrame
+from .frame import read as read_frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["read", "snapshot"]
+
+Parse = Callable[[DataFrame], DataFrame]
+
+#: Options that say which messages are read; :func:`read` and :func:`snapshot` say that themselves.
+_OURS = (
+    *("subscribe", "subscribepattern", "assign", "kafka.bootstrap.servers"),
+    *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
+    *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"),
+)
+
+
+def read(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    *,
+    parse: Parse | None = None,
+    history: DataFrame | None = None,
+    positions: tuple[str, str] = ("partition", "offset"),
+    cut: tuple[str, str | datetime] | None = None,
+    tolerate_gaps: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> MixedFrame:
+    """Describe a job over a Kafka topic: behind the history that was kept of it, or alone.
+
+    ::
+
+        from mixedmode import kafka
+
+        flights = kafka.read(
+            spark, "broker:9092", "flights",
+            parse=lambda messages: messages.select(F.from_json(F.col("value").cast("string"), schema).alias("m"))
+            .select("m.*"),
+            history=spark.read.parquet("lake/flights"),
+        )
+
+    Where the history ends and the topic begins:
+
+    - *by positions*, unless ``cut`` is given: two columns of the history say which message each row was.  The topic is
+      read from right behind the greatest offset of each partition; a partition that the history lacks is read from its
+      earliest offset.  The columns are read at every call, by one Spark job.  What a lake gains afterwards is left out,
+      since it comes from the topic.  A history that is itself a batch of this topic (a :func:`snapshot`) need not have
+      them: the topic goes on where that ends.  A job that goes on from a checkpoint goes on from the positions of that.
+    - *by time*, with ``cut=("ts", "2024-12-01")``: rows before that moment are the history's, rows from it on the
+      topic's, by a column that both have.  The topic is read from its earliest offset.  A row without a value there is
+      on neither side.
+    - *alone*, without a history: all that the topic holds when the job starts is its backlog.
+
+    Where positions show that messages are lost (the topic has forgotten what the history does not have yet), doubled,
+    or of no known position, ``start()`` says so before anything runs.
+
+    Args:
+        spark: a session with Spark's Kafka connector.
+        bootstrap: the brokers, ``host:port`` with commas between.
+        topic: the topic's name.
+        parse: makes rows of messages, as ``spark.readStream.format("kafka")`` gives them (``key``, ``value``,
+            ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``); None: they are the rows.
+        history: a batch DataFrame with the columns of those rows; or a :func:`snapshot` of the topic.
+        positions: the history's columns with a message's partition and offset.  If the parsed messages do not have
+            them, the job does not, either.
+        cut: a column with times, and the moment at which the topic takes over (a text is of the session's time zone).
+        tolerate_gaps: begin all the same, with a warning, if positions show that messages are lost or doubled.
+        options: further options of Spark's connector: ``kafka.*``, ``maxOffsetsPerTrigger``, ``failOnDataLoss``…
+
+    Raises:
+        PlanError: the topic cannot be asked for its offsets, the history is not of this topic, or the columns differ.
+        OptionError: an option says which messages are read.
+        SetupError: the session lacks the connector.
+    """
+    source = {"kafka.bootstrap.servers": bootstrap, **_checked(options)}
+    rows_of = parse or _as_they_are
+
+    def live_from(offsets: str) -> DataFrame:
+        stream = spark.readStream.format("kafka").options(**source, subscribe=topic, startingOffsets=offsets)
+        return _parsed(rows_of, stream.load())
+
+    if history is None:
+        if cut is not None:
+            raise PlanError(f"cut = {cut!r} says where a history ends, and there is none; give history")
+        text = f"none: topic {topic} alone, from its earliest offset"
+        return _with_seam(read_frames(live=live_from("earliest")), Seam(text))
+    refuse_connect(history)
+    if cut is not None:
+        column, moment = cut
+        bounded, live = (_part_by_time(frame, column, moment) for frame in (history, live_from("earliest")))
+        text = (
+            f"by time: rows with {column} < {moment} are of the history, the others of topic {topic}, read from its"
+            " earliest offset; that both sides are whole up to there, and from there on, is the author's statement"
+        )
+        return _with_seam(read_frames(bounded[0], live[1]), Seam(text))
+    known, ends = topic_range(spark, topic, source), fixed_ends(history, topic)
+    if ends is None:
+        names = position_columns(history, positions, case_sensitive=is_case_sensitive(spark))
+        held = held_positions(history, names)
+        why = f"right behind the greatest {names[1]} that the history has of each {names[0]}"
+    else:
+        names, held, why = None, HeldPositions.up_to(ends), "where the history, a batch of the same topic, ends"
+    held.check_of(topic, known)
+    begins = held.next_offsets(known)
+    live_rows, bounded_rows = live_from(offsets_option(topic, begins)), history
+    if names is not None:
+        bounded_rows = rows_before(history, names, begins)
+        bounded_rows = bounded_rows.drop(*[name for name in names if name not in live_rows.columns])
+    shown = ", ".join(f"{number}: {'earliest' if at == EARLIEST else at}" for number, at in sorted(begins.items()))
+    text = f"by positions: topic {topic} is read from {why} (by partition {{{shown}}})"
+    seam = Seam(
+        text,
+        tuple(held.flaws(known)),
+        tolerate_gaps,
+        "Fill the history up, or begin all the same with kafka.read(…, tolerate_gaps=True)",
+    )
+    return _with_seam(read_frames(bounded_rows, live_rows), seam)
+
+
+def snapshot(
+    spark: SparkSession,
+    bootstrap: str,
+    topic: str,
+    *,
+    parse: Parse | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """What a topic holds now, as a batch DataFrame that is the same each time it is read.
+
+    Spark asks a topic for its end anew whenever a frame is read, and a job reads its history more than once; here the
+    ends are asked for once, by this call.
+
+    Args:
+        spark: a session with Spark's Kafka connector.
+        bootstrap: the brokers.
+        topic: the topic's name.
+        parse: makes rows of messages; None: they are the rows.
+        options: further options of Spark's connector.
+
+    Raises:
+        PlanError: the topic cannot be asked for its offsets.
+        OptionError: an option says which messages are read.
+        SetupError: the session lacks the connector.
+    """
+    source = {"kafka.bootstrap.servers": bootstrap, **_checked(options)}
+    known = topic_range(spark, topic, source)
+    reader = spark.read.format("kafka").options(**source, subscribe=topic)
+    begins, ends = (offsets_option(topic, offsets) for offsets in (known.begins, known.ends))
+    return _parsed(parse or _as_they_are, reader.options(startingOffsets=begins, endingOffsets=ends).load())
+
+
+def _as_they_are(messages: DataFrame) -> DataFrame:
+    return messages
+
+
+def _parsed(parse: Parse, messages: DataFrame) -> DataFrame:
+    rows = parse(messages)
+    if not isinstance(rows, DataFrame):
+        raise PlanError(f"parse must return a DataFrame, got {type(rows).__name__}")
+    return rows
+
+
+def _checked(options: Mapping[str, str] | None) -> dict[str, str]:
+    given = {name: str(value) for name, value in (options or {}).items()}
+    for name, value in given.items():
+        if name.lower() in _OURS:
+            raise OptionError(
+                f"option {name} = {value!r} says which messages are read, which history, cut and topic do; leave it"
+                " out, or read the topic by spark.readStream and give it to mixedmode.read()"
+            )
+    return given
+
+
+def _part_by_time(frame: DataFrame, name: str, moment: Any) -> tuple[DataFrame, DataFrame]:
+    """The rows before a moment, and those from it on."""
+    column = find_column(name, frame.schema, case_sensitive=is_case_sensitive(frame.sparkSession))
+    side = "the topic's rows" if frame.isStreaming else f"the {HISTORY}"
+    if column is None:
+        raise missing_column(f"cut is by a column that {side} lack: column", name, frame.schema)
+    kind = frame.schema[column].dataType
+    check_event_time(column, kind)
+    time, bound = quoted([column])[0], _moment(frame.sparkSession, moment).cast(kind)
+    return frame.where(time < bound), frame.where(time >= bound)
+
+
+def _moment(spark: SparkSession, moment: Any) -> Column:
+    if isinstance(moment, datetime):
+        return F.lit(moment)
+    text = str(moment).replace("'", "")
+    try:
+        literal = F.expr(f"TIMESTAMP '{text}'")
+        spark.range(1).select(literal)
+    except AnalysisException as error:
+        raise PlanError(
+            f"cut at {moment!r} is no point in time; use a datetime, or a text such as '2024-12-01' or"
+            " '2024-12-01 06:30:00'"
+        ) from error
+    return literal
+
+
+def _with_seam(frame: MixedFrame, seam: Seam) -> MixedFrame:
+    inputs = frame._inputs
+    parts = tuple(replace(part, seam=seam) if part.is_live else part for part in inputs.parts)
+    return MixedFrame(replace(inputs, parts=parts), frame._watermark)

@@ -1,0 +1,80 @@
+"""Whether rows can be sent to Kafka, asked before there is a row: Spark looks when it sends the first ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+
+from ....errors import OptionError, PlanError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+FORMAT = "kafka"
+_HEADERS = "array<struct<key:string,value:binary>>"
+_BYTES = ("string", "binary")
+
+
+def _is_bytes(kind: DataType) -> bool:
+    return isinstance(kind, (StringType, BinaryType))
+
+
+def _is_headers(kind: DataType) -> bool:
+    inner = kind.elementType if isinstance(kind, ArrayType) else None
+    fields = inner.fields if isinstance(inner, StructType) else []
+    kinds = [type(field.dataType) for field in fields]
+    return [field.name for field in fields] == ["key", "value"] and kinds == [StringType, BinaryType]
+
+
+#: What Spark makes a message of: for each column whether it takes the type, and which types those are.
+_COLUMNS: dict[str, tuple[Callable[[DataType], bool], tuple[str, ...]]] = {
+    "key": (_is_bytes, _BYTES),
+    "value": (_is_bytes, _BYTES),
+    "topic": (lambda kind: isinstance(kind, StringType), ("string",)),
+    "partition": (lambda kind: isinstance(kind, IntegerType), ("int",)),
+    "headers": (_is_headers, (_HEADERS,)),
+}
+
+
+def check_messages(schema: StructType, options: Mapping[str, str], fold: Callable[[str], str]) -> None:
+    """Raise if rows of a schema are no messages for Kafka.
+
+    Args:
+        schema: the output's columns.
+        options: the writer's.
+        fold: makes names alike that Spark takes for one.
+
+    Raises:
+        OptionError: no brokers are given, or no topic.
+        PlanError: there is no value, a column is of a type that Spark does not send, or it would be left out.
+    """
+    given = {name.lower() for name in options}
+    if "kafka.bootstrap.servers" not in given:
+        raise OptionError('format "kafka" needs the brokers: .option("kafka.bootstrap.servers", "host:port")')
+    found: dict[str, StructField] = {fold(field.name): field for field in schema.fields}
+    if fold("value") not in found:
+        raise PlanError(
+            f'format "kafka" needs a column value, of type string or binary; the output has'
+            f" {', '.join(schema.fieldNames())}. Make one, for example with"
+            " .select(F.to_json(F.struct('*')).alias('value')) behind the keyed stage"
+        )
+    if "topic" not in given and fold("topic") not in found:
+        raise OptionError(
+            'format "kafka" needs a topic: .option("topic", …) for all rows, or a column topic; the output has'
+            f" {', '.join(schema.fieldNames())}"
+        )
+    for name, (takes, kinds) in _COLUMNS.items():
+        field = found.pop(fold(name), None)
+        if field is not None and not takes(field.dataType):
+            raise PlanError(
+                f'column {field.name} is of type {field.dataType.simpleString()}; format "kafka" sends it as'
+                f" {' or '.join(kinds)}: cast it, or give it another name"
+            )
+    if found:
+        left = ", ".join(field.name for field in found.values())
+        raise PlanError(
+            f'format "kafka" sends the columns {", ".join(_COLUMNS)}, and would leave out {left}; put all that a'
+            " message is to hold into its value, for example with F.to_json(F.struct(…)).alias('value')"
+        )
