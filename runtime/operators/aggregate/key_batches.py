@@ -154,31 +154,32 @@ def all_keys(base: ShardReplica, key_groups: KeyGroupRange) -> Iterator[Work]:
         for stored, _ in base.scan(prefix, after_prefix(prefix)):
             found.append((group, stored[len(prefix) : -1], 0))  # the last byte is the variable's slot
             if len(found) >= _CHUNK_KEYS:
-                yield _work(None, 0, 0, found)
+                yield work_of(None, 0, 0, found)
                 found = []
     if found:
-        yield _work(None, 0, 0, found)
+        yield work_of(None, 0, 0, found)
 
 
 def works(rows: Iterator[KeyRows], due: DueKeys | None) -> Iterator[Work]:
     """Bring rows and due keys together."""
     for piece in rows:
         if due is None:
-            yield _work(piece, 0, len(piece.groups), [])
+            yield work_of(piece, 0, len(piece.groups), [])
         else:
-            yield from _interleaved(piece, due)
+            yield from interleaved(piece, due)
     if due is not None:
         extras: list[tuple[int, bytes, int]] = []
         for extra in due.before(None):
             extras.append(extra)
             if len(extras) >= _CHUNK_KEYS:
-                yield _work(None, 0, 0, extras)
+                yield work_of(None, 0, 0, extras)
                 extras = []
         if extras:
-            yield _work(None, 0, 0, extras)
+            yield work_of(None, 0, 0, extras)
 
 
-def _interleaved(piece: KeyRows, due: DueKeys) -> Iterator[Work]:
+def interleaved(piece: KeyRows, due: DueKeys) -> Iterator[Work]:
+    """The keys of a piece, and those that are due before its last."""
     bounds = [0, *(np.flatnonzero(np.diff(piece.groups)) + 1).tolist(), len(piece.groups)]
     extras: list[tuple[int, bytes, int]] = []
     low = 0
@@ -187,16 +188,24 @@ def _interleaved(piece: KeyRows, due: DueKeys) -> Iterator[Work]:
         for extra in due.before(group):
             extras.append(extra)
             if len(extras) >= _CHUNK_KEYS:
-                yield _work(piece, low, start, extras)
+                yield work_of(piece, low, start, extras)
                 low, extras = start, []
         is_last = stop == len(piece.groups)
         extras += due.within(group, piece.keys[stop - 1].as_py() if is_last else None)
         if is_last or len(extras) + stop - low >= _CHUNK_KEYS:
-            yield _work(piece, low, stop, extras)
+            yield work_of(piece, low, stop, extras)
             low, extras = stop, []
 
 
-def _work(piece: KeyRows | None, low: int, high: int, extras: list[tuple[int, bytes, int]]) -> Work:
+def work_of(piece: KeyRows | None, low: int, high: int, extras: list[tuple[int, bytes, int]]) -> Work:
+    """Some keys at once.
+
+    Args:
+        piece: keys with rows; None: there are none.
+        low: the first of the piece's rows.
+        high: where they end.
+        extras: ``(group, key, ts_ms)`` of keys that are due, ascending; they may be among those with rows.
+    """
     if piece is None or low == high:
         groups = np.array([group for group, _, _ in extras], dtype=np.int32)
         keys = pa.array([key for _, key, _ in extras], pa.binary())

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
 from ..aggregate.key_batches import KeyRows, key_rows
+from ..segments import first_at_least
 
 if TYPE_CHECKING:
     from ....state.keys import KeyCodec
@@ -84,7 +85,7 @@ class InOrderRows:
         is_new = np.zeros(count, dtype=bool)
         places, low, high = np.arange(len(groups)), rows.starts.copy(), ends
         while len(places):
-            low = _first_at_least(seen_ms, low, high, due_ms[places])
+            low = first_at_least(seen_ms, low, high, due_ms[places])
             found = low < high
             places, low, high = places[found], low[found], high[found]
             is_new[low] = True
@@ -97,14 +98,3 @@ class InOrderRows:
     @property
     def _upto_ms(self) -> int:
         return max(self._clock.upto_ms, self._clock.fired_ms)
-
-
-def _first_at_least(values: np.ndarray, low: np.ndarray, high: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """For each stretch of ascending values the place of the first that is not below its bound; its end if none is."""
-    low, high = low.copy(), high.copy()
-    while (is_open := low < high).any():
-        middle = (low + high) // 2
-        below = is_open & (values[np.minimum(middle, len(values) - 1)] < bounds)
-        low = np.where(below, middle + 1, low)
-        high = np.where(is_open & ~below, middle, high)
-    return low

@@ -18,6 +18,9 @@ from ...platform.arrow_types import arrow_schema
 from ..contract import KeyedOperator
 from .columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
 
+#: The variables of the state, in the order of their slots: see :mod:`.shelf`.
+CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
+
 How = Literal["inner", "left", "right", "full", "leftsemi"]
 
 
@@ -50,6 +53,24 @@ class TimeBounds:
     greatest_us: int | None = None
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """What is held at a time, and how rows of a key are cut up in the state."""
+
+    #: A key with so many new rows comes in parts.
+    piece_rows: int = 65_536
+    #: Rows in a chunk; and bytes, about.
+    chunk_rows: int = 1_000
+    chunk_bytes: int = 1 << 18
+    #: Rows of one side that a key has beside its chunks at most, if it has few; and bytes.
+    inline_rows: int = 128
+    inline_bytes: int = 1 << 16
+    #: Rows of chunks that are read at a time.
+    read_rows: int = 65_536
+    #: Pairs that are made at a time.
+    pair_rows: int = 32_768
+
+
 class StreamJoin(KeyedOperator):
     """The keyed stage of a join of two streams, without what it does.
 
@@ -72,6 +93,7 @@ class StreamJoin(KeyedOperator):
     kind = "join"
     state_values = "record"
     sort_columns = (TIME_COLUMN,)
+    sizes = Sizes()
 
     def __init__(
         self,
@@ -102,10 +124,22 @@ class StreamJoin(KeyedOperator):
         self.output_columns = output_columns
         self.uses_event_time = any(side.event_time is not None for side in self.sides)
         self.registry = StateRegistry()
+        for name in (CHUNKS, MARKS, HEADS):
+            self.registry.declare(name, "value", self.state_schema())
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what only the driver has."""
         return {**self.__dict__, "condition": None}
+
+    def state_schema(self) -> pa.Schema:
+        """What is kept of a row: the columns of its side."""
+        return pa.schema(
+            [
+                field.with_name(f"{'left' if side == LEFT else 'right'} {place + 1}: {field.name}")
+                for side, one in enumerate(self.sides)
+                for place, field in enumerate(arrow_schema(one.schema))
+            ]
+        )
 
     @property
     def key_labels(self) -> tuple[str, ...]:

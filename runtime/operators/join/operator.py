@@ -1,17 +1,20 @@
 """A join of two streams over keyed state.
 
 The first backlog meets no state: there Spark joins the sides (:mod:`.first_pass`), and only rows that may still meet a
-partner become state.
+partner become state.  A stream's rows meet those that wait, and each other, in the tasks (:mod:`.run`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..contract import EpochSpec, FirstPass
+import pyarrow as pa
+
+from ..contract import EpochSpec, FirstPass, ShardContext
 from .definition import StreamJoin
 from .first_pass import first_pass_of
+from .run import JoinRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,3 +32,9 @@ class JoinOperator(StreamJoin):
     ) -> FirstPass:
         """Pairs, and the rows of either side that stay."""
         return first_pass_of(self, frame, epoch, spread, counted=counted)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
+        """Process one shard of one epoch."""
+        JoinRun(self, context).execute(rows)

@@ -1,0 +1,163 @@
+"""One execution of a join over one shard: rows of both sides in, pairs and rows without a partner out.
+
+Invariants:
+- A pair goes out in the epoch in which the later one of its rows comes, and in no other.
+- A row without a partner goes out when its time is over, and is not in the state from then on.
+- A key is in the state as long as any of its rows is; it has one timer, for the first time at which something of it has
+  to go out, or else for the last one at which something has to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...protocols.event_time import MIN_WATERMARK
+from ..admission import can_be_late, note_event_time, rows_in_time
+from ..aggregate.key_batches import DueKeys, KeyRows, Work, interleaved, work_of, works
+from ..contract import ShardContext
+from ..processor.keyed_rows import micros_of
+from .columns import LEFT, MATCHED_COLUMN, PAIR, SIDE_COLUMN, TIME_COLUMN
+from .definition import StreamJoin
+from .key_pieces import Piece, key_pieces
+from .shelf import Spool
+from .step import Step
+from .tools import Tools
+
+
+class JoinRun:
+    """Walks over the keys of a shard."""
+
+    def __init__(self, operator: StreamJoin, context: ShardContext) -> None:
+        self.operator = operator
+        self.context = context
+        self.epoch = context.epoch
+        self.tools = Tools(operator, context)
+
+    def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
+        """Process all rows and all keys that are due."""
+        due = None
+        if self.context.base is not None and self.epoch.firing_watermark_ms > MIN_WATERMARK:
+            due = DueKeys(self.context.base, self.context.key_groups, self.epoch.firing_watermark_ms)
+        spool: Spool | None = None
+        try:
+            sizes = self.operator.sizes
+            for piece in key_pieces(
+                self._admitted(rows), self.operator.key_columns, self.tools.codec, sizes.piece_rows
+            ):
+                spool = self._piece(piece, due, spool)
+        finally:
+            if spool is not None:
+                spool.close()
+        for work in works(iter(()), due):
+            self._whole(work)
+        self.tools.cells.close(True)
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def _admitted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Count rows, write those that are output already, and leave out those that change nothing."""
+        counters = self.context.counters
+        for batch in batches:
+            self.tools.makes_pairs = MATCHED_COLUMN not in batch.schema.names
+            sides = batch.column(SIDE_COLUMN)
+            if not self.tools.makes_pairs and (made := pc.equal(sides, PAIR)).true_count:
+                self.tools.output.made(batch if made.true_count == batch.num_rows else batch.filter(made))
+                batch = batch.filter(pc.invert(made))
+            if batch.num_rows == 0:
+                continue
+            counters.rows_in += batch.num_rows
+            late_ms = self.epoch.late_watermark_ms
+            if can_be_late(late_ms):
+                batch = self._in_time(batch, late_ms)
+            note_event_time(counters, batch.column(TIME_COLUMN))
+            kept = self._can_matter(batch)
+            if kept is not None and not kept.all():
+                batch = batch.filter(pa.array(kept))
+            if batch.num_rows:
+                yield batch
+
+    def _in_time(self, batch: pa.RecordBatch, late_ms: int) -> pa.RecordBatch:
+        in_time = rows_in_time(batch.column(TIME_COLUMN), late_ms)
+        if in_time.true_count == batch.num_rows:
+            return batch
+        self.context.counters.rows_late += batch.num_rows - in_time.true_count
+        return batch.filter(in_time)
+
+    def _can_matter(self, batch: pa.RecordBatch) -> np.ndarray | None:
+        """Which rows can meet a partner, or go out without one; None: all."""
+        operator = self.operator
+        kept: np.ndarray | None = None
+        sides = batch.column(SIDE_COLUMN).to_numpy(zero_copy_only=False)
+        if any(batch.column(name).null_count for name in operator.key_columns):
+            # A key with a null equals none.
+            kept = ~without_key(batch, operator.key_columns) | np.isin(sides, operator.outer_sides)
+        if not self.tools.makes_pairs:
+            stays = self.tools.due_ms(micros_of(batch.column(TIME_COLUMN)), sides) > self.epoch.firing_watermark_ms
+            if operator.how == "leftsemi":
+                matched = batch.column(MATCHED_COLUMN).to_numpy(zero_copy_only=False).astype(bool)
+                stays &= ~(matched & (sides == LEFT))
+            kept = stays if kept is None else kept & stays
+        return kept
+
+    # -- keys ----------------------------------------------------------------------------------------------------------
+
+    def _piece(self, piece: Piece, due: DueKeys | None, spool: Spool | None) -> Spool | None:
+        """Process some keys, or a part of one; the spool of the key that goes on."""
+        if piece.rows is None:
+            assert spool is not None
+            self._last_of(spool)
+            return None
+        if not piece.is_part:
+            for work in interleaved(piece.rows, due) if due is not None else [self._all_of(piece.rows)]:
+                self._whole(work)
+            return spool
+        work = self._all_of(piece.rows)
+        if spool is None:
+            group, key = int(work.groups[0]), work.keys[0].as_py()
+            if due is not None:
+                earlier = [*due.before(group), *due.within(group, key)]
+                if earlier and earlier[-1][:2] == (group, key):
+                    earlier.pop()
+                if earlier:
+                    self._whole(work_of(None, 0, 0, earlier))
+            self.context.counters.keys += 1
+            stored = None
+            if self.context.base is not None:
+                stored = self.context.base.get(self.tools.cells.names(work.groups, work.keys)[0])
+            spool = Spool(self.context.base, self.context.local_dir, stored, work_of(None, 0, 0, [(group, key, 0)]))
+        Step(self.tools, work, *_one(spool.head), spool).part()
+        return spool
+
+    def _all_of(self, rows: KeyRows) -> Work:
+        return work_of(rows, 0, len(rows.groups), [])
+
+    def _last_of(self, spool: Spool) -> None:
+        """All rows of a key have come: what is over goes, and what is new is written."""
+        try:
+            Step(self.tools, spool.key, *_one(spool.head), spool).whole()
+        finally:
+            spool.close()
+
+    def _whole(self, work: Work) -> None:
+        self.context.counters.keys += len(work.touched)
+        names = self.tools.cells.names(work.groups, work.keys)
+        Step(self.tools, work, *self.tools.cells.read(names), None).whole()
+
+
+def without_key(batch: pa.RecordBatch, key_columns: tuple[str, ...]) -> np.ndarray:
+    """Which rows have a key with a null."""
+    found = np.zeros(batch.num_rows, dtype=bool)
+    for name in key_columns:
+        found |= batch.column(name).is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _one(value: bytes | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As :meth:`Cells.read`, of one value."""
+    data = b"" if value is None else value
+    offsets = np.array([0] if value is None else [0, len(data)], dtype=np.int64)
+    return np.array([value is not None]), np.frombuffer(data, dtype=np.uint8), offsets

@@ -1,0 +1,157 @@
+"""The walk of a join over rows, state and due keys against a model in plain Python, without Spark."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from join_support import LEFT, RIGHT, TINY, Model, Row, Shard, joined
+from mixedmode.runtime.operators.contract import InOrder
+from mixedmode.runtime.operators.join.definition import Sizes, TimeBounds
+from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+
+HOWS = ["inner", "left", "right", "full", "leftsemi"]
+BOUNDS = [
+    TimeBounds(),
+    TimeBounds(0, 20_000),
+    TimeBounds(-10_000, 10_000),
+    TimeBounds(-30_000, -10_000),
+    TimeBounds(None, 5_500),
+    TimeBounds(-7_001, None),
+]
+SIZES = [Sizes(), TINY, Sizes(piece_rows=1, chunk_rows=1, inline_rows=0, read_rows=1, pair_rows=1)]
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from([LEFT, RIGHT]),
+        st.sampled_from(["a", "b", "c", None]),
+        st.one_of(st.none(), st.integers(0, 100).map(lambda ms: ms * 1000), st.integers(0, 100_000)),
+    ),
+    max_size=14,
+)
+
+
+def rows_of(drawn: list[Any], first: int) -> list[Row]:
+    return [Row(side, key, time, first + place) for place, (side, key, time) in enumerate(drawn)]
+
+
+def ordered(found: list[Any]) -> list[Any]:
+    return sorted(found, key=repr)
+
+
+@given(
+    how=st.sampled_from(HOWS),
+    bounds=st.sampled_from(BOUNDS),
+    sizes=st.sampled_from(SIZES),
+    more_us=st.sampled_from([0, 0, 3_000]),
+    epochs=st.lists(st.tuples(ROWS, st.integers(0, 40), st.sampled_from(["sorted", "random"])), max_size=6),
+    batch_rows=st.sampled_from([1, 3, 100]),
+    restarts=st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_epochs_put_out_what_the_model_does_and_forget_what_is_over(
+    how: str, bounds: TimeBounds, sizes: Sizes, more_us: int, epochs: list[Any], batch_rows: int, restarts: bool
+) -> None:
+    """Pairs, rows without a partner, when they are emitted, counters, and nothing that is left at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        operator = joined(how, bounds, sizes, more_us)
+        shard, model, late_ms, firing_ms, count = Shard(operator, folder), Model(operator), MIN_WATERMARK, 0, 0
+        for drawn, step, style in epochs:
+            rows = rows_of(drawn, count)
+            count += len(rows)
+            clock = InOrder(late_ms, 5, max(firing_ms, 0) + 30)
+            expected = model.epoch(rows, late_ms, firing_ms, clock)
+            if restarts:
+                shard.restart()
+            assert ordered(shard.run(rows, late_ms, firing_ms, style, clock, batch_rows)) == ordered(expected)
+            late = [row for row in rows if row.time is not None and row.time < late_ms * 1000]
+            assert (shard.counters.rows_in, shard.counters.rows_late) == (len(rows), len(late))
+            late_ms, firing_ms = firing_ms, firing_ms + step
+        clock = InOrder(late_ms, 5, firing_ms)
+        expected = model.epoch([], late_ms, MAX_WATERMARK, clock)
+        assert ordered(shard.run([], late_ms, MAX_WATERMARK, "random", clock)) == ordered(expected)
+        assert not shard.entries()
+        shard.cache.close()
+
+
+@given(
+    how=st.sampled_from(HOWS),
+    bounds=st.sampled_from([TimeBounds(-10_000, 10_000), TimeBounds(0, 20_000), TimeBounds()]),
+    epochs=st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.sampled_from([LEFT, LEFT, RIGHT]), st.integers(0, 60)), max_size=12),
+            st.integers(0, 15),
+            st.sampled_from(["sorted", "random", "random"]),
+        ),
+        min_size=3,
+        max_size=6,
+    ),
+    piece_rows=st.sampled_from([5, 1000]),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_key_with_many_rows_is_as_any_other(how: str, bounds: TimeBounds, epochs: list[Any], piece_rows: int) -> None:
+    """Chunks of which some rows have had a partner, and some in this very epoch; rows that come in parts."""
+    with tempfile.TemporaryDirectory() as folder:
+        operator = joined(how, bounds, replace(TINY, piece_rows=piece_rows))
+        shard, model, late_ms, firing_ms, count = Shard(operator, folder), Model(operator), MIN_WATERMARK, 0, 0
+        for drawn, step, style in epochs:
+            rows = [
+                Row(side, "a", (max(late_ms, 0) + ms) * 1000, count + place) for place, (side, ms) in enumerate(drawn)
+            ]
+            count += len(rows)
+            clock = InOrder(late_ms, 5, firing_ms + 30)
+            expected = model.epoch(rows, late_ms, firing_ms, clock)
+            assert ordered(shard.run(rows, late_ms, firing_ms, style, clock)) == ordered(expected)
+            late_ms, firing_ms = firing_ms, firing_ms + step
+        clock = InOrder(late_ms, 5, firing_ms)
+        expected = model.epoch([], late_ms, MAX_WATERMARK, clock)
+        assert ordered(shard.run([], late_ms, MAX_WATERMARK, "random", clock)) == ordered(expected)
+        assert not shard.entries()
+        shard.cache.close()
+
+
+@given(
+    how=st.sampled_from(HOWS),
+    bounds=st.sampled_from(BOUNDS),
+    sizes=st.sampled_from(SIZES),
+    backlog=ROWS,
+    live=ROWS,
+    final_ms=st.integers(0, 120),
+    keeps_all=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_the_first_pass_takes_over_what_is_joined_already(
+    how: str, bounds: TimeBounds, sizes: Sizes, backlog: list[Any], live: list[Any], final_ms: int, keeps_all: bool
+) -> None:
+    """Its pairs go out as they are, whatever their order; what may still meet a partner becomes state."""
+    with tempfile.TemporaryDirectory() as folder:
+        operator = joined(how, bounds, sizes)
+        shard, model = Shard(operator, folder), Model(operator)
+        rows = rows_of(backlog, 0)
+        by_value = {row.value: row for row in rows}
+        clock = InOrder(MIN_WATERMARK, 5, final_ms)
+        expected = model.epoch(rows, MIN_WATERMARK, final_ms, clock)
+        made = []
+        for left, right, at_ms in expected:
+            pair = (by_value.get(left), by_value.get(right)) if how != "leftsemi" else (by_value[left], None)  # type: ignore[arg-type, index]
+            made.append((*pair, (at_ms + clock.delay_ms) * 1000 if at_ms < 10**9 else 10**12))
+        flags = {id(one[0]): one[1] for one in model.waiting}
+        if keeps_all:  # Spark's filter may leave more than what waits
+            over = [row for row in rows if id(row) not in flags and row.key is not None]
+            states = [one[0] for one in model.waiting] + over
+        else:
+            states = [one[0] for one in model.waiting]
+        matched = [flags.get(id(row), True) for row in states]
+        found = shard.run(states, MIN_WATERMARK, final_ms, "sorted", clock, 3, made, matched)
+        assert ordered([out[:2] for out in found]) == ordered([out[:2] for out in expected])
+        clock = InOrder(final_ms, 5, final_ms + 30)
+        more = rows_of(live, len(rows))
+        expected = model.epoch(more, final_ms, final_ms + 20, clock)
+        assert ordered(shard.run(more, final_ms, final_ms + 20, "random", clock)) == ordered(expected)
+        clock = InOrder(final_ms + 20, 5, MAX_WATERMARK)
+        expected = model.epoch([], final_ms + 20, MAX_WATERMARK, clock)
+        assert ordered(shard.run([], final_ms + 20, MAX_WATERMARK, "random", clock)) == ordered(expected)
+        assert not shard.entries()
+        shard.cache.close()
