@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql import Column
+from pyspark.sql import GroupedData as SparkGroupedData
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
@@ -20,8 +21,10 @@ from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
 from ..stages.aggregates.pivot import Pivot
 from ..stages.group_state import plan_group_state
 from ..stages.keys import Keys
-from ..stages.processor import plan_processor
+from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
+from ..stages.processor_rows import COGROUP, rows_of_one
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
+from .cogrouped import MixedCogroupedData
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
@@ -90,11 +93,10 @@ class MixedGroupedData(Generic[Frame]):
         Raises:
             PlanError: an argument does not fit; the message names it.
         """
-        self._check_plain("transformWithState")
+        self._check_plain(TWS)
         return self._result(
             plan_processor(
-                self._rows,
-                self._keys,
+                rows_of_one(self._rows, self._keys, TWS),
                 statefulProcessor,
                 outputStructType,
                 outputMode,
@@ -130,11 +132,10 @@ class MixedGroupedData(Generic[Frame]):
         Raises:
             PlanError: an argument does not fit; the message names it.
         """
-        self._check_plain("transformWithStateInPandas")
+        self._check_plain(TWS_IN_PANDAS)
         return self._result(
             plan_processor(
-                self._rows,
-                self._keys,
+                rows_of_one(self._rows, self._keys, TWS_IN_PANDAS),
                 statefulProcessor,
                 outputStructType,
                 outputMode,
@@ -316,6 +317,29 @@ class MixedGroupedData(Generic[Frame]):
             )
         return found
 
+    # -- two inputs ----------------------------------------------------------------------------------------------------
+
+    def cogroup(self, other: MixedGroupedData[Frame]) -> MixedCogroupedData[Frame]:
+        """These rows beside others, each grouped by its own keys, for one processor; see :class:`MixedCogroupedData`.
+
+        Raises:
+            PlanError: ``other`` is not what ``groupBy`` of a frame of this package gives.
+        """
+        self._check_plain(COGROUP)
+        if isinstance(other, SparkGroupedData):
+            streams = other._df.isStreaming
+            raise PlanError(
+                f"cogroup got what groupBy of a {'streaming' if streams else 'batch'} DataFrame gives; read it first:"
+                f" mixedmode.read({'live' if streams else 'history'}=frame).groupBy(…)"
+            )
+        if not isinstance(other, MixedGroupedData):
+            raise PlanError(
+                f"cogroup takes what groupBy gives, as in a.groupBy('<key>').cogroup(b.groupBy('<key>')), got"
+                f" {type(other).__name__}"
+            )
+        other._check_plain(COGROUP)
+        return MixedCogroupedData((self._rows, self._keys), (other._rows, other._keys), self._result)
+
     # -- what is not there ---------------------------------------------------------------------------------------------
 
     def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -332,13 +356,6 @@ class MixedGroupedData(Generic[Frame]):
     def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
         raise PlanError("applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg")
-
-    def cogroup(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported."""
-        raise PlanError(
-            "cogroup is not supported: it keeps the state of two streams together; bring them into one by union before"
-            " groupBy, with a column that says which one a row is of"
-        )
 
 
 def _waiting(operator: AggregateOperator) -> str:

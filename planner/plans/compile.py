@@ -83,6 +83,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         output_mode=output_mode,
         stages=len(graph.stages),
         why_observed=stage.why_observed,
+        prefers_observed=stage.prefers_observed,
     )
     settings, why_timers = resolve_timers(final.settings, resolved)
     given = _take(sink_options, "checkpointLocation")

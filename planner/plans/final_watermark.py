@@ -41,6 +41,7 @@ def resolve_final_watermark(
     output_mode: str,
     stages: int = 1,
     why_observed: str | None = None,
+    prefers_observed: str | None = None,
 ) -> FinalWatermark:
     """The final watermark of the backlog: what was asked for, or else the default for this job.
 
@@ -51,6 +52,7 @@ def resolve_final_watermark(
         stages: how many the job has.
         why_observed: why a deduplication, or an aggregate over grouping sets, cannot have MAX_WATERMARK at the switch;
             None: there is none, or it can.
+        prefers_observed: why a processor of two inputs has MAX_WATERMARK only if it is asked for; None: there is none.
 
     Raises:
         OptionError: ``max`` was asked for a job in which it would overwrite results by parts of them, or repeat them.
@@ -63,6 +65,9 @@ def resolve_final_watermark(
         instead = ", or outputMode append" if why_observed is None else ""
     elif why_observed is not None:
         what, why, instead = "grouping sets" if is_aggregate else "a deduplication", why_observed, ""
+    elif prefers_observed is not None and given is None:
+        observed = settings.model_copy(update={_FIELD: "observed"})
+        return FinalWatermark(observed, f"the default for two inputs: {prefers_observed}")
     else:
         return FinalWatermark(settings, f"set by {given.origin}" if given else "the default")
     if given is not None and settings.final_watermark != "observed":

@@ -13,8 +13,10 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
+from ...runtime.operators.processor.cogroup_form import Cogrouped
 from ...runtime.operators.processor.frame_form import Frames
 from ...runtime.operators.processor.operator import ProcessorOperator
+from ...runtime.operators.processor.row_form import Form, Rows
 from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ...runtime.protocols.operator_events.event_codec import types_by_name
 from ...runtime.spec import Settings
@@ -23,20 +25,27 @@ from ..inputs.event_time import check_event_time
 from ..inputs.schemas import check_distinct_columns, find_column, missing_column, same_type
 from .declared_schema import declared_schema
 from .frame_settings import frame_settings
-from .keys import Keys
-from .stage import KeyedStage, StageInput, check_output_mode
+from .processor_rows import ProcessorRows
+from .stage import KeyedStage, check_output_mode
 
+#: Who calls.
+TWS, TWS_IN_PANDAS = "transformWithState", "transformWithStateInPandas"
 TimeMode = Literal["none", "processingTime", "eventTime"]
 _TIME_MODES: dict[str, TimeMode] = {"none": "none", "processingtime": "processingTime", "eventtime": "eventTime"}
 #: Callbacks that are called by keyword, and with which.
 _KEYWORD_CALLBACKS = {
     "handleExpiredTimer": ("key", "timerValues", "expiredTimerInfo"),
 }
+#: What handleInputRows is called with, by how many inputs there are; by position, as Spark does it.
+_ROWS_ARGUMENTS = {1: ("key", "rows", "timerValues"), 2: ("key", "left", "right", "timerValues")}
+#: Why MAX_WATERMARK does not come at the switch by default where there are two inputs.
+WHY_OBSERVED = (
+    "what waits for a row of the other input would give up at the switch, and that row may come in the stream"
+)
 
 
 def plan_processor(
-    rows: StageInput,
-    keys: Keys,
+    rows: ProcessorRows,
     processor: Any,
     output: Any,
     output_mode: Any,
@@ -47,10 +56,10 @@ def plan_processor(
     *,
     in_pandas: bool = False,
 ) -> KeyedStage:
-    """The keyed stage of a processor; the arguments are those of ``transformWithState``, and ``in_pandas``: its
-    handlers get and yield pandas frames, as with ``transformWithStateInPandas``."""
-    method = "transformWithStateInPandas" if in_pandas else "transformWithState"
-    _check_processor(processor)
+    """The keyed stage of a processor over ``rows``; the other arguments are those of ``transformWithState``, and
+    ``in_pandas``: its handlers get and yield pandas frames, as with ``transformWithStateInPandas``."""
+    method = TWS_IN_PANDAS if in_pandas else TWS
+    _check_processor(processor, rows)
     _check_coordinator(coordinator, processor)
     output_schema = declared_schema("outputStructType", output)
     check_distinct_columns("outputStructType", output_schema, case_sensitive=rows.inputs.case_sensitive)
@@ -59,28 +68,24 @@ def plan_processor(
     watermark = rows.watermark
     if times == "eventTime" and watermark is None:
         raise PlanError(
-            "timeMode eventTime needs an event time; call withWatermark('<column>', '<delay>') before groupBy, or use"
-            " timeMode processingTime or none"
-        )
-    if keys.has_session:
-        raise PlanError(
-            f"a session window cannot be a key of {method}: its extent depends on other rows; use agg, or keep"
-            " the session in the processor's state"
+            f"timeMode eventTime needs an event time; call withWatermark('<column>', '<delay>') before groupBy"
+            f"{'' if rows.sides is None else ' of one side, or of both'}, or use timeMode processingTime or none"
         )
     if event_time_column:
         _check_event_time_column(event_time_column, output_schema)
-    initial, initial_key = (None, ()) if initial_state is None else _initial_state(initial_state, keys)
-    columns = keys.as_columns(rows.inputs)
-    input_schema = rows.schema
+    initial, initial_key = (None, ()) if initial_state is None else _initial_state(initial_state, rows.key_schema)
     event_time = None if watermark is None else watermark.event_time
+    form: Form = Frames(frame_settings(rows.inputs.spark)) if in_pandas else Rows()
+    if rows.sides is not None:
+        form = Cogrouped(form, *rows.sides)
 
     def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
         return ProcessorOperator(
             processor,
             uid=uid,
-            key_columns=columns.names,
-            input_schema=input_schema,
-            key_schema=columns.schema,
+            key_columns=rows.columns.names,
+            input_schema=rows.taken,
+            key_schema=rows.key_schema,
             output_schema=output_schema,
             time_mode=times,
             event_time=event_time,
@@ -89,23 +94,24 @@ def plan_processor(
             initial_state_key=initial_key,
             has_coordinator=coordinator is not None,
             event_max_bytes=settings.operator_event_max_bytes,
-            form=Frames(frame_settings(rows.inputs.spark)) if in_pandas else None,
+            form=form,
         )
 
     return KeyedStage(
-        inputs=columns.inputs,
+        inputs=rows.inputs,
         watermark=watermark,
-        input_schema=input_schema,
+        input_schema=rows.schema,
         output_schema=output_schema,
         output_mode=mode,
         build=build,
-        key_inputs=columns.names,
+        key_inputs=rows.columns.names,
         coordinator=coordinator,
+        prefers_observed=None if rows.sides is None else WHY_OBSERVED,
         output_event_time=event_time_column or None,
     )
 
 
-def _check_processor(processor: Any) -> None:
+def _check_processor(processor: Any, rows: ProcessorRows) -> None:
     if isinstance(processor, type) and issubclass(processor, StatefulProcessor):
         raise PlanError(
             f"statefulProcessor is the class {processor.__name__}; give an instance, {processor.__name__}()"
@@ -123,6 +129,7 @@ def _check_processor(processor: Any) -> None:
                 f"{name}.{callback} is called with keywords {', '.join(keywords)}, which it does not take: {error};"
                 " name its parameters so"
             ) from error
+    _check_rows_handler(processor, name, 1 if rows.sides is None else 2)
     try:
         cloudpickle.dumps(processor)
     except Exception as error:  # whatever the processor's own __reduce__ raises
@@ -130,6 +137,37 @@ def _check_processor(processor: Any) -> None:
             f"{name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) in the first"
             " handler that needs it: init() also runs in the driver, at each start()"
         ) from error
+
+
+def _check_rows_handler(processor: StatefulProcessor, name: str, inputs: int) -> None:
+    """Raise unless ``handleInputRows`` takes the rows of so many inputs."""
+    if _takes(processor.handleInputRows, _ROWS_ARGUMENTS[inputs]):
+        return
+    message = (
+        f"{name}.handleInputRows is called with {', '.join(_ROWS_ARGUMENTS[inputs])}, which it does not take"
+        f" ({name}.handleInputRows{inspect.signature(processor.handleInputRows)})"
+    )
+    if not _takes(processor.handleInputRows, _ROWS_ARGUMENTS[3 - inputs]):
+        raise PlanError(f"{message}; give it these parameters")
+    if inputs == 1:
+        raise PlanError(
+            f"{message}: it is a processor of two inputs; group both and bring them together, as in"
+            " a.groupBy(…).cogroup(b.groupBy(…)).transformWithState(…)"
+        )
+    raise PlanError(
+        f"{message}: it is a processor of one input; behind cogroup it gets two iterators, of the left side's rows and"
+        " of the right side's"
+    )
+
+
+def _takes(method: Any, arguments: tuple[str, ...]) -> bool:
+    try:
+        inspect.signature(method).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # what is not written in Python may not tell
+        return True
+    return True
 
 
 def _check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
@@ -157,7 +195,7 @@ def _check_event_time_column(name: str, output: StructType) -> None:
     check_event_time(name, output[name].dataType)
 
 
-def _initial_state(initial: Any, keys: Keys) -> tuple[DataFrame, tuple[str, ...]]:
+def _initial_state(initial: Any, keys: StructType) -> tuple[DataFrame, tuple[str, ...]]:
     """Rows and key columns of the initial state; the keys must have the types of the stage's keys."""
     refuse_connect(initial)
     if not isinstance(initial, GroupedData):
@@ -178,7 +216,7 @@ def _initial_state(initial: Any, keys: Keys) -> tuple[DataFrame, tuple[str, ...]
             )
         columns.append(column)
     found = [field.dataType.simpleString() for field in key_fields]
-    wanted = [field.dataType.simpleString() for field in keys.schema.fields]
+    wanted = [field.dataType.simpleString() for field in keys.fields]
     if found != wanted:
         raise PlanError(
             f"initialState is grouped by ({', '.join(found)}), the stage by ({', '.join(wanted)}); group both by"

@@ -67,6 +67,8 @@ class KeyedStage:
     uid: str = STAGE_UID
     #: Why MAX_WATERMARK may not come at its switch; None: it may.
     why_observed: str | None = None
+    #: Why MAX_WATERMARK does not come at its switch unless it is asked for; None: it does.
+    prefers_observed: str | None = None
     #: Where outputMode complete stands that makes it impossible; None: see the operator.
     refuses_complete: str | None = None
     #: What ``start()`` has to say of it; None: nothing.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from ..join.columns import SIDE_COLUMN
+from ..join.late_rows import by_side
 from .cogroup_input import CogroupInput
 from .row_form import Form, ProcessorInput, ProcessorOutput
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class Cogrouped(Form):
@@ -41,6 +45,9 @@ class Cogrouped(Form):
 
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:
         return self._form.output(schema, write)
+
+    def late(self, rows: DataFrame) -> DataFrame:
+        return by_side(rows, *self.schemas)
 
     def key(self, schema: pa.Schema) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
         return self._form.key(schema)

@@ -72,7 +72,7 @@ class ProcessorOperator(ProcessorStage):
         """The input rows whose event time is before what has fired."""
         if self.event_time is None or not self.uses_event_time:
             return None
-        return frame.where(is_late(frame, self.event_time, epoch.late_watermark_ms))
+        return self.form.late(frame.where(is_late(frame, self.event_time, epoch.late_watermark_ms)))
 
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch; see :mod:`.run` for the two styles."""

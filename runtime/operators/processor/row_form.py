@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -13,6 +13,9 @@ from pyspark.sql.types import StructType
 from .keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN, HandedOver, HandedOverRows
 from .row_reader import RowReader
 from .row_writer import RowBuffer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class ProcessorInput(HandedOver, Protocol):
@@ -55,6 +58,10 @@ class Form(ABC):
     @abstractmethod
     def output(self, schema: StructType, write: Callable[[pa.RecordBatch], None]) -> ProcessorOutput:
         """Takes rows of a schema."""
+
+    def late(self, rows: DataFrame) -> DataFrame:
+        """Late rows, of the columns of the input, as they are handed out."""
+        return rows
 
     def key(self, schema: pa.Schema) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
         """What makes a key's values those that handlers get; None: they are."""

@@ -12,6 +12,7 @@ from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.inputs.event_time import Watermark
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.group_ops import PandasCogroupedOps
 from pyspark.sql.streaming import DataStreamWriter
 
 pytestmark = pytest.mark.spark
@@ -52,9 +53,12 @@ def test_every_method_of_groups_and_writers_is_there_or_says_what_to_do(both: Mi
     writer = grouped.count().writeStream
     for name in public(GroupedData):
         assert inspect.getattr_static(type(grouped), name, None) is not None, name
-    for name in ("apply", "applyInPandas", "applyInArrow", "cogroup"):
+    for name in ("apply", "applyInPandas", "applyInArrow"):
         with pytest.raises(PlanError, match=f"{name} is not supported"):
             getattr(grouped, name)("k")
+    cogrouped = grouped.cogroup(both.groupBy("k"))
+    for name in public(PandasCogroupedOps):
+        assert inspect.getattr_static(type(cogrouped), name, None) is not None, name
     for name in public(DataStreamWriter):
         assert inspect.getattr_static(type(writer), name, None) is not None, name
 

@@ -183,7 +183,6 @@ def test_initial_state_must_fit(both: MixedFrame, live: DataFrame, spark: SparkS
     [
         ("applyInPandas", "use transformWithState or agg"),
         ("applyInArrow", "use transformWithState or agg"),
-        ("cogroup", "two streams"),
     ],
 )
 def test_what_is_not_there_says_what_to_use(both: MixedFrame, name: str, hint: str) -> None:

@@ -1,0 +1,139 @@
+"""Two inputs grouped by the same keys: PySpark's ``PandasCogroupedOps``, for one processor over both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from pyspark.sql.types import StructType
+
+from ...errors import PlanError
+from ..stages.keys import Keys
+from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
+from ..stages.processor_rows import rows_of_two
+from ..stages.stage import KeyedStage, StageInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import GroupedData
+    from pyspark.sql.streaming import StatefulProcessor
+
+    from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
+
+#: What a stage's rows are to users: a ``MixedFrame``.
+Frame = TypeVar("Frame")
+
+
+class MixedCogroupedData(Generic[Frame]):
+    """Rows of two inputs by key, ours: Spark has no stateful form of it; made by :meth:`MixedGroupedData.cogroup`.
+
+    The processor is a ``StatefulProcessor`` whose ``handleInputRows(self, key, left, right, timerValues)`` gets two
+    iterators, as a function of ``applyInPandas`` behind ``cogroup`` gets two frames: of the rows of the left side, with
+    its columns, and of those of the right side.  One of them may have no rows.  State, timers, ``handleInitialState``
+    and all else are as with one input.
+
+    A call has all rows of its key in the epoch, or, where ``pipeline.timers`` is ``in-order``, those of one event time.
+    Each iterator has them in the order of their event times, and is to be read during the call.  Left ones come first
+    from the task: who reads right ones before them has the left ones put aside, on the local disk if they are many.
+
+    Args:
+        left: the rows of one side, and its keys.
+        right: those of the other.
+        result: makes the frame of what comes out of a stage.
+    """
+
+    def __init__(
+        self, left: tuple[StageInput, Keys], right: tuple[StageInput, Keys], result: Callable[[KeyedStage], Frame]
+    ) -> None:
+        self._sides = (*left, *right)
+        self._result = result
+
+    def transformWithState(
+        self,
+        statefulProcessor: StatefulProcessor,
+        outputStructType: StructType | str,
+        outputMode: str,
+        timeMode: str,
+        initialState: GroupedData | None = None,
+        eventTimeColumnName: str = "",
+        coordinator: OperatorCoordinator | None = None,
+    ) -> Frame:
+        """Run one processor over both sides; arguments as of :meth:`MixedGroupedData.transformWithState`.
+
+        Args:
+            statefulProcessor: its ``handleInputRows`` takes ``key, left, right, timerValues``.
+            outputStructType: as in Spark.
+            outputMode: as in Spark.
+            timeMode: as in Spark; ``eventTime`` if one side at least has a watermark, of two the lesser one counts.
+            initialState: as in Spark.
+            eventTimeColumnName: as in Spark.
+            coordinator: lives in the driver and exchanges events with the shards.
+
+        Raises:
+            PlanError: the keys of the sides, or an argument, do not fit; the message names it.
+        """
+        return self._result(
+            plan_processor(
+                rows_of_two(*self._sides, TWS),
+                statefulProcessor,
+                outputStructType,
+                outputMode,
+                timeMode,
+                initialState,
+                eventTimeColumnName,
+                coordinator,
+            )
+        )
+
+    def transformWithStateInPandas(
+        self,
+        statefulProcessor: StatefulProcessor,
+        outputStructType: StructType | str,
+        outputMode: str,
+        timeMode: str,
+        initialState: GroupedData | None = None,
+        eventTimeColumnName: str = "",
+        coordinator: OperatorCoordinator | None = None,
+    ) -> Frame:
+        """The same with iterators of pandas frames; arguments as of :meth:`transformWithState`.
+
+        Args:
+            statefulProcessor: its ``handleInputRows`` takes ``key, left, right, timerValues``.
+            outputStructType: as in Spark.
+            outputMode: as in Spark.
+            timeMode: as in Spark.
+            initialState: as in Spark.
+            eventTimeColumnName: as in Spark.
+            coordinator: lives in the driver and exchanges events with the shards.
+
+        Raises:
+            PlanError: the keys of the sides, or an argument, do not fit; the message names it.
+        """
+        return self._result(
+            plan_processor(
+                rows_of_two(*self._sides, TWS_IN_PANDAS),
+                statefulProcessor,
+                outputStructType,
+                outputMode,
+                timeMode,
+                initialState,
+                eventTimeColumnName,
+                coordinator,
+                in_pandas=True,
+            )
+        )
+
+    def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState`."""
+        raise _no_whole_groups("applyInPandas", "transformWithStateInPandas")
+
+    def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: use :meth:`transformWithState`."""
+        raise _no_whole_groups("applyInArrow", TWS)
+
+
+def _no_whole_groups(method: str, instead: str) -> PlanError:
+    return PlanError(
+        f"{method} behind cogroup is not supported, as on Spark's streams: it needs all rows of a key at once; use"
+        f" {instead}, whose handleInputRows(key, left, right, timerValues) gets those that are there, and keep in its"
+        " state what waits"
+    )
