@@ -21,7 +21,7 @@ from ..platform.spark_expressions import class_name
 from ..platform.spark_plans import analyzed, contains, frame_of, leaves, parts_without, whole_plans
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from ..spec import JobSpec, LaneRead, StageEdge, StageSpec
 
@@ -38,7 +38,7 @@ _KAFKA_OBJECTS = re.compile(r"(StreamingRelationV2 [\w.$]+)@[0-9a-f]+(, kafka, [
 
 def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) -> str | None:
     """Digest of everything that decides what the shards of the backlog hold; None: it cannot be told."""
-    stages = [_stage(stage) for stage in job.stages]
+    stages = [_stage(stage, job.spark) for stage in job.stages]
     bounded = [lane.history for lane in job.lanes if lane.history is not None]
     histories = [_frame(history) for history in bounded]
     live = None if job.live is None else _frame(job.live)
@@ -67,16 +67,18 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
     return _digest(json.dumps(parts, sort_keys=True, default=str).encode())
 
 
-def _stage(stage: StageSpec) -> Any:
+def _stage(stage: StageSpec, spark: SparkSession) -> Any:
     """What a stage computes, and of which rows of earlier ones; None: it cannot be told."""
     operator, edges = stage.operator.fingerprint(), [_edge(edge) for edge in stage.edges]
-    if operator is None or None in edges:
+    template = stage.operator.template(spark)
+    asked = None if template is None else _frame(template, is_template=True)
+    if operator is None or None in edges or (template is not None and asked is None):
         return None
     reads = [_read(read) for read in stage.reads]
     if None in reads:
         return None
     times = [stage.event_time, stage.watermark_delay_ms, dict(stage.delays_ms), stage.timeless, stage.has_lone_history]
-    return [stage.uid, operator, stage.operator.key_group_places, *times, edges, reads]
+    return [stage.uid, operator, asked, stage.operator.key_group_places, *times, edges, reads]
 
 
 def _read(read: LaneRead) -> Any:

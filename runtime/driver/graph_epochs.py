@@ -149,7 +149,9 @@ class GraphEpochs:
             inboxes = self.events.take(visited, state, with_events=not phase.holds_events_back)
             sorts = spec.style == "sorted"
             if sorts:
-                self.backlog.begin(None if reach is None else reach.rows, len(state.shards))
+                # Of a first pass tasks get what Spark has made of the rows, not the rows.
+                is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
+                self.backlog.begin(None if reach is None or is_first else reach.rows, len(state.shards))
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
                     reports = self.executors[stage.uid].execute(

@@ -17,7 +17,7 @@ from ..protocols.operator_events.task_events import TaskEvents
 from .emission import emitted_at
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
     from typing_extensions import Self
 
@@ -303,6 +303,11 @@ class KeyedOperator(ABC):
 
     def fingerprint(self) -> str | None:
         """Digest of all that decides what the operator computes; None: it cannot be told, nothing is ever reused."""
+        return None
+
+    def template(self, spark: SparkSession) -> DataFrame | None:
+        """What else decides, and only Spark can tell whether it is always the same: its plan, over one frame without
+        rows; None: nothing does."""
         return None
 
     @property

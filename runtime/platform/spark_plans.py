@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from .gateway import java_class, java_session, query_execution, session_state
@@ -164,6 +165,19 @@ def hash_partitions(frame: DataFrame) -> tuple[int, tuple[str, ...]] | None:
     if any(class_name(column) != "AttributeReference" for column in columns):
         return None
     return int(spread.numPartitions()), tuple(str(column.name()) for column in columns)
+
+
+@contextlib.contextmanager
+def repeatable(frame: DataFrame) -> Iterator[None]:
+    """While it lasts Spark reads the frame's rows from the disk, if it would compute others each time."""
+    keeps = not bool(analyzed(frame).deterministic())
+    if keeps:
+        frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield
+    finally:
+        if keeps:
+            frame.unpersist()
 
 
 def nodes_above(frame: DataFrame, mark: str) -> list[str] | None:

@@ -22,6 +22,7 @@ from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
 from ..platform.spark_observations import observed_metrics
+from ..platform.spark_plans import repeatable
 from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
@@ -144,11 +145,12 @@ class EpochExecutor:
             feeds_a_stage=self.feeds_a_stage,
         )
         reports: list[ShardReport] = []
-        is_first = frame is not None and self._is_first_pass(epoch, lineages)
+        is_first = frame is not None and self.is_first_pass(epoch, lineages)
         if frame is not None:
             rows = frame
             if is_first:
-                reports, input_rows = self._first_pass(rows, visited, task, input_rows)
+                with repeatable(rows):
+                    reports, input_rows = self._first_pass(rows, visited, task, input_rows)
             else:
                 reports = self._completed(visited, task, lambda task: self._run(rows, task, in_place))
         if not reports:
@@ -244,7 +246,7 @@ class EpochExecutor:
         rows = exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without)
         return self._job(self._in_order(rows, task), task).collect()
 
-    def _is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
+    def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
         """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""
         if not self.operator.has_first_pass or epoch.style != "sorted" or can_be_late(epoch.late_watermark_ms):
             return False
@@ -253,7 +255,7 @@ class EpochExecutor:
     def _first_pass(
         self, frame: DataFrame, visited: Sequence[int], task: ShardTask, input_rows: int | None
     ) -> tuple[list[ShardReport], int]:
-        """An epoch that :meth:`_is_first_pass`; the tasks do not see all of its input, so it is counted here."""
+        """An epoch that :meth:`is_first_pass`; the tasks do not see all of its input, so it is counted here."""
         counted: dict[str, int] = {}
 
         def run(task: ShardTask) -> list[Row]:

@@ -129,6 +129,9 @@ class Executor:
     #: The frames that it got, by epoch.
     got: dict[int, int] = field(default_factory=dict)
 
+    def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
+        return False
+
     def execute(
         self,
         frame: Frame | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from mixedmode.state.lineage import ShardLineage
 from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 pytestmark = pytest.mark.spark
 
@@ -165,3 +167,19 @@ def test_a_side_that_spark_knows_to_be_empty_costs_no_rows(spark: SparkSession, 
     reports = running.run(frame, MAX_WATERMARK)
     assert running.rows(reports) == []
     assert total_in(reports) == len(LEFT_ROWS)
+
+
+def test_rows_that_spark_would_compute_anew_each_time_are_computed_once(spark: SparkSession, tmp_path: Path) -> None:
+    """So a pair has the same values as the row that stays; nothing of it is cached afterwards."""
+    case = Case("left", compares=False)
+    left = [("a", second * SECOND_US, second) for second in range(60)]
+    frame = frame_of(spark, left, [("a", 30 * SECOND_US, 0)])
+    some = F.udf(lambda _: random.getrandbits(62), "long").asNondeterministic()
+    frame = frame.withColumn("__l2", F.when(F.col("__l2").isNotNull(), some("__l2")))
+    running = Running(spark, tmp_path, case, shards=2)
+    values: dict[Any, set[Any]] = {}
+    for row in running.rows(running.run(frame, 25_000)):
+        values.setdefault(row[5], set()).add(row[6])
+    assert len(values) == 61
+    assert all(len(found) == 1 for time, found in values.items() if time is not None)
+    assert not frame.is_cached and not frame.storageLevel.useDisk
