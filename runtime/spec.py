@@ -5,18 +5,16 @@ The planner decides and fills these in; the runtime executes them and decides no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from .connectors.sources.inputs import INPUT_COLUMN
 from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
 from .operators.emission import EMITTED_COLUMN, emitted_when_due
-from .operators.steps import Step
+from .operators.steps import Metrics, Step, behind_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,14 +173,21 @@ class StageEdge:
             emitted: with the watermark at which each row was emitted.  Where an operation (on pandas frames, say) does
                 not keep it, a row counts as emitted when event time came to it.
         """
-        if not emitted:
-            rows = rows.drop(EMITTED_COLUMN)
-        for step in self.steps:
-            rows = step.keeping(rows, EMITTED_COLUMN)
-        if emitted and EMITTED_COLUMN not in rows.columns:
-            assert self.event_time is not None, "only a stage with event time asks for it"
-            rows = emitted_when_due(rows, self.event_time)
+        return over_edges([(self, rows)], emitted=emitted)[0]
+
+
+def over_edges(handed_on: Sequence[tuple[StageEdge, DataFrame]], *, emitted: bool) -> list[DataFrame]:
+    """The rows that a stage takes of several; arguments as of :meth:`StageEdge.over`."""
+    rows = [(frame if emitted else frame.drop(EMITTED_COLUMN), edge.steps) for edge, frame in handed_on]
+    frames, event_time = behind_steps(rows, EMITTED_COLUMN), handed_on[0][0].event_time
+    return [_emitted(frame, event_time) for frame in frames] if emitted else frames
+
+
+def _emitted(rows: DataFrame, event_time: str | None) -> DataFrame:
+    if EMITTED_COLUMN in rows.columns:
         return rows
+    assert event_time is not None, "only a stage with event time asks for it"
+    return emitted_when_due(rows, event_time)
 
 
 @dataclass(frozen=True)
@@ -195,10 +200,13 @@ class LaneRead:
     steps: tuple[Step, ...] = ()
     #: The same, done to one of its sources, for questions; None: there are no operations.
     template: DataFrame | None = None
+    #: The lane's column that is the stage's event time; None: none is, or nobody needs to know.
+    event_time: str | None = None
 
-    def over(self, rows: DataFrame) -> DataFrame:
-        """The rows that the stage takes, of these rows of the lane."""
-        return reduce(lambda frame, step: step.keeping(frame, INPUT_COLUMN), self.steps, rows)
+    @property
+    def is_observed(self) -> bool:
+        """Whether something is computed of the rows on their way, for progress."""
+        return any(step.metrics is not None for step in self.steps)
 
 
 @dataclass(frozen=True)
@@ -226,6 +234,12 @@ class StageSpec:
     def uid(self) -> str:
         """Id under which its state is stored."""
         return self.operator.uid
+
+    @property
+    def observed(self) -> tuple[Metrics, ...]:
+        """What is computed of its rows on their way to it, for progress."""
+        ways = [*(read.steps for read in self.reads), *(edge.steps for edge in self.edges)]
+        return tuple(dict.fromkeys(step.metrics for steps in ways for step in steps if step.metrics is not None))
 
     def keeps_key_groups_of(self, earlier: KeyedOperator) -> bool:
         """Whether all its rows come from this stage, and each is in the key group here that it was in there."""
@@ -353,6 +367,12 @@ class JobSpec:
             identities = self.tail.identities(identities)
         columns = columns_of(self.output_schema, identities)
         return StagedForm(columns=columns, partition_by=self.sink.partition_by, path=self.sink.staging_path)
+
+    @property
+    def observed(self) -> tuple[Metrics, ...]:
+        """All that is computed of rows on their way, for progress."""
+        behind = () if self.tail is None else self.tail.observed
+        return (*(one for stage in self.stages for one in stage.observed), *behind)
 
     @property
     def keeps_state(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -161,6 +161,31 @@ class MixedFrame(UnitedFrame):
                 " outputMode complete"
             )
         return MixedFrame(self._inputs.arranged(what, function), self._watermark)
+
+    def observe(self, observation: str, *exprs: Column) -> MixedFrame:
+        """Have aggregates of all rows that pass here computed, of each epoch, for ``query.lastProgress``.
+
+        ``lastProgress["observedMetrics"][name]`` is a ``Row`` of them, as in the progress of a ``StreamingQuery``.
+
+        Args:
+            observation: the name.
+            exprs: aggregates, as of ``DataFrame.observe``.
+
+        Raises:
+            PlanError: that is no name, or there is no aggregate.
+        """
+        if isinstance(observation, Observation):
+            raise PlanError(
+                "observe got an Observation, which has the metrics of one action; a job has some for each of its"
+                " epochs: give a name, observe('rows', …), and read query.lastProgress['observedMetrics']['rows']"
+            )
+        if not isinstance(observation, str) or not observation:
+            raise PlanError(f"observe({observation!r}) is no name; use for example observe('rows', F.count('*'))")
+        wrong = [expr for expr in exprs if not isinstance(expr, Column)]
+        if wrong or not exprs:
+            got = repr(wrong[0]) if wrong else "none"
+            raise PlanError(f"observe({observation!r}) takes aggregates such as F.count('*').alias('n'), got {got}")
+        return MixedFrame(self._inputs.observed(observation, exprs), self._watermark)
 
     # -- event time and keys -------------------------------------------------------------------------------------------
 

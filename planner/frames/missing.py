@@ -22,11 +22,6 @@ _VIEWS = (
     *("registerTempTable", "asTable", "exists", "scalar"),
 )
 _OTHERS = {
-    "observe": (
-        "an epoch may read its rows more than once (a look ahead, late rows, several stages), and after a crash only"
-        " those that are still to be done, so that what is observed would not be each row once; use agg, or observe the"
-        " frame that foreachBatch is given, and see query.lastProgress for the job's own metrics"
-    ),
     "repartitionById": "a keyed stage deals rows to its shards itself; leave it out, or set pipeline.parallelism",
     "toJSON": "use select(F.to_json(F.struct('*')).alias('value'))",
     "nearestByJoin": "use join with a static DataFrame",

@@ -53,7 +53,11 @@ class UnitedFrame(StatelessFrame):
         names = dict(zip(other.columns, self.columns, strict=True))
         columns = [column.alias(here) for column, here in zip(quoted(names), names.values(), strict=True)]
         hidden = [F.col(CARRIER)] if CARRIER in other._inputs.template.columns else []
-        aligned = other._inputs.map("union", lambda frame: frame.select(*columns, *hidden))
+        aligned = other._inputs.map(
+            "union",
+            lambda frame: frame.select(*columns, *hidden),
+            lambda frame, *more: frame.select(*columns, *hidden, *more),
+        )
         watermark = other._watermark
         if watermark is not None:
             watermark = replace(watermark, event_time=names.get(watermark.event_time, watermark.event_time))

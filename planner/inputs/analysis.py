@@ -141,6 +141,25 @@ def resolved(spark: SparkSession, node: Any, below: Sequence[int]) -> dict[int, 
     return known if kind in _SAME_COLUMNS else {}
 
 
+def columns_below(frame: DataFrame, names: Sequence[str]) -> list[str | None]:
+    """For each column of a frame the column that it is at the bottom of its plan, unchanged; None: it is computed.
+
+    Args:
+        frame: is made of one without rows.
+        names: the columns of that one.
+    """
+    plan = analyzed(frame)
+    found = [list(items(leaf.output())) for leaf in leaves(plan) if class_name(leaf) == "LocalRelation"]
+    below = [columns for columns in found if [one.name() for one in columns] == list(names)]
+    ids = [one.exprId().id() for one in below[0]] if below else []
+    known = resolved(frame.sparkSession, plan, ids)
+    expressions = [known.get(attribute.exprId().id()) for attribute in items(plan.output())]
+    return [
+        names[ids.index(one.exprId().id())] if one is not None and class_name(one) == "AttributeReference" else None
+        for one in expressions
+    ]
+
+
 def spark_plan(frame: DataFrame) -> str:
     """Spark's explain text of a frame, without its ids: they differ each time, and two plans of one job must not."""
     return _IDS.sub("", explained(frame))

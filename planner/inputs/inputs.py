@@ -16,14 +16,15 @@ from functools import reduce
 from typing import Any, Protocol
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.connectors.sources.inputs import LiveInput
-from ...runtime.operators.steps import Step
+from ...runtime.operators.steps import Metrics, Step
 from ...runtime.platform.columns import is_case_sensitive
 from ...runtime.platform.spark_errors import error_text
+from ...runtime.platform.spark_session import empty_frame
 from ...runtime.platform.spark_sources import is_open, sources
 from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
@@ -83,10 +84,24 @@ class Part:
         steps = (*self.steps, Step(what, function, carrying))
         return replace(self, frame=function(self.frame), steps=steps, source=source)
 
+    def observed(self, metrics: Metrics) -> Part:
+        """The part, with something computed of its rows here; the frame is as it was."""
+        source = self.frame if self.origin is None and self.source is None else self.source
+        step = Step("observe", lambda frame: frame, metrics=metrics)
+        return replace(self, steps=(*self.steps, step), source=source)
+
     @property
     def as_given(self) -> Part:
         """The source before anything was done to it."""
-        return self if self.source is None else replace(self, frame=self.source, steps=(), source=None)
+        return self.behind(0)
+
+    def behind(self, steps: int) -> Part:
+        """The source behind the first steps only."""
+        if self.source is None or steps == len(self.steps):
+            return self
+        first = self.steps[:steps]
+        frame = reduce(lambda frame, step: step(frame), first, self.source)
+        return replace(self, frame=frame, steps=first, source=self.source if steps else None)
 
 
 @dataclass(frozen=True)
@@ -188,6 +203,19 @@ class Inputs:
                 ) from error
         return replace(self, parts=tuple(mapped))
 
+    def observed(self, name: str, columns: Sequence[Column]) -> Inputs:
+        """The same, with aggregates computed of all rows here.
+
+        Raises:
+            AnalysisException: Spark's own, if these are no aggregates of the columns.
+            PlanError: a whole result is in order already.
+        """
+        self.check_not_arranged("observe")
+        template = empty_frame(self.spark, self.schema)
+        template.observe(name, *columns)
+        metrics = Metrics(name, tuple(columns), template)
+        return replace(self, parts=tuple(part.observed(metrics) for part in self.parts))
+
     def check_not_arranged(self, what: str) -> None:
         """Raise PlanError if a whole result is in order already: what comes now would come where it is shown."""
         if self.arrangement:
@@ -216,9 +244,20 @@ class Inputs:
             PlanError: two live inputs have one name, or the columns differ.
         """
         shift = 1 + max(part.branch for part in self.parts)
-        moved = [replace(part, branch=part.branch + shift) for part in other.parts]
+        moved = [replace(part, branch=part.branch + shift) for part in _observed_apart(other.parts, self.parts)]
         united = checked(numbered_names([*self.parts, *moved]))
         return replace(united, ignored=tuple(dict.fromkeys([*self.ignored, *other.ignored])))
+
+
+def _observed_apart(parts: Sequence[Part], others: Sequence[Part]) -> list[Part]:
+    """The parts with metrics of their own, where others come from the same call of ``observe`` on another way."""
+    taken = {step.metrics for part in others for step in part.steps if step.metrics is not None}
+    own = {metrics: replace(metrics) for metrics in taken}
+
+    def apart(step: Step) -> Step:
+        return replace(step, metrics=own[step.metrics]) if step.metrics in taken else step
+
+    return [replace(part, steps=tuple(map(apart, part.steps))) for part in parts] if taken else list(parts)
 
 
 def check_inputs(history: Any, live: Any) -> Inputs:
@@ -253,6 +292,10 @@ def checked(parts: Sequence[Part]) -> Inputs:
     check_session(inputs.spark)
     first, *others = parts
     columns = quoted(first.frame.columns)
+
+    def in_its_order(frame: DataFrame, *more: Column) -> DataFrame:
+        return frame.select(*columns, *more)
+
     aligned = [first]
     for part in others:
         if part.frame.sparkSession.sparkContext is not first.frame.sparkSession.sparkContext:
@@ -261,7 +304,7 @@ def checked(parts: Sequence[Part]) -> Inputs:
             )
         check_same_columns(first.frame.schema, part.frame.schema, (first.name, part.name))
         in_order = part.frame.columns == first.frame.columns
-        aligned.append(part if in_order else part.mapped("union", lambda frame: frame.select(*columns)))
+        aligned.append(part if in_order else part.mapped("union", in_its_order, in_its_order))
     return Inputs(tuple(aligned))
 
 

@@ -36,6 +36,7 @@ from .final_watermark import resolve_final_watermark
 from .folders import check_apart, check_not_read, checkpoint_location
 from .graph import StageGraph
 from .key_groups import earlier_shards
+from .observed import observed_once
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan, StagePlan
 from .timer_order import resolve_timers
@@ -119,7 +120,9 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         ),
     )
     sink.check(spark)
-    specs, first = graph.specs(output_mode, settings), graph.first
+    bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
+    specs, tail = observed_once(graph.specs(output_mode, settings), tail, settings, bounded)
+    first = graph.first
     operators = [spec.operator for spec in specs]
     parallelism = settings.shards(spark)
     facts = JobFacts(

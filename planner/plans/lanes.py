@@ -1,7 +1,8 @@
 """The sources of a job by what its stages take together: :class:`~....runtime.connectors.sources.lanes.Lane`.
 
 What one ``read()`` gives is a lane of its own if several stages take it, each doing to the rows what precedes it; and
-what only one stage takes, from however many ``read()``s, is one lane, with all of that done before.
+what only one stage takes, from however many ``read()``s, is one lane, with all of that done before.  Where a stage
+observes rows, each ``read()`` is a lane of its own, too: from there on the stage does it, to the rows of an epoch.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ...runtime.operators.steps import Step
 from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.spark_session import empty_frame
 from ...runtime.spec import LaneRead
+from ..inputs.analysis import columns_below
 from ..inputs.inputs import Inputs, Part, numbered_names
 from ..stages.stage import KeyedStage
 
@@ -34,13 +36,9 @@ class PlannedLane:
 
     #: Its sources as it takes them.
     parts: Branch
-    #: Those of each stage that takes them, as the stage does; of several stages the frames are as they were given.
+    #: Those of each stage that takes them, as the stage does.  Of several stages the lane's are as they were given, and
+    #: of one that observes them as they were before.
     takers: tuple[tuple[KeyedStage, Branch], ...]
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether what precedes a stage is done by the stage itself."""
-        return len(self.takers) > 1
 
     @property
     def inputs(self) -> Inputs:
@@ -67,11 +65,14 @@ class Lanes:
                 frames = tuple(id(part.as_given.frame) for part in branch)
                 takers.setdefault((frames, times[frames]), []).append((stage, branch))
                 times[frames] += 1
+        # Rows that are observed together come together there, so each read() of such a stage is a lane of its own.
+        observing = {stage for stage in stages if any(_is_observed(part) for part in stage.inputs.parts)}
         lanes: dict[object, PlannedLane] = {}
         for number, (key, taken) in enumerate(takers.items()):
             stage, branch = taken[0]
-            if len(taken) > 1:
-                lanes[key] = PlannedLane(_numbered(tuple(part.as_given for part in branch), number), tuple(taken))
+            if len(taken) > 1 or stage in observing:
+                first = tuple(part.behind(0 if len(taken) > 1 else _before_observe(part)) for part in branch)
+                lanes[key] = PlannedLane(_numbered(first, number), tuple(taken))
                 continue
             known = () if stage not in lanes else lanes[stage].parts
             parts = (*known, *_numbered(branch, number))
@@ -136,21 +137,32 @@ class Lanes:
         """
         found = []
         for number, lane, branch in self.of_stage(stage):
-            steps = branch[0].steps if lane.is_shared else ()
-            if steps:
-                self._check_repeatable(uid, stage, lane, steps)
-            found.append(LaneRead(number, steps, branch[0].frame if steps else None))
+            steps = branch[0].steps[len(lane.parts[0].steps) :]
+            if not steps:
+                found.append(LaneRead(number))
+                continue
+            event_time = self._event_time(stage, lane, self._repeated(uid, stage, lane, steps))
+            found.append(LaneRead(number, steps, branch[0].frame, event_time))
         return tuple(found)
 
-    def _check_repeatable(self, uid: str, stage: KeyedStage, lane: PlannedLane, steps: Sequence[Step]) -> None:
+    def _event_time(self, stage: KeyedStage, lane: PlannedLane, rows: DataFrame) -> str | None:
+        """The lane's column that is the event time of a stage's rows; None: it is computed, or there is none."""
+        if stage.watermark is None or stage.watermark.event_time not in rows.columns:
+            return None
+        return dict(zip(rows.columns, columns_below(rows, lane.inputs.schema.names), strict=True))[
+            stage.watermark.event_time
+        ]
+
+    def _repeated(self, uid: str, stage: KeyedStage, lane: PlannedLane, steps: Sequence[Step]) -> DataFrame:
+        """What precedes a stage, done to an empty frame."""
         empty = empty_frame(stage.inputs.spark, lane.inputs.schema).withColumn(INPUT_COLUMN, F.lit(0))
         try:
             rows: DataFrame = reduce(lambda frame, step: step.keeping(frame, INPUT_COLUMN), steps, empty)
         except AnalysisException as error:
             raise PlanError(
                 f"what precedes the keyed stage {uid} works only on the frame that it was written for:"
-                f" {error_text(error)}; where several stages read the same sources, use names or F.col('x') instead of"
-                " columns that were taken from a frame (frame['x'], frame.x)"
+                f" {error_text(error)}; where several stages read the same sources, and behind observe(), use names or"
+                " F.col('x') instead of columns that were taken from a frame (frame['x'], frame.x)"
             ) from error
         if self._tells_apart(stage) and INPUT_COLUMN not in rows.columns:
             raise PlanError(
@@ -158,6 +170,7 @@ class Lanes:
                 " more which live input a row came from, and several stages read several of them; do it behind the"
                 " stage, or in one job for each"
             )
+        return rows
 
     def has_lone_history(self, stage: KeyedStage) -> bool:
         """Whether a history of one side was read without a live input, and must not move a watermark of others."""
@@ -175,6 +188,15 @@ class Lanes:
 
     def _of(self, stage: KeyedStage) -> list[PlannedLane]:
         return [lane for _, lane, _ in self.of_stage(stage)]
+
+
+def _is_observed(part: Part) -> bool:
+    return part.origin is None and any(step.metrics is not None for step in part.steps)
+
+
+def _before_observe(part: Part) -> int:
+    """How many operations come before the first ``observe``."""
+    return next((at for at, step in enumerate(part.steps) if step.metrics is not None), len(part.steps))
 
 
 def _branches(inputs: Inputs) -> list[Branch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ..metrics.listeners import EpochApplied, InputTimes, SourceSeen, StageEpoch
 from ..operators.contract import EpochSpec
@@ -10,6 +11,9 @@ from ..protocols.event_time import MIN_WATERMARK
 from ..spec import JobSpec, Phase
 from ..tasks.report import ShardReport
 from .job_state import JobState
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
 
 
 def epoch_applied(
@@ -22,6 +26,7 @@ def epoch_applied(
     elapsed_s: float,
     now_ms: int,
     coordinator: Mapping[str, int] | None,
+    observed: Mapping[str, Row],
 ) -> EpochApplied:
     """An epoch that the state has just taken over.
 
@@ -34,6 +39,7 @@ def epoch_applied(
         elapsed_s: seconds that it took in all.
         now_ms: the clock that tells idle inputs.
         coordinator: numbers of events; None: there is no coordinator.
+        observed: what was observed of rows on their way, by name.
     """
     times = {
         name: InputTimes(one.inputs[name].reached_ms(), one.inputs[name].max_event_time_ms, one.is_idle(name, now_ms))
@@ -69,4 +75,5 @@ def epoch_applied(
             for stage in job.stages
         ),
         coordinator=coordinator,
+        observed=observed,
     )

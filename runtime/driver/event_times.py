@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from ..connectors.sources.inputs import LiveInput, Reach, look_at
+from ..platform.spark_observations import unobserved
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.watermarks import ONLY
 from ..spec import JobSpec, StageSpec
@@ -67,7 +68,7 @@ class EventTimes:
         if frame is None or stage.event_time is None or not inputs:
             return None
         with self.labelled("looking for the greatest event time"):
-            return look_at(frame, stage.event_time, inputs)
+            return look_at(unobserved(frame) if stage.observed else frame, stage.event_time, inputs)
 
     def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
         """What a stage would fire up to now; ``fired``: what earlier ones would."""

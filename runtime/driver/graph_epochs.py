@@ -20,12 +20,13 @@ from ..connectors.exchange import Exchange
 from ..connectors.sources.inputs import INPUT_COLUMN
 from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
-from ..metrics.listeners import RunListener, ShardsReused
+from ..metrics.listeners import RunListener, ShardsReused, WholeResultObserved
 from ..operators.contract import EpochSpec
 from ..operators.emission import EMITTED_COLUMN, emitted_when_due
 from ..platform.failpoints import failpoint
-from ..spec import JobSpec, Phase, StageSpec
-from ..tasks.executor import EpochExecutor
+from ..platform.spark_observations import unobserved
+from ..spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
+from ..tasks.executor import EpochExecutor, Executed
 from ..tasks.report import ShardReport
 from ..tasks.shuffle import InPlace
 from ..tasks.tail_task import staged_behind
@@ -36,6 +37,7 @@ from .event_channels import JobEvents
 from .event_times import EventTimes
 from .exchanges import place_of
 from .job_state import JobState
+from .observed_rows import ObservedRows
 from .pinned_backlog import PinnedBacklog
 from .stage_epochs import Order, Ran, fired_upstream, gets_the_end, reached_upstream
 
@@ -69,6 +71,7 @@ class GraphEpochs:
     def __post_init__(self) -> None:
         #: Event times and watermarks of the stages.
         self.times = EventTimes(self.job, self.state, self._labelled)
+        self._observed = ObservedRows(self.job)
 
     def execute(
         self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order], pin: PinnedBacklog | None = None
@@ -111,11 +114,13 @@ class GraphEpochs:
         held = self.state.stages[stage.uid]
         with self._labelled(f"whole result after epoch {self.state.epoch}"):
             spec = whole_result_of(self.state, held, now_ms())
-            reports = self.executors[stage.uid].execute(None, spec, held.lineages)
-            shown = self._behind_last(reports, spec.epoch)
+            done = self.executors[stage.uid].execute(None, spec, held.lineages)
+            shown = self._behind_last(done, spec.epoch)
         self.job.sink.discard(self.state.pending)
-        self.state.pending = [file for report in shown for file in report.output]
-        self._discard_exchange(stage.uid, reports)
+        self.state.pending = [file for report in shown.reports for file in report.output]
+        self._discard_exchange(stage.uid, done.reports)
+        if shown.observed:
+            self.listener.on(WholeResultObserved(shown.observed))
 
     def _with_tail(self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran]) -> Mapping[str, Ran]:
         """What stages have done, the last one's output as what follows it and moves its rows has made of it."""
@@ -124,18 +129,19 @@ class GraphEpochs:
             return ran
         failpoint("epoch-before-tail")
         with self._labelled(f"{phase.kind}, epoch {base.epoch}, behind stage {last.uid}"):
-            reports = self._behind_last(ran[last.uid].reports, base.epoch)
-        return {**ran, last.uid: replace(ran[last.uid], reports=reports)}
+            done = self._behind_last(Executed(ran[last.uid].reports, ran[last.uid].observed), base.epoch)
+        return {**ran, last.uid: replace(ran[last.uid], reports=done.reports, observed=done.observed)}
 
-    def _behind_last(self, reports: list[ShardReport], epoch: int) -> list[ShardReport]:
-        """The last stage's reports with the output of the Spark job behind it in place of its own, if there is one."""
+    def _behind_last(self, done: Executed, epoch: int) -> Executed:
+        """What the last stage has done, with the output of the job behind it in place of its own, if there is one."""
         tail, uid = self.job.tail_behind, self.job.last_stage.uid
-        rows = None if tail is None else self.exchanges[uid].frame(file for one in reports for file in one.output)
+        rows = None if tail is None else self.exchanges[uid].frame(file for one in done.reports for file in one.output)
         if tail is None or rows is None:
-            return reports
-        staged = staged_behind(rows, tail, self.job.sink.output, epoch, self.executors[uid].run_id)
-        first, *others = (replace(report, output=()) for report in reports)
-        return [replace(first, output=staged.files, dropped_rows=staged.dropped_rows), *others]
+            return done
+        staged, observed = staged_behind(rows, tail, self.job.sink.output, epoch, self.executors[uid].run_id)
+        first, *others = (replace(report, output=()) for report in done.reports)
+        reports = [replace(first, output=staged.files, dropped_rows=staged.dropped_rows), *others]
+        return Executed(reports, {**done.observed, **observed})
 
     def _run(self, phase: Phase, stage: StageSpec, order: Order, ran: Mapping[str, Ran]) -> Ran:
         """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
@@ -144,7 +150,7 @@ class GraphEpochs:
         if stage.tells_inputs_apart and reach is None and not stage.edges:
             reach = self.times.look_ahead(stage, order.frame)
         order = replace(order, reach=reach)
-        reports: list[ShardReport] = []
+        done = Executed([])
         if visited:
             inboxes = self.events.take(visited, state, with_events=not phase.holds_events_back)
             sorts = spec.style == "sorted"
@@ -154,7 +160,7 @@ class GraphEpochs:
                 self.backlog.begin(None if reach is None or is_first else reach.rows, len(state.shards))
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
-                    reports = self.executors[stage.uid].execute(
+                    done = self.executors[stage.uid].execute(
                         order.frame,
                         spec,
                         state.lineages,
@@ -169,12 +175,13 @@ class GraphEpochs:
             finally:
                 if sorts:
                     self.backlog.end()
+        reports = done.reports
         seen = self.times.seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
         fired_ms = state.watermark.fired_ms
         if order.fires_all(state):
             fired_ms = max(fired_ms, min(spec.firing_watermark_ms, state.watermark.would_reach(seen)))
         ahead = self.times.seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
-        return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead))
+        return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
 
     def _order(
         self,
@@ -239,6 +246,7 @@ class GraphEpochs:
         if own is not None and EMITTED_COLUMN in stage.operator.sort_columns:
             assert stage.event_time is not None, "only a stage with event time asks for it"
             frames = [emitted_when_due(frames[0], stage.event_time)]
+        handed_on: list[tuple[StageEdge, DataFrame]] = []
         for edge in stage.edges:
             files, exchange = staged.get(edge.origin, ()), self.exchanges[edge.origin]
             if in_place:
@@ -247,7 +255,9 @@ class GraphEpochs:
             else:
                 frame = exchange.frame(files)
             if frame is not None:
-                frames.append(edge.over(frame, emitted=EMITTED_COLUMN in stage.operator.sort_columns))
+                handed_on.append((edge, frame))
+        if handed_on:
+            frames += over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns)
         return reduce(DataFrame.unionByName, frames) if frames else None
 
     def _keeps_shards(self, stage: StageSpec) -> bool:
@@ -287,6 +297,7 @@ class GraphEpochs:
             elapsed_s=elapsed_s,
             now_ms=now_ms(),
             coordinator=self.events.counts,
+            observed=self._observed.of(ran),
         )
         self.listener.on(applied)
 
@@ -321,7 +332,7 @@ class GraphEpochs:
         dropped = sum(report.counters.rows_late for report in done.reports)
         if self.job.late_rows is None or frame is None or not dropped:
             return []
-        rows = stage.operator.late_rows(frame, spec)
+        rows = stage.operator.late_rows(unobserved(frame) if stage.observed else frame, spec)
         if rows is None:
             return []
         with self._labelled(f"late rows of epoch {spec.epoch}{self._of_stage(stage)}"):

@@ -189,7 +189,7 @@ def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
 
 
 def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, output: OutputPlace) -> EpochExecutor:
-    stage = state.stages[uid]
+    stage, tail = state.stages[uid], job.tail_in_stage if uid == job.last_stage.uid else None
     return EpochExecutor(
         spark=job.spark,
         operator=stage.operator,
@@ -200,7 +200,8 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, outp
         state_filesystem=context.store.filesystem,
         state_pool=context.store.pool(uid),
         output=output,
-        tail=job.tail_in_stage if uid == job.last_stage.uid else None,
+        tail=tail,
         feeds_a_stage=uid != job.last_stage.uid,
         progress_folder=context.backlog.folder,
+        observes=bool(job.stage_of(uid).observed) or (tail is not None and bool(tail.observed)),
     )

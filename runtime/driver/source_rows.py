@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame
 
 from ..connectors.sources.inputs import INPUT_COLUMN
 from ..connectors.sources.lanes import rows_by_lane
+from ..operators.steps import behind_steps
 from ..platform.spark_session import empty_frame
 
 if TYPE_CHECKING:
-    from ..spec import JobSpec, StageSpec
+    from ..operators.steps import Step
+    from ..spec import JobSpec, LaneRead, StageSpec
 
 #: Takes some rows of a history, given the column with their event times.
 Part = Callable[[DataFrame, "str | None"], DataFrame]
@@ -65,12 +67,21 @@ class SourceRows:
 
     def of(self, stage: StageSpec) -> DataFrame | None:
         """The rows that a stage takes; None: there are none."""
-        frames = []
+        taken: list[tuple[DataFrame, tuple[Step, ...]]] = []
         for read in stage.reads:
             if read.lane in self.histories:
-                rows = read.over(self.histories[read.lane])
-                frames.append(rows if self.part is None else self.part(rows, stage.event_time))
-            frames += [read.over(rows[read.lane]) for rows in self.lives if read.lane in rows]
+                taken.append(self._of_history(stage, read))
+            taken += [(rows[read.lane], read.steps) for rows in self.lives if read.lane in rows]
+        frames = behind_steps(taken, INPUT_COLUMN)
         if not stage.needs_input_column:  # others may read several live inputs of the same lane
             frames = [frame.drop(INPUT_COLUMN) for frame in frames]
         return reduce(DataFrame.unionByName, frames) if frames else None
+
+    def _of_history(self, stage: StageSpec, read: LaneRead) -> tuple[DataFrame, tuple[Step, ...]]:
+        """Rows of a history, and what is still to be done to them."""
+        rows = self.histories[read.lane]
+        if self.part is None:
+            return rows, read.steps
+        if read.is_observed:  # what is observed is the part alone
+            return self.part(rows, read.event_time), read.steps
+        return self.part(behind_steps([(rows, read.steps)], INPUT_COLUMN)[0], stage.event_time), ()

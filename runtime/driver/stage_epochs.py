@@ -16,7 +16,7 @@ from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..tasks.report import ShardReport
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from ..spec import StageSpec
     from .stage_state import StageState
@@ -61,6 +61,8 @@ class Ran:
     fired_ms: int
     #: How far event times bring its watermark with this epoch; MIN: nowhere.
     reached_ms: int
+    #: What was observed of rows on their way to it and behind it, by name.
+    observed: Mapping[str, Row] = field(default_factory=dict)
 
 
 def greatest_event_time(reports: Sequence[ShardReport]) -> int | None:

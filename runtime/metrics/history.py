@@ -7,16 +7,27 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.identity import query_id
 from .checkpoint import CheckpointReport
 from .epoch import durations_ms, event_time, lag_ms, offsets_entry, source_entry, state_operator, totals
 from .lifecycle import LifecycleEvent
-from .listeners import CheckpointCompleted, EpochApplied, Fact, OffsetsKnown, PhaseBegan, RowsDelivered
+from .listeners import (
+    CheckpointCompleted,
+    EpochApplied,
+    Fact,
+    OffsetsKnown,
+    PhaseBegan,
+    RowsDelivered,
+    WholeResultObserved,
+)
 from .progress import QueryProgress, timestamp
 from .wording import in_words
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +80,8 @@ class RunHistory:
             self._epoch(fact)
         elif isinstance(fact, OffsetsKnown):
             self._offsets_known(fact)
+        elif isinstance(fact, WholeResultObserved):
+            self._whole_result_observed(fact.observed)
         elif isinstance(fact, RowsDelivered):
             self._delivered(fact.elapsed_s)
         elif isinstance(fact, CheckpointCompleted):
@@ -130,7 +143,7 @@ class RunHistory:
                 "numOutputRows": written["outputRows"],
                 "metrics": {"outputBytes": written["outputBytes"], "outputFiles": written["outputFiles"]},
             },
-            observedMetrics={},
+            observedMetrics=dict(applied.observed),
             coordinator=None if applied.coordinator is None else dict(applied.coordinator),
             checkpoint=self._checkpoint,
         )
@@ -144,6 +157,11 @@ class RunHistory:
             self._name or self._run_id,
             count,
         )
+
+    def _whole_result_observed(self, observed: Mapping[str, Row]) -> None:
+        with self._lock:
+            if self._recent:
+                self._replace_last(observedMetrics={**self._recent[-1]["observedMetrics"], **observed})
 
     def _delivered(self, elapsed_s: float) -> None:
         with self._lock:

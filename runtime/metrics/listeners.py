@@ -7,14 +7,17 @@ follows a run (its handle's progress and lifecycle, a report) reads facts, and n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ...state.lineage import ShardLineage
 from ..connectors.sources.forgotten import ForgottenMessages
 from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
 from .checkpoint import CheckpointReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
 
 # -- a run begins ------------------------------------------------------------------------------------------------------
 
@@ -126,6 +129,8 @@ class EpochApplied:
     stages: tuple[StageEpoch, ...]
     #: Numbers of events; None: the job has no coordinator.
     coordinator: Mapping[str, int] | None = None
+    #: What was observed of rows on their way, by name.
+    observed: Mapping[str, Row] = field(default_factory=dict)
 
     @property
     def is_backlog(self) -> bool:
@@ -152,6 +157,13 @@ class OffsetsKnown:
     epoch: int
     #: By live input.
     sources: Mapping[str, OffsetsRead]
+
+
+@dataclass(frozen=True)
+class WholeResultObserved:
+    """The whole result after the last epoch has been staged, and observed on its way."""
+
+    observed: Mapping[str, Row]
 
 
 @dataclass(frozen=True)
@@ -233,6 +245,7 @@ Fact = (
     | ShardsReused
     | EpochApplied
     | OffsetsKnown
+    | WholeResultObserved
     | RowsDelivered
     | SourceChanged
     | CheckpointCompleted

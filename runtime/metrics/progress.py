@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from datetime import datetime, timezone
+from decimal import Decimal
 from typing import Any
+
+from pyspark.sql import Row
 
 from ..platform.frozen import FrozenDict
 
@@ -20,6 +24,8 @@ class QueryProgress(FrozenDict):
 
     ``id runId name timestamp batchId batchDuration observedMetrics``
         as in Spark; a batch is an epoch.
+        ``observedMetrics`` has a ``Row`` for each ``observe()`` by its name, of the rows that the epoch's own jobs have
+        read, each once; where no row came, what the expressions are of no rows.
     ``mode phase isBacklog``
         ``backlog`` (sorted, one key at a time) or ``streaming``; the plan's phase; whether any source is in backlog.
     ``numInputRows inputRowsPerSecond processedRowsPerSecond``
@@ -62,11 +68,28 @@ class QueryProgress(FrozenDict):
 
     @property
     def json(self) -> str:
-        return json.dumps(self)
+        return json.dumps(_plain(self))
 
     @property
     def prettyJson(self) -> str:
-        return json.dumps(self, indent=2)
+        return json.dumps(_plain(self), indent=2)
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it, that of a metric as Spark writes it."""
+    if isinstance(value, Row):
+        return {name: _plain(one) for name, one in zip(value.__fields__, value, strict=True)}
+    if isinstance(value, dict):
+        if all(isinstance(name, str) for name in value):
+            return {name: _plain(one) for name, one in value.items()}
+        return [{"key": _plain(key), "value": _plain(one)} for key, one in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode()
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def timestamp(ms: int | None = None) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from .steps import Step
+from .steps import Metrics, Step
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,9 +51,14 @@ class Tail:
     #: Whether Spark moves rows between tasks for it, so that it is a Spark job of its own.
     moves_rows: bool = False
 
+    @property
+    def observed(self) -> tuple[Metrics, ...]:
+        """What is computed of the rows on their way, for progress."""
+        return tuple(step.metrics for step in self.steps if step.metrics is not None)
+
     def over(self, rows: DataFrame) -> DataFrame:
         """The rows behind all steps."""
-        return reduce(lambda frame, step: step(frame), self.steps, rows)
+        return reduce(_behind, self.steps, rows)
 
     def identities(self, below: Sequence[tuple[str, str]] | None) -> tuple[tuple[str, str], ...] | None:
         """What each output column computes, and the same for people; None: only their names are known.
@@ -74,3 +79,7 @@ class Tail:
                 text = text.replace(f"`{{{place}}}`", said or identity)
             found.append((json.dumps([column.text, [identity for identity, _ in sources]]), text))
         return tuple(found)
+
+
+def _behind(rows: DataFrame, step: Step) -> DataFrame:
+    return step(rows) if step.metrics is None else rows.observe(step.metrics.name, *step.metrics.columns)

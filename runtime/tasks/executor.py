@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -51,6 +51,16 @@ logger = logging.getLogger(__name__)
 _Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardPins)
 
 
+@dataclass(frozen=True)
+class Executed:
+    """What a stage's Spark jobs in an epoch have come to."""
+
+    #: One report per visited shard: those of the attempts whose result Spark took.
+    reports: list[ShardReport]
+    #: What was observed of rows on their way, by name; of nothing that gave no rows.
+    observed: Mapping[str, Row] = field(default_factory=dict)
+
+
 @dataclass
 class EpochExecutor:
     """Runs epochs of one operator.  Between calls it keeps how rows come to their shards, and nothing about the job."""
@@ -69,6 +79,8 @@ class EpochExecutor:
     feeds_a_stage: bool = False
     #: What is done to the rows before they are staged; None: nothing.
     tail: Tail | None = None
+    #: Whether something is computed of rows on their way, for progress.
+    observes: bool = False
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
@@ -99,7 +111,7 @@ class EpochExecutor:
         inboxes: Mapping[int, ShardInbox] = MappingProxyType({}),
         in_place: bool = False,
         input_rows: int | None = None,
-    ) -> list[ShardReport]:
+    ) -> Executed:
         """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
 
         Args:
@@ -114,9 +126,6 @@ class EpochExecutor:
             in_place: the rows are handed on by a stage in whose shards they are in their key groups here, and Spark
                 knows of each file which shard's it is.
             input_rows: how many rows there are, if that is known.
-
-        Returns:
-            One report per visited shard: those of the attempts whose result Spark took.
 
         Raises:
             MixedModeError: Spark has brought rows to other partitions than those of their shards.
@@ -145,14 +154,15 @@ class EpochExecutor:
             feeds_a_stage=self.feeds_a_stage,
         )
         reports: list[ShardReport] = []
+        observed: dict[str, Row] = {}
         is_first = frame is not None and self.is_first_pass(epoch, lineages)
         if frame is not None:
             rows = frame
             if is_first:
                 with repeatable(rows):
-                    reports, input_rows = self._first_pass(rows, visited, task, input_rows)
+                    reports, input_rows = self._first_pass(rows, visited, task, input_rows, observed)
             else:
-                reports = self._completed(visited, task, lambda task: self._run(rows, task, in_place))
+                reports = self._completed(visited, task, lambda task: self._run(rows, task, in_place, observed))
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
@@ -160,7 +170,7 @@ class EpochExecutor:
             reports = self._completed(
                 visited,
                 replace(task, shards=partitions),
-                lambda task: self._mapped(places, task, _without_rows(task)).collect(),
+                lambda task: self._collected(self._mapped(places, task, _without_rows(task)), observed),
             )
         reports = sorted(reports, key=lambda report: report.shard)
         if [report.shard for report in reports] != sorted(visited):
@@ -168,7 +178,7 @@ class EpochExecutor:
                 f"epoch {epoch.epoch} expected one report from each of the shards {sorted(visited)}, "
                 f"got {[report.shard for report in reports]}: Spark changed the partitioning of the shuffle"
             )
-        return _with_input_rows(reports, input_rows or 0) if is_first else reports
+        return Executed(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
 
     @property
     def _hands_on(self) -> StructType | None:
@@ -214,14 +224,21 @@ class EpochExecutor:
             self._asked_for_pins = True
             self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
 
-    def _run(self, frame: DataFrame, task: ShardTask, in_place: bool) -> list[Row]:
+    def _collected(self, job: DataFrame, observed: dict[str, Row]) -> list[Row]:
+        """The rows of a job; what it has observed is added to ``observed``: the last job to run is the whole one."""
+        rows = job.collect()
+        if self.observes:
+            observed.update(observed_metrics(job))
+        return rows
+
+    def _run(self, frame: DataFrame, task: ShardTask, in_place: bool, observed: dict[str, Row]) -> list[Row]:
         """Bring the rows to their shards and run the task on them, with one exchange at most if Spark allows it."""
         parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
         own_session = self._has_own_session(task)
         if self._pins is not None and task.epoch.style == "random" and own_session:
             job = self._planned(lambda pins: (self._beside_pins(pins, frame, task), task), self._pins)
             if job is not None:
-                return job.collect()
+                return self._collected(job, observed)
         way: HashExchange | InPlace | None = None
         if own_session and in_place and task.epoch.style not in self._moved:
             way = self._in_place = self._in_place or InPlace(self.spark, parallelism)
@@ -233,7 +250,7 @@ class EpochExecutor:
             job = self._planned(lambda way: (self._adopted(way.adopt(frame), placed), placed), way)
             if job is not None:
                 try:
-                    return job.collect()
+                    return self._collected(job, observed)
                 except Exception as error:
                     if not isinstance(translate(error), MisplacedRowsError):
                         raise
@@ -241,10 +258,10 @@ class EpochExecutor:
             elif way is self._in_place:
                 logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
                 self._moved.add(task.epoch.style)
-                return self._run(frame, task, in_place=False)
+                return self._run(frame, task, False, observed)
         rows = self._prepared(frame, task.epoch)
         rows = exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without)
-        return self._job(self._in_order(rows, task), task).collect()
+        return self._collected(self._job(self._in_order(rows, task), task), observed)
 
     def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
         """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""
@@ -253,10 +270,14 @@ class EpochExecutor:
         return not any(lineage.files for lineage in lineages)
 
     def _first_pass(
-        self, frame: DataFrame, visited: Sequence[int], task: ShardTask, input_rows: int | None
+        self,
+        frame: DataFrame,
+        visited: Sequence[int],
+        task: ShardTask,
+        input_rows: int | None,
+        observed: dict[str, Row],
     ) -> tuple[list[ShardReport], int]:
         """An epoch that :meth:`is_first_pass`; the tasks do not see all of its input, so it is counted here."""
-        counted: dict[str, int] = {}
 
         def run(task: ShardTask) -> list[Row]:
             for job in self._first_pass_jobs(frame, task, counts=input_rows is None):
@@ -267,16 +288,16 @@ class EpochExecutor:
                         raise
                     self._note_misplaced(error)
                 else:
-                    metrics = observed_metrics(job).items()
-                    counted.update({name: row[0] for name, row in metrics if name.startswith(INPUT_ROWS)})
+                    observed.update(observed_metrics(job))
                     return rows
             raise AssertionError("the last way moves each row to its shard")
 
         reports = self._completed(visited, task, run)
         if input_rows is not None:
             return reports, input_rows
+        counted = [row[0] for name, row in observed.items() if name.startswith(INPUT_ROWS)]
         # Spark leaves a side out, and its metric, if it sees from the plan that it has no partners.
-        return reports, sum(counted.values()) if len(counted) == 2 else frame.count()
+        return reports, sum(counted) if len(counted) == 2 else frame.count()
 
     def _first_pass_jobs(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
         """The job of a first pass, and if that fails one that does not leave it to Spark where rows are."""

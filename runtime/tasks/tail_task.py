@@ -19,12 +19,13 @@ from ..connectors.output_place import OutputPlace
 from ..connectors.staging import StagedFile
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
+from ..platform.spark_observations import observed_metrics
 from ..platform.worker_socket import acknowledge_at_once
 from .publish_task import typed_rows
 from .report import REPORT_SCHEMA, report_batch
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
     from pyspark.sql.types import StructType
 
     from ..operators.tail import Tail
@@ -39,7 +40,9 @@ class Staged:
     dropped_rows: int = 0
 
 
-def staged_behind(handed_on: DataFrame, tail: Tail, place: OutputPlace, epoch: int, run_id: str) -> Staged:
+def staged_behind(
+    handed_on: DataFrame, tail: Tail, place: OutputPlace, epoch: int, run_id: str
+) -> tuple[Staged, dict[str, Row]]:
     """Do what follows a stage to the rows that it has handed on, and stage the result.
 
     Args:
@@ -48,15 +51,18 @@ def staged_behind(handed_on: DataFrame, tail: Tail, place: OutputPlace, epoch: i
         place: where the result is staged.
         epoch: number of the epoch.
         run_id: the run's.
+
+    Returns:
+        What was staged, and what was observed of rows on their way, by name.
     """
     rows = tail.over(handed_on)
     # mapInArrow looks columns up by name and takes dots and backticks for syntax.
     rows = rows.toDF(*[f"c{at}" for at in range(len(rows.columns))])
     task = TailTask(place, tail.schema, epoch, run_id)
-    found = [json.loads(bytes(row[0])) for row in rows.mapInArrow(task, REPORT_SCHEMA).collect()]
-    return Staged(
-        tuple(StagedFile(**file) for one in found for file in one["files"]), sum(one["dropped_rows"] for one in found)
-    )
+    job = rows.mapInArrow(task, REPORT_SCHEMA)
+    found = [json.loads(bytes(row[0])) for row in job.collect()]
+    files = tuple(StagedFile(**file) for one in found for file in one["files"])
+    return Staged(files, sum(one["dropped_rows"] for one in found)), observed_metrics(job) if tail.observed else {}
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.steps import Step
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageEdge, StageSpec
+from mixedmode.runtime.tasks.executor import Executed
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.log import LogWriter
@@ -140,7 +141,7 @@ class Executor:
         *,
         shards: Sequence[int] | None = None,
         **_: Any,
-    ) -> list[ShardReport]:
+    ) -> Executed:
         visited = range(len(lineages)) if frame is not None or shards is None else shards
         self.got[epoch.epoch] = 0 if frame is None else frame.table.num_rows
         table = None if frame is None else self._table(frame, epoch)
@@ -151,7 +152,7 @@ class Executor:
                 for file in report.output:
                     del self.job.tables[file.name]
             raise Failed
-        return reports
+        return Executed(reports)
 
     def _table(self, frame: Frame, epoch: EpochSpec) -> pa.Table:
         rows, schema = self.kind.prepared(frame.dicts(), epoch)

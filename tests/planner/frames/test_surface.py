@@ -43,7 +43,7 @@ def test_every_method_of_a_frame_is_there_or_says_what_to_do(both: MixedFrame, p
             getattr(frame, name)
         assert not hasattr(frame, name)
         refused.append(name)
-    assert {"show", "rdd", "write", "observe", "createOrReplaceTempView"} <= set(refused)
+    assert {"show", "rdd", "write", "createOrReplaceTempView"} <= set(refused)
     assert not {"select", "join", "toDF", "replace", "na", "hint", "mapInPandas", "alias", "rollup"} & set(refused)
 
 

@@ -74,6 +74,7 @@ def applied(state: JobState, epoch: EpochSpec, kind: str, elapsed_s: float, **co
         elapsed_s=elapsed_s,
         now_ms=NOW_MS,
         coordinator=coordinator,
+        observed={},
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from mixedmode.runtime.metrics.listeners import CheckpointCompleted, RowsDeliver
 from mixedmode.runtime.metrics.progress import QueryProgress, timestamp
 from mixedmode.runtime.tasks.progress import TaskProgress
 from pyarrow import fs
+from pyspark.sql import Row
 
 
 @pytest.fixture
@@ -138,3 +141,22 @@ def test_entries_are_attributes() -> None:
     assert timestamp(0) == "1970-01-01T00:00:00.000Z"
     with pytest.raises(AttributeError):
         _ = record.nothing
+
+
+def test_observed_metrics_are_rows_and_as_text_objects() -> None:
+    """As in Spark's progress: a Row by name, whose JSON has its fields, whatever their types."""
+    day = datetime.date(2025, 1, 2)
+    row = Row(n=3, at=datetime.datetime(2025, 1, 2, 3), price=Decimal("1.5"), tag=bytearray(b"ab"), none=None)
+    many = Row(**{"collect_set(k)": ["a"], "by day": {day: 1}, "by name": {"x": Row(v=1)}})
+    progress = QueryProgress(observedMetrics={"rows": row, "many": many})
+    assert progress["observedMetrics"]["rows"].n == progress.observedMetrics["rows"].asDict()["n"] == 3
+    assert json.loads(progress.json)["observedMetrics"] == {
+        "rows": {"n": 3, "at": "2025-01-02 03:00:00", "price": 1.5, "tag": "YWI=", "none": None},
+        "many": {
+            "collect_set(k)": ["a"],
+            "by day": [{"key": "2025-01-02", "value": 1}],
+            "by name": {"x": {"v": 1}},
+        },
+    }
+    assert json.loads(progress.prettyJson) == json.loads(progress.json)
+    assert pickle.loads(pickle.dumps(progress)) == progress

@@ -87,7 +87,7 @@ class Running:
 
     def run(self, frame: DataFrame, watermark_ms: int, **told: Any) -> list[ShardReport]:
         spec = EpochSpec(1, "sorted", MIN_WATERMARK, watermark_ms, MIN_WATERMARK, 0, MIN_WATERMARK)
-        return self.executor.execute(frame, spec, self.lineages, **told)
+        return self.executor.execute(frame, spec, self.lineages, **told).reports
 
     def rows(self, reports: list[ShardReport]) -> list[tuple[Any, ...]]:
         """What the tasks saw, in order."""
