@@ -110,6 +110,8 @@ class Settings(BaseModel):
     savepoint_path: str | None = None
     #: State of the savepoint that the job does not have is dropped; False: it is an error.
     savepoint_ignore_unclaimed: bool = False
+    #: Whether rate limits of the live source cut its backlog, too, into a sorted pass for each micro-batch.
+    backlog_limits: Literal["lifted", "source"] = "lifted"
     #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.
     reuse_finished_shards: bool = True
     history_rows_per_epoch: int = 1_000_000

@@ -56,7 +56,7 @@ def read(
     positions: tuple[str, str] = ("partition", "offset"),
     cut: tuple[str, str | datetime] | None = None,
     tolerate_gaps: bool = False,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> MixedFrame:
     """Describe a job over a Kafka topic: behind the history that was kept of it, or alone.
 
@@ -155,7 +155,7 @@ def snapshot(
     topic: str,
     *,
     parse: Parse | None = None,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """What a topic holds now, as a batch DataFrame that is the same each time it is read.
 
@@ -192,8 +192,8 @@ def _parsed(parse: Parse, messages: DataFrame) -> DataFrame:
     return rows
 
 
-def _checked(options: Mapping[str, str] | None) -> dict[str, str]:
-    given = {name: str(value) for name, value in (options or {}).items()}
+def _checked(options: Mapping[str, Any] | None) -> dict[str, str]:
+    given = {name: _text(value) for name, value in (options or {}).items()}
     for name, value in given.items():
         if name.lower() in _OURS:
             raise OptionError(
@@ -201,6 +201,11 @@ def _checked(options: Mapping[str, str] | None) -> dict[str, str]:
                 " out, or read the topic by spark.readStream and give it to mixedmode.read()"
             )
     return given
+
+
+def _text(value: Any) -> str:
+    """A value of an option as Spark reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _part_by_time(frame: DataFrame, name: str, moment: Any) -> tuple[DataFrame, DataFrame]:

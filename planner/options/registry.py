@@ -134,6 +134,13 @@ OPTIONS: tuple[Option, ...] = (
         "what fires at the switch: every timer and window, or those that the backlog's own watermark has reached",
     ),
     Option(
+        "execution.backlog.limits",
+        "backlog_limits",
+        one_of("lifted", "source"),
+        "lifted, source",
+        "whether rate limits of the live source are for the stream alone, or cut its backlog into passes, too",
+    ),
+    Option(
         "execution.backlog.reuse-finished-shards",
         "reuse_finished_shards",
         parse_bool,

@@ -153,7 +153,7 @@ def _backlog_failure(settings: Settings, job: JobFacts) -> str:
 
 def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
     details = {
-        "scheduling": "all at once in one pass, sorted by key (a pass per batch if the live source limits its batches)",
+        "scheduling": f"all at once in one pass, sorted by key{_limits(settings, job)}",
         "watermark": _backlog_watermark(settings, job),
         "checkpoints": "none while isBacklog (execution.interval-during-backlog = 0)",
         "failure": _backlog_failure(settings, job),
@@ -182,6 +182,15 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details=details,
     )
+
+
+def _limits(settings: Settings, job: JobFacts) -> str:
+    """What rate limits of the live source are for."""
+    if not job.has_live:
+        return ""
+    if settings.backlog_limits == "lifted":
+        return "; rate limits of the live source are for the stream (execution.backlog.limits = lifted)"
+    return "; a pass per batch, if the live source limits its batches (execution.backlog.limits = source)"
 
 
 def _row_watermark(settings: Settings, job: JobFacts, otherwise: str) -> str:
@@ -365,7 +374,7 @@ def _timers(settings: Settings, job: JobFacts, *, sorted_pass: bool) -> dict[str
             "in-order: a key's rows come in the order of event time, and what is due by then (event time - delay) fires"
             " before them"
         )
-        if sorted_pass and job.has_live:
+        if sorted_pass and job.has_live and settings.backlog_limits == "source":
             order += "; if the live source limits its batches, all of it fires at the end of the last one"
     else:
         order = "after-rows: a key's event-time timers fire after all of its rows" + (

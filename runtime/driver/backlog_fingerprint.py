@@ -58,6 +58,7 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
             settings.runtime_mode,
             settings.final_watermark,
             settings.timers,
+            settings.backlog_limits,
             [phase.kind for phase in job.phases],
         ],
         "live inputs": [repr(one) for one in job.live_inputs],

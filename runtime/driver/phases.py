@@ -47,9 +47,10 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     if (landed := context.live_start.landed(state)) is not None:
         rows = rows.with_live(job, landed)
     passes = 0
+    one_batch = delivers_one_batch(job.live)
     # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
-    at_once = not job.keeps_state
-    one_batch = at_once or delivers_one_batch(job.live)
+    at_once = not job.keeps_state or (not one_batch and job.settings.backlog_limits == "lifted")
+    one_batch = one_batch or at_once
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         nonlocal passes, rows

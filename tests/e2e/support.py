@@ -75,6 +75,7 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.jars": "",  # a JVM that was started with some has them: no need to bring them to executors
     }
     # The JVM may be older than this process: its own environment is not what the workers are to have.
     workers = {f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith(WORKERS)}

@@ -84,17 +84,19 @@ def test_empty_history_alone(world: World, mode: str) -> None:
 # -- sources that hand over in pieces ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["batch", "mixed"])
-def test_rate_limited_source_is_several_chunks(world: World, mode: str) -> None:
-    """A live source with a rate limit hands its waiting data over in chunks; sessions across chunks stay whole (X9)."""
+@pytest.mark.parametrize(("mode", "limits"), [("batch", "source"), ("mixed", "source"), ("mixed", "lifted")])
+def test_rate_limited_source_is_several_chunks_if_asked(world: World, mode: str, limits: str) -> None:
+    """The limits of a live source are for the stream; ``source`` has it hand its waiting data over in chunks, too, and
+    sessions across chunks stay whole (X9)."""
     world.land(EVENTS[60:90], EVENTS[90:120], EVENTS[120:])
     frame = support.sessions(world.history(EVENTS[:60]), world.live(maxFilesPerTrigger="1"))
-    query = world.start(frame, {**OBSERVED, "execution.runtime-mode": mode}, availableNow=True)
+    options = {**OBSERVED, "execution.runtime-mode": mode, "execution.backlog.limits": limits}
+    query = world.start(frame, options, availableNow=True)
     query.awaitTermination(300)
     backlog = [p for p in query.recentProgress if p.phase == "backlog"]
     assert sum(p.numInputRows for p in backlog) == len(EVENTS)
     if mode == "mixed":
-        assert len(backlog) >= 3
+        assert len(backlog) >= 3 if limits == "source" else len(backlog) == 1
         again = started(world, EVENTS[:60])
         assert closed(world, again, EVENTS) == support.expected_sessions(world.spark, EVENTS)
     else:

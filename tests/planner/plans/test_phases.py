@@ -169,7 +169,10 @@ def test_a_processor_with_timers_is_told_when_they_fire_and_why() -> None:
 
     assert backlog["timers"].startswith("in-order: ") and "fires before them" in backlog["timers"]
     assert backlog["timers"].endswith("(pipeline.timers: the default under final watermark observed)")
-    assert "limits its batches" in backlog["timers"] and "limits its batches" not in live["timers"]
+    assert "limits its batches" not in backlog["timers"] + live["timers"]
+    limited = phase(in_order.model_copy(update={"backlog_limits": "source"}), job, "backlog").details
+    assert "limits its batches" in limited["timers"] and "a pass per batch" in limited["scheduling"]
+    assert "execution.backlog.limits = lifted" in backlog["scheduling"]
     assert backlog["watermark"].startswith("t - delay for rows of event time t; ")
     after_rows = phase(Settings(timers="after-rows"), job, "live").details
     assert after_rows["timers"].startswith("after-rows: ") and "as Spark's" in after_rows["timers"]
