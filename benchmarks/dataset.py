@@ -43,13 +43,19 @@ class Shape:
     each_key_once: bool = False
     #: Seconds after ``START_S`` at which the first row's event time is.
     later_s: int = 0
+    #: Seconds over which event times are scattered, each file's over its share of them; None: one row a second.
+    span_s: int | None = None
+    #: Another number gives other keys and times.
+    seed: int = 0
 
     @property
     def name(self) -> str:
         """Name of the folder, and of the measurement."""
         once = "-once" if self.each_key_once else ""
         later = f"-later-{self.later_s}" if self.later_s else ""
-        return f"{self.rows}-rows-{self.keys}-keys-{self.width}-{self.skew}-{self.files}{once}{later}"
+        span = "" if self.span_s is None else f"-span-{self.span_s}"
+        seed = f"-seed-{self.seed}" if self.seed else ""
+        return f"{self.rows}-rows-{self.keys}-keys-{self.width}-{self.skew}-{self.files}{once}{later}{span}{seed}"
 
     def __str__(self) -> str:
         return f"{self.rows:,} rows, {self.keys:,} keys"
@@ -101,10 +107,10 @@ def dataset(shape: Shape) -> Dataset:
 
 def batches(shape: Shape, number: int, chunk_rows: int = _CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
     """The rows of one file of a dataset, without writing it."""
-    random = np.random.default_rng([shape.rows, shape.keys, number])
+    random = np.random.default_rng([shape.rows, shape.keys, number, *([shape.seed] if shape.seed else [])])
     first, end = shape.rows * number // shape.files, shape.rows * (number + 1) // shape.files
     for start in range(first, end, chunk_rows):
-        yield _batch(shape, random, start, min(start + chunk_rows, end))
+        yield _batch(shape, random, number, start, min(start + chunk_rows, end))
 
 
 def _write_file(shape: Shape, number: int, path: Path) -> None:
@@ -117,11 +123,11 @@ def _write_file(shape: Shape, number: int, path: Path) -> None:
     writer.close()
 
 
-def _batch(shape: Shape, random: np.random.Generator, start: int, end: int) -> pa.RecordBatch:
+def _batch(shape: Shape, random: np.random.Generator, number: int, start: int, end: int) -> pa.RecordBatch:
     ids = np.arange(start, end, dtype=np.int64)
     columns = {
         "key": pa.array(_keys(shape, random, ids)),
-        "ts": pa.array((ids + START_S + shape.later_s) * 1_000_000, pa.timestamp("us", "UTC")),
+        "ts": pa.array(_times_us(shape, random, number, ids), pa.timestamp("us", "UTC")),
         "value": pa.array((ids % 1000) / 8),
     }
     if shape.width == "columns":
@@ -145,6 +151,14 @@ def _keys(shape: Shape, random: np.random.Generator, ids: np.ndarray) -> np.ndar
         keys[random.random(count) < 0.5] = 0
         return keys
     return np.searchsorted(_zipf(shape.keys, float(shape.skew.removeprefix("zipf-"))), random.random(count))
+
+
+def _times_us(shape: Shape, random: np.random.Generator, number: int, ids: np.ndarray) -> np.ndarray:
+    first_us = (START_S + shape.later_s) * 1_000_000
+    if shape.span_s is None:
+        return first_us + ids * 1_000_000
+    share_us = shape.span_s * 1_000_000 // shape.files
+    return first_us + number * share_us + random.integers(0, share_us, len(ids))
 
 
 @lru_cache(maxsize=2)

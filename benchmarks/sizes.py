@@ -22,6 +22,9 @@ class Sizes:
     aggregate_keys: int = 1_000_000
     dedup_rows: int = 10_000_000
     dedup_keys: int = 1_000_000
+    #: Each side of the join.
+    join_rows: int = 10_000_000
+    join_keys: int = 1_000_000
     processor_rows: int = 1_000_000
     processor_keys: int = 100_000
     #: The same on pandas frames, where stock takes some 3 ms for each key of a micro-batch.
@@ -35,6 +38,9 @@ class Sizes:
     latency_batches: int = 30
     latency_batch_rows: int = 1_000
     latency_keys: int = 1_000_000
+    #: The same of a join: buffered rows, and rows a side.
+    join_buffered_rows: int = 1_000_000
+    join_batch_rows: int = 10_000
     #: Restart of a query on a large state, each time with some rows waiting.
     restore_keys: int = 1_000_000
     restore_rows: int = 1_000
@@ -67,6 +73,8 @@ _SMALL = Sizes(
     aggregate_keys=100_000,
     dedup_rows=2_000_000,
     dedup_keys=200_000,
+    join_rows=1_000_000,
+    join_keys=100_000,
     processor_rows=100_000,
     processor_keys=10_000,
     pandas_rows=20_000,
@@ -75,6 +83,8 @@ _SMALL = Sizes(
     stream_keys=10_000,
     latency_batches=10,
     latency_keys=20_000,
+    join_buffered_rows=50_000,
+    join_batch_rows=2_000,
     restore_keys=20_000,
     migration_keys=300_000,
     sorter_budget_bytes=16 << 20,
@@ -94,6 +104,8 @@ _TINY = replace(
     aggregate_keys=2_000,
     dedup_rows=20_000,
     dedup_keys=2_000,
+    join_rows=20_000,
+    join_keys=2_000,
     processor_rows=2_000,
     processor_keys=200,
     pandas_rows=400,
@@ -104,6 +116,8 @@ _TINY = replace(
     latency_batches=3,
     latency_batch_rows=100,
     latency_keys=500,
+    join_buffered_rows=2_000,
+    join_batch_rows=200,
     restore_keys=500,
     restore_rows=100,
     restore_rounds=1,

@@ -1,4 +1,4 @@
-"""The jobs of all benchmarks: an aggregate, a deduplication, Python processors, and two stages in a row."""
+"""The jobs of all benchmarks: an aggregate, a deduplication, a join, Python processors, and two stages in a row."""
 
 from __future__ import annotations
 
@@ -58,6 +58,18 @@ def processor_by_hour(frame: Any) -> Any:
         )
     )
     return by_hour(told, "total")
+
+
+def within(hours: int) -> Callable[[Any, Any], Any]:
+    """Joins two frames of ours or of Spark's: right rows up to so many hours after the left ones of their key."""
+
+    def job(left: Any, right: Any) -> Any:
+        left = left.select("key", "ts", "value").withWatermark("ts", "10 minutes")
+        right = right.selectExpr("key AS other", "ts AS later", "value AS price").withWatermark("later", "10 minutes")
+        in_range = f"later BETWEEN ts AND ts + INTERVAL {hours} HOURS"
+        return left.join(right, F.expr(f"key = other AND {in_range}"))
+
+    return job
 
 
 def by_hour(frame: Any, value: str) -> Any:
