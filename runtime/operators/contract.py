@@ -297,6 +297,18 @@ class KeyedOperator(ABC):
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch.  ``rows`` has column ``__kg`` (int32) first, then prepare()'s columns."""
 
+    def asks_about(self, frame: DataFrame) -> StructType | None:
+        """Columns of what :meth:`questions` gives for the prepared rows; None: Spark is asked nothing about them."""
+        return None
+
+    def questions(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The shard's rows, which :meth:`run` gets in this order, and between them what Spark is asked first."""
+        raise NotImplementedError(f"{type(self).__name__} asks Spark nothing")
+
+    def answered(self, frame: DataFrame) -> DataFrame:
+        """What :meth:`questions` gives, with Spark's answers."""
+        raise NotImplementedError(f"{type(self).__name__} asks Spark nothing")
+
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """Those of an epoch's input rows that :meth:`run` drops as late; None: it never drops any."""
         return None

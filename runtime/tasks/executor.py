@@ -28,8 +28,9 @@ from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
 from .placement import ShardPins
 from .publish_task import ArrowFunction, PublishTask, published
+from .question_task import QuestionTask
 from .report import NO_SHARD, REPORT_SCHEMA, ShardReport
-from .shard_task import ShardTask, SortPlan
+from .shard_task import ShardTask
 from .shuffle import (
     SHARD_COLUMN,
     HashExchange,
@@ -39,6 +40,7 @@ from .shuffle import (
     with_key_group,
     without_shards,
 )
+from .task_sorter import SortPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -370,6 +372,10 @@ class EpochExecutor:
         return rows.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
 
     def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        asked = self.operator.asks_about(rows)
+        if asked is not None:
+            rows = self.operator.answered(rows.mapInArrow(QuestionTask(task), asked))
+            task = replace(task, sort=None)
         if any("." in name or "`" in name for name in rows.columns):
             # mapInArrow looks columns up by name and takes dots and backticks for syntax.
             task = replace(task, columns=tuple(rows.columns))

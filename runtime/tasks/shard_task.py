@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +28,7 @@ from ...state.keygroups import KeyGroupRange, bit_reversed, is_power_of_two
 from ...state.lineage import ShardLineage
 from ...state.local_folder import local_root
 from ...state.log import LogWriter
-from ...state.replica import process_cache
+from ...state.replica import ShardReplica, process_cache
 from ...state.sst import SstWriter
 from ..connectors.output_place import AttemptOutput, OutputPlace
 from ..connectors.staging import in_partition
@@ -48,16 +46,7 @@ from .meter import TaskMeter
 from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from .row_spool import RowSpool
-
-
-@dataclass(frozen=True)
-class SortPlan:
-    """How the task sorts its rows itself; absent when Spark has sorted them."""
-
-    key: tuple[str, ...]
-    then: tuple[str, ...]
-    memory_bytes: int
-    spill_dir: str | None
+from .task_sorter import SortPlan, sorted_here
 
 
 @dataclass(frozen=True)
@@ -113,7 +102,7 @@ class ShardTask:
         if self.columns is not None:
             names = list(self.columns)
             batches = (batch.rename_columns(names) for batch in batches)
-        batches = _checked(batches, shard, self.lineages[shard].key_groups)
+        batches = checked_rows(batches, shard, self.lineages[shard].key_groups)
         attempt = _Attempt(self, shard, context.taskAttemptId())
         report = attempt.run(batches)
         if attempt.spool is not None:
@@ -121,6 +110,21 @@ class ShardTask:
             yield from attempt.spool.hand_on()
         else:
             yield report_batch(self.published(report).to_bytes())
+
+    def replica(self, shard: int) -> ShardReplica | None:
+        """A shard's committed state, in this process; None: there is none."""
+        lineage = self.lineages[shard]
+        if not lineage.files:
+            return None
+        return process_cache().acquire(
+            self.job_id,
+            shard,
+            lineage,
+            self.state_filesystem,
+            self.state_pool,
+            local_root(self.local_dir),
+            self.cache_bytes,
+        )
 
     def report_name(self, task_attempt_id: int) -> str:
         """Name of the report of an attempt that hands its rows on."""
@@ -148,7 +152,7 @@ class ShardTask:
         return report
 
 
-def _checked(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroupRange) -> Iterator[pa.RecordBatch]:
+def checked_rows(batches: Iterator[pa.RecordBatch], shard: int, groups: KeyGroupRange) -> Iterator[pa.RecordBatch]:
     """The rows without those of pins; raises if one is in the wrong partition, as its key would be in two shards."""
     for batch in batches:
         if batch.column(KEY_GROUP_COLUMN).null_count:
@@ -175,7 +179,7 @@ class _Attempt:
     def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
         task = self.task
         self._failpoint("start")
-        operator = _operator(task.operator)
+        operator = operator_of(task.operator)
         lineage = task.lineages[self.shard]
         local_dir = local_root(task.local_dir)
         # Task attempt ids start again with each SparkContext; the run id and a random part make the name unique.
@@ -183,15 +187,7 @@ class _Attempt:
         base, cache = None, process_cache()
         if lineage.files:
             with self.meter.restoring(cache):
-                base = cache.acquire(
-                    task.job_id,
-                    self.shard,
-                    lineage,
-                    task.state_filesystem,
-                    task.state_pool,
-                    local_dir,
-                    task.cache_bytes,
-                )
+                base = task.replica(self.shard)
         self._failpoint("after-restore")
         writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
         writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
@@ -252,36 +248,16 @@ class _Attempt:
         """Run the operator over the rows, sorted here if Spark has not; returns the bytes that the sorter spilled."""
         task = self.task
         if task.progress_folder is None:
-            with self._sorter(batches) as (rows, sorter):
+            with sorted_here(task.sort, task.local_dir, self.meter, batches) as (rows, sorter):
                 operator.run(context, rows)
                 return _spilled(sorter)
         attempt = str(self.task_attempt_id)
         progress = TaskProgress(task.state_filesystem, task.progress_folder, attempt, operator.rows_column)
-        with self._sorter(progress.reading(batches)) as (rows, sorter):
+        with sorted_here(task.sort, task.local_dir, self.meter, progress.reading(batches)) as (rows, sorter):
             progress.spilled(_spilled(sorter))
             operator.run(context, progress.processing(rows))
             progress.write(done=True)
             return _spilled(sorter)
-
-    @contextmanager
-    def _sorter(
-        self, batches: Iterator[pa.RecordBatch]
-    ) -> Iterator[tuple[Iterator[pa.RecordBatch], ExternalSorter | None]]:
-        """The rows in order, and the sorter that put them in order (None: they came so, or there are none)."""
-        sort = self.task.sort
-        first = next(batches, None) if sort is not None else None
-        if sort is None or first is None:
-            yield batches, None
-            return
-        spill_dir = sort.spill_dir or local_root(self.task.local_dir)
-        with ExternalSorter(
-            first.schema, sort.key, then=sort.then, memory_bytes=sort.memory_bytes, spill_dir=spill_dir
-        ) as sorter:
-            for batch in chain([first], batches):
-                with self.meter.sorting():
-                    sorter.add(batch)
-            del first, batch
-            yield self.meter.merged(sorter.sorted_batches()), sorter
 
 
 def _spilled(sorter: ExternalSorter | None) -> int:
@@ -289,6 +265,7 @@ def _spilled(sorter: ExternalSorter | None) -> int:
 
 
 @lru_cache(maxsize=4)
-def _operator(pickled: bytes) -> KeyedOperator:
+def operator_of(pickled: bytes) -> KeyedOperator:
+    """The operator; unpickled once per process."""
     operator: KeyedOperator = cloudpickle.loads(pickled)
     return operator

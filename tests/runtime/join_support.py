@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.join.columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 from mixedmode.runtime.operators.join.definition import JoinSide, Sizes, TimeBounds
 from mixedmode.runtime.operators.join.operator import JoinOperator
+from mixedmode.runtime.operators.join.questions import ANSWER_COLUMN, ASKED_COLUMN
 from mixedmode.runtime.platform.arrow_types import arrow_schema
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keygroups import KeyGroupRange
@@ -55,7 +57,13 @@ class Row:
 Out = tuple["int | None", "int | None", int]
 
 
-def joined(how: str, bounds: TimeBounds, sizes: Sizes = Sizes(), more_us: int = 0) -> JoinOperator:  # noqa: B008
+def joined(
+    how: str,
+    bounds: TimeBounds,
+    sizes: Sizes = Sizes(),  # noqa: B008
+    more_us: int = 0,
+    has_condition: bool = False,
+) -> JoinOperator:
     """A join of two sides alike, each of which waits as long as its bound says, and a little longer."""
     waits = (bounds.least_us, bounds.greatest_us)
     keeps = (None if waits[0] is None else more_us - waits[0], None if waits[1] is None else more_us + waits[1])
@@ -71,12 +79,18 @@ def joined(how: str, bounds: TimeBounds, sizes: Sizes = Sizes(), more_us: int = 
         right=JoinSide(SIDE, "ts", keeps[1]),
         bounds=bounds,
         condition=None,
-        condition_text=None,
+        condition_text="(a + b) % 3 <> 0" if has_condition else None,
+        condition_columns=("__l2", "__r2") if has_condition else None,
         output_schema=StructType(OUTPUT.fields[: len(output)]),
         output_columns=output,
     )
     made.sizes = sizes
     return made
+
+
+def is_true(left: int, right: int) -> bool:
+    """The rest of the condition, where there is one."""
+    return (left + right) % 3 != 0
 
 
 @dataclass
@@ -93,6 +107,8 @@ class Model:
 
     def is_pair(self, left: Row, right: Row) -> bool:
         if left.key is None or left.key != right.key:
+            return False
+        if self.operator.has_condition and not is_true(left.value, right.value):
             return False
         least, greatest = self.operator.bounds.least_us, self.operator.bounds.greatest_us
         if least is None and greatest is None:
@@ -173,7 +189,7 @@ class Shard:
         style: Any,
         clock: InOrder,
         batch_rows: int = 3,
-        made: list[tuple[Row | None, Row | None, int]] | None = None,
+        made: list[tuple[Row | None, Row | None, int | None]] | None = None,
         matched: list[bool] | None = None,
     ) -> list[Out]:
         """One epoch; ``made`` and ``matched``: it is the first pass, with what is joined already."""
@@ -200,6 +216,9 @@ class Shard:
 
         context, writer = self.context(style, late_ms, firing_ms, clock, Output())
         batches = table.combine_chunks().to_batches(max_chunksize=batch_rows)
+        if self.operator.has_condition and MATCHED_COLUMN not in table.schema.names:
+            asking = replace(context, writer=None, output=None, counters=ShardCounters())
+            batches = answered(self.operator.questions(asking, iter(batches)), batch_rows + 1)
         self.operator.run(context, iter(batches))
         self.lineage = self.lineage.append(writer.finish())
         return found
@@ -221,6 +240,21 @@ class Shard:
         return Counter() if base is None else Counter(stored[2] for stored, _ in base.scan(b"", b"\xff\xff\xff"))
 
 
+def answered(batches: Iterator[pa.RecordBatch], batch_rows: int) -> list[pa.RecordBatch]:
+    """What Spark does: it evaluates the condition, and cuts rows into batches anew."""
+    found = list(batches)
+    if not found:
+        return []
+    table = pa.Table.from_batches(found)
+    answers = []
+    for asked, left, right in zip(
+        *[table.column(name).to_pylist() for name in (ASKED_COLUMN, "__l2", "__r2")], strict=True
+    ):
+        answers.append(is_true(left, right) if asked == -1 else None)
+    table = table.append_column(ANSWER_COLUMN, pa.array(answers, pa.bool_()))
+    return table.combine_chunks().to_batches(max_chunksize=batch_rows)
+
+
 def key_group(key: str | None) -> int:
     return zlib.crc32(repr(key).encode()) % 4
 
@@ -240,7 +274,7 @@ def frame(rows: list[Row]) -> pa.Table:
     return pa.Table.from_pylist(entries, FRAME)
 
 
-def made_rows(made: list[tuple[Row | None, Row | None, int]]) -> pa.Table:
+def made_rows(made: list[tuple[Row | None, Row | None, int | None]]) -> pa.Table:
     """Pairs, and rows without a partner, as Spark's own join gives them: with the time that brings them out."""
     entries = []
     for left, right, time in made:

@@ -88,6 +88,7 @@ class StreamJoin(KeyedOperator):
         output_schema: columns of what goes out.
         output_columns: for each of them the columns of the frame of both sides that it is taken from: the first that is
             not null (a USING key of a full join is that of either side).
+        condition_columns: columns of the frame of both sides that the condition reads; None: any.
     """
 
     kind = "join"
@@ -109,6 +110,7 @@ class StreamJoin(KeyedOperator):
         condition_text: str | None,
         output_schema: StructType,
         output_columns: tuple[tuple[str, ...], ...],
+        condition_columns: tuple[str, ...] | None = None,
     ) -> None:
         self.uid = uid
         self.how: How = how
@@ -119,6 +121,7 @@ class StreamJoin(KeyedOperator):
         self.bounds = bounds
         self.condition = condition
         self.condition_text = condition_text
+        self.condition_columns = condition_columns
         self.output_schema = output_schema
         self.output_arrow_schema = arrow_schema(output_schema)
         self.output_columns = output_columns

@@ -1,4 +1,8 @@
-"""The left rows of a semi join that have met a partner: each goes out once, with the first."""
+"""The left rows of a semi join that have met a partner: each goes out once, with the first.
+
+Of a key whose rows come in parts it is the first in the part: what is emitted is the same, but a partner that is stored
+and later than one of the next part may count.
+"""
 
 from __future__ import annotations
 

@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
 from ...platform.spark_session import empty_frame
 from ..contract import EpochSpec, FirstPass, ShardContext
+from ..processor.keyed_rows import KEY_GROUP_COLUMN
+from .columns import MATCHED_COLUMN
 from .definition import StreamJoin
 from .first_pass import first_pass_of
+from .questions import ANSWER_COLUMN, ASKED_COLUMN, is_candidate
 from .run import JoinRun
 
 if TYPE_CHECKING:
@@ -56,8 +60,35 @@ class JoinOperator(StreamJoin):
         """Pairs, and the rows of either side that stay."""
         return first_pass_of(self, frame, epoch, spread, counted=counted)
 
+    def asks_about(self, frame: DataFrame) -> StructType | None:
+        """Nothing in a first pass, of which the pairs are made already."""
+        if not self.has_condition or MATCHED_COLUMN in frame.columns:
+            return None
+        # What is asked has only some of the columns.
+        fields = [StructField(field.name, field.dataType) for field in frame.schema.fields]
+        return StructType([*fields, StructField(ASKED_COLUMN, LongType())])
+
+    def answered(self, frame: DataFrame) -> DataFrame:
+        """Which candidates the condition is true of; their columns are not needed any more."""
+        assert self.condition is not None, "answered() runs on the driver only"
+        is_asked = F.expr(is_candidate())
+        read = set(self.condition_columns or frame.columns) - {KEY_GROUP_COLUMN, ASKED_COLUMN}
+        columns = [
+            F.when(~F.coalesce(is_asked, F.lit(False)), F.col(name)).alias(name) if name in read else F.col(name)
+            for name in frame.columns
+        ]
+        return frame.select(*columns, F.when(is_asked, self.condition).alias(ANSWER_COLUMN))
+
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def run(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> None:
         """Process one shard of one epoch."""
-        JoinRun(self, context).execute(rows)
+        run = JoinRun(self, context)
+        try:
+            run.execute(rows)
+        finally:
+            run.close()
+
+    def questions(self, context: ShardContext, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows, and the pairs within bounds that the rest of the condition decides about."""
+        return JoinRun(self, context).questions(rows)

@@ -9,7 +9,9 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from ..processor.keyed_rows import micros_of
 from .columns import LEFT, MATCHED_COLUMN, PAIR, SIDE_COLUMN, TIME_COLUMN
 from .definition import StreamJoin
 from .key_pieces import Piece, key_pieces
+from .questions import ASKED_COLUMN, Answered, Candidates
 from .shelf import Spool
 from .step import Step
 from .tools import Tools
@@ -36,49 +39,92 @@ class JoinRun:
         self.context = context
         self.epoch = context.epoch
         self.tools = Tools(operator, context)
+        #: Of the one key whose rows come in parts.
+        self._spool: Spool | None = None
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         """Process all rows and all keys that are due."""
-        due = None
-        if self.context.base is not None and self.epoch.firing_watermark_ms > MIN_WATERMARK:
-            due = DueKeys(self.context.base, self.context.key_groups, self.epoch.firing_watermark_ms)
-        spool: Spool | None = None
-        try:
-            sizes = self.operator.sizes
-            for piece in key_pieces(
-                self._admitted(rows), self.operator.key_columns, self.tools.codec, sizes.piece_rows
-            ):
-                spool = self._piece(piece, due, spool)
-        finally:
-            if spool is not None:
-                spool.close()
+        due = self._due_keys()
+        for piece in self._pieces(rows):
+            self._piece(piece, due)
         for work in works(iter(()), due):
             self._whole(work)
         self.tools.cells.close(True)
 
+    def questions(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows again, and what Spark is to be asked; nothing goes out, or into the state."""
+        self.tools.only_asks = True
+        due = self._due_keys()
+        handed_on: deque[pa.RecordBatch] = deque()
+        first = next(rows, None)
+        if first is None:
+            return
+        candidates = Candidates(self.operator, self.context, first.schema)
+        self.tools.answers = candidates.ask
+
+        def admitted() -> Iterator[pa.RecordBatch]:
+            for batch in chain([first], rows):
+                handed_on.append(candidates.rows(batch))
+                found = self._admitted(batch)
+                if found is not None:
+                    yield found
+
+        try:
+            for piece in key_pieces(
+                admitted(), self.operator.key_columns, self.tools.codec, self.tools.sizes.piece_rows
+            ):
+                while handed_on:
+                    yield handed_on.popleft()
+                self._piece(piece, due)
+                yield from candidates.of(piece)
+            yield from handed_on
+        finally:
+            candidates.close()
+            self.close()
+
+    def close(self) -> None:
+        """Give up what is on the local disk."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def _due_keys(self) -> DueKeys | None:
+        if self.context.base is None or self.epoch.firing_watermark_ms == MIN_WATERMARK:
+            return None
+        return DueKeys(self.context.base, self.context.key_groups, self.epoch.firing_watermark_ms)
+
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _admitted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+        """The rows as they belong together."""
+        first = next(rows, None)
+        if first is None:
+            return iter(())
+        rows = chain([first], rows)
+        if ASKED_COLUMN in first.schema.names:
+            answered = Answered(self.operator, rows, self._admitted)
+            self.tools.answers = answered.answers
+            return answered.pieces()
+        admitted = (found for found in map(self._admitted, rows) if found is not None)
+        return key_pieces(admitted, self.operator.key_columns, self.tools.codec, self.tools.sizes.piece_rows)
+
+    def _admitted(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Count rows, write those that are output already, and leave out those that change nothing."""
         counters = self.context.counters
-        for batch in batches:
-            self.tools.makes_pairs = MATCHED_COLUMN not in batch.schema.names
-            sides = batch.column(SIDE_COLUMN)
-            if not self.tools.makes_pairs and (made := pc.equal(sides, PAIR)).true_count:
-                self.tools.output.made(batch if made.true_count == batch.num_rows else batch.filter(made))
-                batch = batch.filter(pc.invert(made))
-            if batch.num_rows == 0:
-                continue
-            counters.rows_in += batch.num_rows
-            late_ms = self.epoch.late_watermark_ms
-            if can_be_late(late_ms):
-                batch = self._in_time(batch, late_ms)
-            note_event_time(counters, batch.column(TIME_COLUMN))
-            kept = self._can_matter(batch)
-            if kept is not None and not kept.all():
-                batch = batch.filter(pa.array(kept))
-            if batch.num_rows:
-                yield batch
+        self.tools.makes_pairs = MATCHED_COLUMN not in batch.schema.names
+        if not self.tools.makes_pairs and (made := pc.equal(batch.column(SIDE_COLUMN), PAIR)).true_count:
+            self.tools.output.made(batch if made.true_count == batch.num_rows else batch.filter(made))
+            batch = batch.filter(pc.invert(made))
+        if batch.num_rows == 0:
+            return None
+        counters.rows_in += batch.num_rows
+        late_ms = self.epoch.late_watermark_ms
+        if can_be_late(late_ms):
+            batch = self._in_time(batch, late_ms)
+        note_event_time(counters, batch.column(TIME_COLUMN))
+        kept = self._can_matter(batch)
+        if kept is not None and not kept.all():
+            batch = batch.filter(pa.array(kept))
+        return batch if batch.num_rows else None
 
     def _in_time(self, batch: pa.RecordBatch, late_ms: int) -> pa.RecordBatch:
         in_time = rows_in_time(batch.column(TIME_COLUMN), late_ms)
@@ -105,32 +151,37 @@ class JoinRun:
 
     # -- keys ----------------------------------------------------------------------------------------------------------
 
-    def _piece(self, piece: Piece, due: DueKeys | None, spool: Spool | None) -> Spool | None:
-        """Process some keys, or a part of one; the spool of the key that goes on."""
+    def _piece(self, piece: Piece, due: DueKeys | None) -> None:
+        """Process some keys, or a part of one."""
         if piece.rows is None:
+            spool, self._spool = self._spool, None
             assert spool is not None
             self._last_of(spool)
-            return None
+            return
         if not piece.is_part:
             for work in interleaved(piece.rows, due) if due is not None else [self._all_of(piece.rows)]:
                 self._whole(work)
-            return spool
+            return
         work = self._all_of(piece.rows)
-        if spool is None:
-            group, key = int(work.groups[0]), work.keys[0].as_py()
-            if due is not None:
-                earlier = [*due.before(group), *due.within(group, key)]
-                if earlier and earlier[-1][:2] == (group, key):
-                    earlier.pop()
-                if earlier:
-                    self._whole(work_of(None, 0, 0, earlier))
-            self.context.counters.keys += 1
-            stored = None
-            if self.context.base is not None:
-                stored = self.context.base.get(self.tools.cells.names(work.groups, work.keys)[0])
-            spool = Spool(self.context.base, self.context.local_dir, stored, work_of(None, 0, 0, [(group, key, 0)]))
-        Step(self.tools, work, *_one(spool.head), spool).part()
-        return spool
+        if self._spool is None:
+            self._spool = self._begun(work, due)
+        Step(self.tools, work, *_one(self._spool.head), self._spool).part()
+
+    def _begun(self, work: Work, due: DueKeys | None) -> Spool:
+        """A place for the rows of a key of which more come; what is due before it goes first."""
+        group, key = int(work.groups[0]), work.keys[0].as_py()
+        if due is not None:
+            earlier = [*due.before(group), *due.within(group, key)]
+            if earlier and earlier[-1][:2] == (group, key):
+                earlier.pop()
+            if earlier:
+                self._whole(work_of(None, 0, 0, earlier))
+        self.context.counters.keys += 1
+        stored = None
+        if self.context.base is not None:
+            stored = self.context.base.get(self.tools.cells.names(work.groups, work.keys)[0])
+        bare = work_of(None, 0, 0, [(group, key, 0)])
+        return Spool(self.context.base, self.context.local_dir, stored, bare)
 
     def _all_of(self, rows: KeyRows) -> Work:
         return work_of(rows, 0, len(rows.groups), [])
@@ -138,12 +189,15 @@ class JoinRun:
     def _last_of(self, spool: Spool) -> None:
         """All rows of a key have come: what is over goes, and what is new is written."""
         try:
-            Step(self.tools, spool.key, *_one(spool.head), spool).whole()
+            if not self.tools.only_asks:
+                Step(self.tools, spool.key, *_one(spool.head), spool).whole()
         finally:
             spool.close()
 
     def _whole(self, work: Work) -> None:
         self.context.counters.keys += len(work.touched)
+        if self.tools.only_asks and work.batch is None:
+            return
         names = self.tools.cells.names(work.groups, work.keys)
         Step(self.tools, work, *self.tools.cells.read(names), None).whole()
 

@@ -63,6 +63,9 @@ class Step:
 
     def whole(self) -> None:
         """All rows that the epoch has of these keys are there."""
+        if self._tools.only_asks:
+            self._meet_all()
+            return
         self._hand.firing_ms = self._tools.epoch.firing_watermark_ms
         self._meet_all()
         due_old = self._tools.due_ms(self._hand.old.times_us, self._hand.old.sides)
@@ -194,11 +197,16 @@ class Step:
                 needed[at] = self._may_meet(news[1 - side], keys[at], entries[at], side)
             # What was over before this epoch has no partners.
             needed &= self._tools.due_ms(entries["greatest"], entries["side"]) > self._late_ms
+        # In the same pieces whether pairs are asked for or made: what goes out comes after them.
+        yield from self._so_many(np.flatnonzero(needed))
         if self._hand.firing_ms > MIN_WATERMARK:
             is_due = self._tools.due_ms(entries["open"], entries["side"]) <= self._hand.firing_ms
-            needed |= is_due & (entries["open"] != NEVER) & self._tools.is_outer[entries["side"]]
-        at = np.flatnonzero(needed)
-        pieces = np.cumsum(entries["rows"][at].astype(np.int64)) // self._tools.sizes.read_rows
+            is_due &= (entries["open"] != NEVER) & self._tools.is_outer[entries["side"]]
+            yield from self._so_many(np.flatnonzero(is_due & ~needed))
+
+    def _so_many(self, at: np.ndarray) -> Iterator[np.ndarray]:
+        rows = self._hand.directory.entries["rows"][at].astype(np.int64)
+        pieces = np.cumsum(rows) // self._tools.sizes.read_rows
         for piece in np.unique(pieces):
             yield at[pieces == piece]
 

@@ -42,6 +42,8 @@ class Tools:
         self.is_semi = operator.how == "leftsemi"
         #: Asks which pairs meet the rest of the condition; None: all do.
         self.answers: Answers | None = None
+        #: True: only the questions are wanted.
+        self.only_asks = False
         #: False in the first pass of a backlog, whose pairs have been made.
         self.makes_pairs = True
 
