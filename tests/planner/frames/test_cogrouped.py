@@ -152,6 +152,29 @@ def test_plain_frames_are_to_be_read_first(both: MixedFrame, history: DataFrame,
             both.groupBy("k").cogroup(frame.groupBy("k"))  # type: ignore[arg-type]
 
 
+def test_windows_are_keys_and_initial_state_comes_first(
+    both: MixedFrame, payments: MixedFrame, spark: SparkSession
+) -> None:
+    """In the first epoch its rows are before those of either side; their keys are by name what the left side's are."""
+    hours = F.window("ts", "1 hour").alias("w")
+    left = both.withWatermark("ts", "1 hour").groupBy("k", hours)
+    right = payments.withWatermark("paid", "1 minute").groupBy("customer", F.window("paid", "1 hour"))
+    old = spark.sql("select 'a' as k, timestamp'2020-01-01 00:30:00' as ts").select("k", hours, F.lit(7).alias("kept"))
+    frame = cogrouped(left, right, initialState=old.groupBy("k", "w"), time_mode="eventTime")
+    operator, history = operator_of(frame), frame._stage.inputs.history
+    assert history is not None
+    rows = operator.prepare(history, replace(ANY_EPOCH, first=True)).orderBy("__row_kind", "__k0").collect()
+    assert [(row["__row_kind"], row["__k0"], row["__side"]) for row in rows] == [
+        (0, "a", None),
+        (1, "a", 0),
+        (1, "b", 0),
+    ]
+    assert rows[0]["__k1"] == rows[1]["__k1"]
+    assert rows[0]["__initial_state"]["kept"] == 7
+    assert operator.order_in(ANY_EPOCH) == ("__row_kind", "__side", "__time")
+    assert operator.key_schema.names == ["k", "w"]
+
+
 def test_any_signature_that_takes_the_call_is_right(both: MixedFrame, payments: MixedFrame) -> None:
     """And a frame may be both sides."""
     cogrouped(both.groupBy("k"), payments.groupBy("customer"), Whatever())
