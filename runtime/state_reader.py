@@ -28,7 +28,9 @@ from ..state.registry import StateDescriptor, StateRegistry, schema_from_json
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
+from .operators.join.definition import HEADS
 from .platform.filesystem import exists, path_text, resolve
+from .tasks.join_scan import JoinScan
 from .tasks.lookup_task import identify_key, lookup, only_shard
 from .tasks.scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, spark_type, struct_of
 
@@ -311,10 +313,15 @@ def _scans(stored: OperatorState, shards: Shards) -> dict[str, RowScan | RecordS
     """A scan for each state variable."""
     values = _layout(stored).values
 
+    registry = StateRegistry.from_json(stored.registry)
+    if values == "joined":
+        # Its other variables are parts of this one.
+        return {HEADS: JoinScan(shards, registry.get(HEADS), sessions=True)}
+
     def scan(item: StateDescriptor) -> RowScan | RecordScan:
         return RowScan(shards, item) if values == "rows" else RecordScan(shards, item, values == "sessions")
 
-    return {item.name: scan(item) for item in StateRegistry.from_json(stored.registry)}
+    return {item.name: scan(item) for item in registry}
 
 
 def _layout(stored: OperatorState) -> StateLayout:

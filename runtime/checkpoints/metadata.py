@@ -68,8 +68,9 @@ class StateLayout(_Frozen):
     #: The key columns under the names that the user knows, and their Arrow schema.
     key_labels: tuple[str, ...]
     key_schema: dict[str, str]
-    #: How values are encoded: by the state variables' row codec, or an aggregate's one record, or its open sessions.
-    values: Literal["rows", "record", "sessions"] = "rows"
+    #: How values are encoded: by the state variables' row codec, or an aggregate's one record, or its open sessions, or
+    #: as rows of the two sides of a join.
+    values: Literal["rows", "record", "sessions", "joined"] = "rows"
     #: Places of the key columns whose hash is the key group; None: all, as before format version 2.
     key_group_places: tuple[int, ...] | None = None
 

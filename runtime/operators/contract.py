@@ -184,7 +184,7 @@ class KeyedOperator(ABC):
     #: it, so what a checkpoint records holds for the life of the state.
     key_group_places: tuple[int, ...] | None = None
     #: How the values of its state are encoded (see ``StateLayout.values``).
-    state_values: Literal["rows", "record", "sessions"] = "rows"
+    state_values: Literal["rows", "record", "sessions", "joined"] = "rows"
     #: Columns of prepare()'s frame that order the rows of one key, after the key (event time).
     sort_columns: tuple[str, ...] = ()
     output_schema: StructType

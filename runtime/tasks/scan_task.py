@@ -170,7 +170,7 @@ class TimerScan(Scan):
 
     def batches(self, view: ShardView) -> Iterator[tuple[list[bytes], list[pa.Array]]]:
         for kind in TIMER_KINDS:
-            for keys, times in _pieces((key, ts_ms, 0) for key, ts_ms in view.timers(kind)):
+            for keys, times in pieces((key, ts_ms, 0) for key, ts_ms in view.timers(kind)):
                 yield keys, [pa.array(times, pa.int64()), pa.array([kind] * len(keys))]
 
 
@@ -204,7 +204,7 @@ class RowScan(Scan):
 
     def batches(self, view: ShardView) -> Iterator[tuple[list[bytes], list[pa.Array]]]:
         columns = [_column_of(field.dataType) for field in (*self.own_schema.fields, *self.more_schema.fields)]
-        for keys, rows in _pieces(view.rows(self.descriptor)):
+        for keys, rows in pieces(view.rows(self.descriptor)):
             parts = list(zip(*rows, strict=True))
             if self.descriptor.kind == "list":
                 parts.reverse()  # positions come last
@@ -235,7 +235,7 @@ class RecordScan(Scan):
         codec = RecordCodec([pa.field(field.name, field.type) for field in self.descriptor.schema])
         suffix = bytes([self.descriptor.slot])
         stored = ((key, cells[suffix], len(cells[suffix])) for key, cells in view.cells(self.descriptor.slot))
-        for found, records in _pieces(stored):
+        for found, records in pieces(stored):
             keys, offsets = found, np.zeros(len(records) + 1, dtype=np.int64)
             np.cumsum([len(record) for record in records], out=offsets[1:])
             data = np.frombuffer(b"".join(records), dtype=np.uint8)
@@ -261,7 +261,7 @@ def _column_of(data_type: DataType) -> Callable[[tuple[Any, ...]], pa.Array]:
     return convert
 
 
-def _pieces(entries: Iterator[tuple[bytes, Any, int]]) -> Iterator[_Piece]:
+def pieces(entries: Iterator[tuple[bytes, Any, int]]) -> Iterator[_Piece]:
     """Entries (key, what belongs to it, bytes) in pieces of bounded size."""
     keys: list[bytes] = []
     values: list[Any] = []

@@ -20,6 +20,8 @@ from .columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_col
 
 #: The variables of the state, in the order of their slots: see :mod:`.shelf`.
 CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
+#: What the sides are called.
+SIDE_NAMES = ("left", "right")
 
 How = Literal["inner", "left", "right", "full", "leftsemi"]
 
@@ -92,7 +94,7 @@ class StreamJoin(KeyedOperator):
     """
 
     kind = "join"
-    state_values = "record"
+    state_values = "joined"
     sort_columns = (TIME_COLUMN,)
     sizes = Sizes()
 
@@ -138,7 +140,7 @@ class StreamJoin(KeyedOperator):
         """What is kept of a row: the columns of its side."""
         return pa.schema(
             [
-                field.with_name(f"{'left' if side == LEFT else 'right'} {place + 1}: {field.name}")
+                field.with_name(f"{SIDE_NAMES[side]} {place + 1}: {field.name}")
                 for side, one in enumerate(self.sides)
                 for place, field in enumerate(arrow_schema(one.schema))
             ]

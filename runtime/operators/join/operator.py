@@ -7,24 +7,29 @@ partner become state.  A stream's rows meet those that wait, and each other, in 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ...platform.spark_session import empty_frame
-from ..contract import EpochSpec, FirstPass, ShardContext
+from ..admission import is_late
+from ..contract import EpochSpec, Evolved, FirstPass, ShardContext
 from ..processor.keyed_rows import KEY_GROUP_COLUMN
-from .columns import MATCHED_COLUMN
+from .columns import MATCHED_COLUMN, TIME_COLUMN
 from .definition import StreamJoin
+from .evolution import changes_of, record_of
 from .first_pass import first_pass_of
+from .late_rows import by_side
 from .questions import ANSWER_COLUMN, ASKED_COLUMN, is_candidate
 from .run import JoinRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from ....state.registry import StateRegistry
 
 #: What becomes of rows in a first pass: a changed rule makes other rows of the same backlog.
 _RULE = 1
@@ -40,6 +45,25 @@ class JoinOperator(StreamJoin):
         sides = [[one.schema.json(), one.event_time, one.keep_us] for one in self.sides]
         parts = [self.describe(), sides, repr(self.bounds), self.output_schema.json(), self.output_columns, _RULE]
         return json.dumps(parts, sort_keys=True)
+
+    @property
+    def state_record(self) -> Any:
+        """What decides which rows are in the state, and what is known of them."""
+        return record_of(self)
+
+    def evolved(
+        self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
+    ) -> Evolved:
+        """Take over the rows that wait; see :mod:`.evolution`."""
+        changes = changes_of(self, stored, record)
+        return Evolved(self._with(registry=stored), tuple(changes))
+
+    def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
+        """The rows of either side that are behind what has fired."""
+        if not self.uses_event_time:
+            return None
+        late = frame.where(is_late(frame, TIME_COLUMN, epoch.late_watermark_ms))
+        return by_side(late, *[side.schema for side in self.sides])
 
     def template(self, spark: SparkSession) -> DataFrame | None:
         """The condition over no rows."""

@@ -88,12 +88,12 @@ def test_epochs_with_a_condition_give_what_one_join_of_all_rows_gives(
         spec = EpochSpec(
             epoch, style, fired_ms, firing_ms, min(fired_ms, 0 if at is None else at * 1000), 0, MIN_WATERMARK
         )
-        reports = executor.execute(frame, spec, lineages, sorter=sorter)
+        reports = executor.execute(frame, spec, lineages, sorter=sorter).reports
         lineages = [lineage.append(list(report.files)) for lineage, report in zip(lineages, reports, strict=True)]
         found += outputs(tmp_path, reports)
         fired_ms = firing_ms
     spec = EpochSpec(9, "random", fired_ms, MAX_WATERMARK, fired_ms, 0, MIN_WATERMARK)
-    found += outputs(tmp_path, executor.execute(None, spec, lineages))
+    found += outputs(tmp_path, executor.execute(None, spec, lineages).reports)
     expected, _ = case.first_pass(*all_rows, MAX_WATERMARK)
     assert found == pairs_of(expected)
 

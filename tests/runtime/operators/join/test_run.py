@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from join_support import LEFT, RIGHT, TINY, Model, Row, Shard, joined
+from join_support import GROUPS, LEFT, RIGHT, TINY, Model, Row, Shard, joined
+from mixedmode.errors import CheckpointMismatchError, StateSchemaError
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.definition import Sizes, TimeBounds
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from mixedmode.runtime.tasks.join_scan import JoinScan
+from mixedmode.state.keys import KeyCodec
+from mixedmode.state.reader import ShardView
+from pyspark.sql.types import StructType
 
 HOWS = ["inner", "left", "right", "full", "leftsemi"]
 BOUNDS = [
@@ -176,3 +183,43 @@ def test_the_first_pass_takes_over_what_is_joined_already(
         assert same(shard.run([], final_ms + 20, MAX_WATERMARK, "random", clock), expected, operator)
         assert not shard.entries()
         shard.cache.close()
+
+
+def test_a_changed_join_goes_on_with_rows_that_wait_if_they_know_enough() -> None:
+    """Fewer kinds of rows, other bounds and conditions; not other columns, event times, or what was not noted."""
+    bounds = TimeBounds(-10_000, 10_000)
+    full = joined("full", bounds)
+    state, record = full.registry, full.state_record
+    assert joined("full", bounds).evolved(state, record, {}).changes == ()
+    inner = joined("inner", TimeBounds(-20_000, 10_000)).evolved(state, record, {})
+    assert [change.split(" ")[0] for change in inner.changes] == ["the", "left"]
+    assert "0.02 s" in inner.changes[1]
+    with pytest.raises(CheckpointMismatchError, match="inner join, which does not know what a left join needs"):
+        joined("left", bounds).evolved(state, joined("inner", bounds).state_record, {})
+    other = joined("full", bounds)
+    other.sides = (other.sides[0], replace(other.sides[1], event_time="at"))
+    with pytest.raises(CheckpointMismatchError, match="the right rows that wait have 'ts' as event time"):
+        other.evolved(state, record, {})
+    other.sides = (replace(other.sides[0], schema=StructType(other.sides[0].schema.fields[:3])), other.sides[1])
+    with pytest.raises(StateSchemaError, match="column 'left 4: s'"):
+        other.evolved(state, record, {})
+
+
+def test_what_waits_can_be_looked_at(tmp_path: Path) -> None:
+    """Each row with its side and event time, wherever it is stored."""
+    shard = Shard(joined("inner", TimeBounds(-10_000, 10_000), TINY), str(tmp_path))
+    rows = [Row(place % 2, "ab"[place % 3 > 0], place * 1000, place) for place in range(20)] + [
+        Row(LEFT, "a", None, 99)
+    ]
+    shard.run(rows, MIN_WATERMARK, 0, "sorted", InOrder(MIN_WATERMARK, 0))
+    view = ShardView(shard.base(), GROUPS, KeyCodec(shard.operator.key_schema), 0)
+    scan = JoinScan(None, shard.operator.registry.get("rows"), sessions=True)  # type: ignore[arg-type]
+    found = []
+    for keys, (column,) in scan.batches(view):
+        assert column.type.names == [field.name for field in scan.own_schema["value"].dataType]  # type: ignore[union-attr]
+        for key, value in zip(keys, column.to_pylist(), strict=True):
+            side = value[value["side"]]
+            assert side["k"] == view.key_codec.decode(key)[0]
+            found.append(Row(["left", "right"].index(value["side"]), side["k"], value["eventTimeUs"], side["v"]))
+    assert ordered(found) == ordered(rows)
+    shard.cache.close()
