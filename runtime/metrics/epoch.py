@@ -34,6 +34,9 @@ def totals(reports: Sequence[ShardReport]) -> Counter[str]:
             stateFiles=len(report.files),
             spilledBytes=report.spilled_bytes,
         )
+        if report.counters.rows_late_right is not None:
+            right = report.counters.rows_late_right
+            sums.update(lateRowsLeft=report.counters.rows_late - right, lateRowsRight=right)
     return sums
 
 
@@ -78,6 +81,8 @@ def state_operator(
             "stateBytesWritten": sums["stateBytes"],
             "inputBytes": sums["inputBytes"],
             "spilledBytes": sums["spilledBytes"],
+            # Of a stage with two sides.
+            **{f"numRowsLate{side}": sums[key] for side in ("Left", "Right") if (key := f"lateRows{side}") in sums},
         },
     }
 

@@ -129,6 +129,8 @@ class ShardCounters:
 
     rows_in: int = 0
     rows_late: int = 0
+    #: Those of them that are of the right side; None: there is one side.
+    rows_late_right: int | None = None
     keys: int = 0
     timers_fired: int = 0
     #: Timers that were registered when all input had ended, and so never fire.

@@ -22,7 +22,7 @@ from ..admission import can_be_late, note_event_time, rows_in_time
 from ..aggregate.key_batches import DueKeys, KeyRows, Work, interleaved, work_of, works
 from ..contract import ShardContext
 from ..processor.keyed_rows import micros_of
-from .columns import LEFT, MATCHED_COLUMN, PAIR, SIDE_COLUMN, TIME_COLUMN
+from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 from .definition import StreamJoin
 from .key_pieces import Piece, key_pieces
 from .questions import ASKED_COLUMN, Answered, Candidates
@@ -39,6 +39,7 @@ class JoinRun:
         self.context = context
         self.epoch = context.epoch
         self.tools = Tools(operator, context)
+        context.counters.rows_late_right = 0
         #: Of the one key whose rows come in parts.
         self._spool: Spool | None = None
 
@@ -130,7 +131,11 @@ class JoinRun:
         in_time = rows_in_time(batch.column(TIME_COLUMN), late_ms)
         if in_time.true_count == batch.num_rows:
             return batch
-        self.context.counters.rows_late += batch.num_rows - in_time.true_count
+        counters = self.context.counters
+        counters.rows_late += batch.num_rows - in_time.true_count
+        is_right = pc.equal(batch.column(SIDE_COLUMN), RIGHT)
+        late_right = pc.and_not(is_right, in_time).true_count
+        counters.rows_late_right = (counters.rows_late_right or 0) + late_right
         return batch.filter(in_time)
 
     def _can_matter(self, batch: pa.RecordBatch) -> np.ndarray | None:

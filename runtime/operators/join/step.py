@@ -156,6 +156,14 @@ class Step:
 
     def _key_columns(self, places: np.ndarray) -> dict[str, pa.Array]:
         """The key columns of keys by place."""
+        work, names = self._hand.work, self._operator.key_columns
+        if work.batch is not None:
+            first = np.full(len(work), -1)
+            first[work.touched] = work.starts
+            rows = first[places]
+            if (rows >= 0).all():
+                taken = pa.array(rows)
+                return {name: work.batch.column(name).take(taken) for name in names}
         encoded = self._hand.work.keys.take(pa.array(places)).to_numpy(zero_copy_only=False).tolist()
         return dict(zip(self._operator.key_columns, self._tools.codec.decode_columns(encoded), strict=True))
 

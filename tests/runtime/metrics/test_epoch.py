@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from mixedmode.runtime.connectors.staging import StagedFile
@@ -95,6 +96,14 @@ def test_state_operator_sums_up_the_shards() -> None:
             "spilledBytes": 18,
         },
     }
+
+
+def test_late_rows_of_two_sides_are_told_apart() -> None:
+    """A stage with one side says nothing of sides."""
+    counters = ShardCounters(rows_late=5, rows_late_right=2), ShardCounters(rows_late=1, rows_late_right=0)
+    reports = [replace(one, counters=own) for one, own in zip(REPORTS, counters, strict=True)]
+    metrics = state_operator("join", reports, [], totals(reports))["customMetrics"]
+    assert (metrics["numRowsLateLeft"], metrics["numRowsLateRight"]) == (4, 2)
 
 
 def test_reports_of_older_versions_are_read() -> None:

@@ -93,6 +93,7 @@ def test_epochs_put_out_what_the_model_does_and_forget_what_is_over(
             assert same(shard.run(rows, late_ms, firing_ms, style, clock, batch_rows), expected, operator)
             late = [row for row in rows if row.time is not None and row.time < late_ms * 1000]
             assert (shard.counters.rows_in, shard.counters.rows_late) == (len(rows), len(late))
+            assert shard.counters.rows_late_right == sum(row.side == RIGHT for row in late)
             late_ms, firing_ms = firing_ms, firing_ms + step
         clock = InOrder(late_ms, 5, firing_ms)
         expected = model.epoch([], late_ms, MAX_WATERMARK, clock)
