@@ -70,22 +70,33 @@ def locked(text: str) -> list[Jar]:
     return found
 
 
-@cache
 def jars(use: str) -> list[Path]:
     """The jars under a heading of the lock file.
 
     Raises:
         NotToBeHad: they are not in the cache, and there is no Maven client, or no registry for it.
     """
+    folder = cached()
+    if isinstance(folder, NotToBeHad):
+        raise folder
+    return [folder / jar.path for jar in locked(LOCK.read_text()) if jar.use == use]
+
+
+@cache
+def cached() -> Path | NotToBeHad:
+    """The folder of all jars, or why there is none: a registry that does not answer is asked once."""
     text = LOCK.read_text()
     root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mixedmode-tests"
     folder = root / hashlib.sha256(text.encode()).hexdigest()[:16]
     if not folder.exists():
         root.mkdir(parents=True, exist_ok=True)
-        with _alone(root / "fetching"):
-            if not folder.exists():
-                _fetch(locked(text), folder)
-    return [folder / jar.path for jar in locked(text) if jar.use == use]
+        try:
+            with _alone(root / "fetching"):
+                if not folder.exists():
+                    _fetch(locked(text), folder)
+        except NotToBeHad as error:
+            return error
+    return folder
 
 
 @contextmanager

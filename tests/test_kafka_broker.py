@@ -77,20 +77,23 @@ def test_jars_that_are_not_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Without a cache, and without a client, a registry or the right checksums, it says what is missing."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    maven_jars.jars.cache_clear()
-    with pytest.raises(maven_jars.NotToBeHad, match="no Maven client"):
-        maven_jars.jars("connector")
+
+    def refusal() -> str:
+        maven_jars.cached.cache_clear()
+        with pytest.raises(maven_jars.NotToBeHad) as raised:
+            maven_jars.jars("connector")
+        return str(raised.value)
+
+    assert "no Maven client" in refusal()
     maven = tmp_path / "mvn"
     maven.write_text("#!/bin/sh\necho registry gone; exit 1\n")
     maven.chmod(0o755)
-    with pytest.raises(maven_jars.NotToBeHad, match="registry gone"):
-        maven_jars.jars("connector")
+    assert "registry gone" in refusal()
     paths = [jar.path for jar in maven_jars.locked(maven_jars.LOCK.read_text())]
     maven.write_text(
         f"#!{sys.executable}\nimport pathlib, sys\nroot = pathlib.Path(sys.argv[sys.argv.index('--file') + 1]).parent\n"
         f"for path in {paths!r}:\n    (root / path).parent.mkdir(exist_ok=True); (root / path).write_text('other')\n"
     )
-    with pytest.raises(maven_jars.NotToBeHad, match="checksum"):
-        maven_jars.jars("connector")
+    assert "checksum" in refusal()
     assert not list((tmp_path / "cache").rglob("*.jar"))
-    maven_jars.jars.cache_clear()
+    maven_jars.cached.cache_clear()

@@ -21,6 +21,7 @@ from ..inputs.inputs import HISTORY
 from ..inputs.kafka_positions import (
     EARLIEST,
     HeldPositions,
+    flaws_of_cut,
     held_positions,
     offsets_option,
     position_columns,
@@ -44,6 +45,9 @@ _OURS = (
     *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
     *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"),
 )
+
+
+_HINT = "Fill the history up, or begin all the same with kafka.read(…, tolerate_gaps=True)"
 
 
 def read(
@@ -80,11 +84,12 @@ def read(
       them: the topic goes on where that ends.  A job that goes on from a checkpoint goes on from the positions of that.
     - *by time*, with ``cut=("ts", "2024-12-01")``: rows before that moment are the history's, rows from it on the
       topic's, by a column that both have.  The topic is read from its earliest offset.  A row without a value there is
-      on neither side.
+      on neither side.  The moment must stay the same over restarts.
     - *alone*, without a history: all that the topic holds when the job starts is its backlog.
 
     Where positions show that messages are lost (the topic has forgotten what the history does not have yet), doubled,
-    or of no known position, ``start()`` says so before anything runs.
+    or of no known position, ``start()`` says so before anything runs; of a cut by time, that the topic has forgotten
+    messages and what is left begins after the cut.
 
     Args:
         spark: a session with Spark's Kafka connector.
@@ -96,7 +101,8 @@ def read(
         positions: the history's columns with a message's partition and offset.  If the parsed messages do not have
             them, the job does not, either.
         cut: a column with times, and the moment at which the topic takes over (a text is of the session's time zone).
-        tolerate_gaps: begin all the same, with a warning, if positions show that messages are lost or doubled.
+        tolerate_gaps: begin all the same, with a warning, if positions show that messages are, or may be, lost or
+            doubled.
         options: further options of Spark's connector: ``kafka.*``, ``maxOffsetsPerTrigger``, ``failOnDataLoss``…
 
     Raises:
@@ -119,12 +125,14 @@ def read(
     refuse_connect(history)
     if cut is not None:
         column, moment = cut
+        cut_ms = _moment_ms(spark, moment)
         bounded, live = (_part_by_time(frame, column, moment) for frame in (history, live_from("earliest")))
         text = (
             f"by time: rows with {column} < {moment} are of the history, the others of topic {topic}, read from its"
             " earliest offset; that both sides are whole up to there, and from there on, is the author's statement"
         )
-        return _with_seam(read_frames(bounded[0], live[1]), Seam(text))
+        flaws = flaws_of_cut(topic_range(spark, topic, source), cut_ms)
+        return _with_seam(read_frames(bounded[0], live[1]), Seam(text, tuple(flaws), tolerate_gaps, _HINT))
     known, ends = topic_range(spark, topic, source), fixed_ends(history, topic)
     if ends is None:
         names = position_columns(history, positions, case_sensitive=is_case_sensitive(spark))
@@ -140,12 +148,7 @@ def read(
         bounded_rows = bounded_rows.drop(*[name for name in names if name not in live_rows.columns])
     shown = ", ".join(f"{number}: {'earliest' if at == EARLIEST else at}" for number, at in sorted(begins.items()))
     text = f"by positions: topic {topic} is read from {why} (by partition {{{shown}}})"
-    seam = Seam(
-        text,
-        tuple(held.flaws(known)),
-        tolerate_gaps,
-        "Fill the history up, or begin all the same with kafka.read(…, tolerate_gaps=True)",
-    )
+    seam = Seam(text, tuple(held.flaws(known)), tolerate_gaps, _HINT)
     return _with_seam(read_frames(bounded_rows, live_rows), seam)
 
 
@@ -226,13 +229,21 @@ def _moment(spark: SparkSession, moment: Any) -> Column:
     text = str(moment).replace("'", "")
     try:
         literal = F.expr(f"TIMESTAMP '{text}'")
-        spark.range(1).select(literal)
-    except AnalysisException as error:
-        raise PlanError(
-            f"cut at {moment!r} is no point in time; use a datetime, or a text such as '2024-12-01' or"
-            " '2024-12-01 06:30:00'"
-        ) from error
-    return literal
+        if text[:1].isdigit():  # Spark knows words, too, such as 'today', which at the next start is another day
+            spark.range(1).select(literal)
+            return literal
+    except AnalysisException:
+        pass
+    raise PlanError(
+        f"cut at {moment!r} is no point in time; use a datetime, or a text such as '2024-12-01' or"
+        " '2024-12-01 06:30:00'"
+    )
+
+
+def _moment_ms(spark: SparkSession, moment: Any) -> int:
+    row = spark.range(1).select(F.unix_millis(_moment(spark, moment).cast("timestamp"))).first()
+    assert row is not None
+    return int(row[0])
 
 
 def _with_seam(frame: MixedFrame, seam: Seam) -> MixedFrame:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -91,6 +92,22 @@ class HeldPositions:
                     f" {topic.ends[number]} there: it is the history of another topic, or the topic has been made anew."
                     " Without positions that fit, cut both sides by time (cut=…)"
                 )
+
+
+def flaws_of_cut(topic: TopicRange, cut_ms: int) -> Iterator[str]:
+    """What a topic has forgotten that may belong behind a moment: in words, by partition."""
+    for number, begin in sorted(topic.begins.items()):
+        first_ms = topic.first_times_ms.get(number)
+        if begin > 0 and (first_ms is None or first_ms > cut_ms):
+            has = "has no message with a time any more" if first_ms is None else f"begins at {_utc(first_ms)}"
+            yield (
+                f"partition {number}: the topic has forgotten the messages before offset {begin} and {has}; whether"
+                f" some of them came after the cut at {_utc(cut_ms)} cannot be seen"
+            )
+
+
+def _utc(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def held_positions(history: DataFrame, columns: tuple[str, str]) -> HeldPositions:

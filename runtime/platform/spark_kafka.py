@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
@@ -30,6 +30,8 @@ class TopicRange:
     begins: Mapping[int, int]
     #: The offset that the next one gets.
     ends: Mapping[int, int]
+    #: The time of the first one, in milliseconds since 1970; not of a partition without messages, or without times.
+    first_times_ms: Mapping[int, int] = field(default_factory=dict)
 
 
 def topic_range(spark: SparkSession, topic: str, options: Mapping[str, str]) -> TopicRange:
@@ -49,8 +51,14 @@ def topic_range(spark: SparkSession, topic: str, options: Mapping[str, str]) -> 
         names = java_class(spark, "java.util.Collections").singletonList(topic)
         described = admin.describeTopics(names).allTopicNames().get().get(topic)
         partitions = [int(one.partition()) for one in described.partitions()]
-        begins, ends = (_offsets(spark, admin, topic, partitions, which) for which in ("earliest", "latest"))
-        return TopicRange(begins, ends)
+        spec = java_class(spark, f"{_ADMIN}.OffsetSpec")
+        begins, ends = (_ask(spark, admin, topic, partitions, one) for one in (spec.earliest(), spec.latest()))
+        times = _ask(spark, admin, topic, partitions, spec.forTimestamp(0))
+        return TopicRange(
+            {number: int(begin.offset()) for number, begin in begins.items()},
+            {number: int(end.offset()) for number, end in ends.items()},
+            {number: int(first.timestamp()) for number, first in times.items() if first.timestamp() >= 0},
+        )
     except Py4JJavaError as error:
         raise PlanError(
             f"topic {topic!r} at kafka.bootstrap.servers = {options.get('kafka.bootstrap.servers')!r} cannot be asked"
@@ -78,13 +86,13 @@ def _admin(spark: SparkSession, options: Mapping[str, str]) -> Any:
         ) from error
 
 
-def _offsets(spark: SparkSession, admin: Any, topic: str, partitions: list[int], which: str) -> dict[int, int]:
-    asked = java_class(spark, "java.util.HashMap")()
-    place, spec = java_class(spark, f"{_COMMON}.TopicPartition"), java_class(spark, f"{_ADMIN}.OffsetSpec")
+def _ask(spark: SparkSession, admin: Any, topic: str, partitions: list[int], spec: Any) -> dict[int, Any]:
+    """The offset of each partition that a specification means, with its time."""
+    asked, place = java_class(spark, "java.util.HashMap")(), java_class(spark, f"{_COMMON}.TopicPartition")
     for partition in partitions:
-        asked.put(place(topic, partition), getattr(spec, which)())
+        asked.put(place(topic, partition), spec)
     found = admin.listOffsets(asked).all().get()
-    return {partition: int(found.get(place(topic, partition)).offset()) for partition in sorted(partitions)}
+    return {partition: found.get(place(topic, partition)) for partition in sorted(partitions)}
 
 
 def _root_of(error: Py4JJavaError) -> str:

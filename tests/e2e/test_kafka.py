@@ -120,14 +120,12 @@ def test_a_topic_alone_and_cut_by_time(world: World, kafka: Broker) -> None:
     history = lake(world, kafka, topic).drop("partition", "offset")
     send(kafka, topic, range(40, 50))
     alone = numbered(topics.read(world.spark, kafka.bootstrap, topic, parse=without_positions))
-    both = topics.read(
-        world.spark,
-        kafka.bootstrap,
-        topic,
-        parse=without_positions,
-        history=history,
-        cut=("ts", "2024-01-01 00:00:30"),
-    )
+
+    def cut(rows: Any, moment: str) -> Any:
+        how: Any = {"parse": without_positions, "history": rows, "cut": ("ts", moment)}
+        return topics.read(world.spark, kafka.bootstrap, topic, **how)
+
+    both = cut(history, "2024-01-01 00:00:30")
     snapshot = topics.snapshot(world.spark, kafka.bootstrap, topic, parse=without_positions)
     send(kafka, topic, range(50, 60))
     behind = topics.read(world.spark, kafka.bootstrap, topic, parse=without_positions, history=snapshot)
@@ -137,7 +135,13 @@ def test_a_topic_alone_and_cut_by_time(world: World, kafka: Broker) -> None:
         query.awaitTermination(120)
         check_each_once(mine.output(), range(60))
         assert len([one for one in query.recentProgress if one.numInputRows]) == len(query.recentProgress) == 1
+    with pytest.raises(mixedmode.PlanError, match="'tomorrow' is no point in time"):
+        cut(history, "tomorrow")
     assert "by time: rows with ts < 2024-01-01 00:00:30" in str(numbered(both).writeStream.format("noop").plan())
+    # The messages were sent just now: what it forgets of them may well belong behind a cut of long ago.
+    kafka.forget(topic, {1: 3})
+    error = support.refusal(lambda: world.start(numbered(cut(history, "2024-01-01 00:00:30"))))
+    assert "partition 1: the topic has forgotten the messages before offset 3 and begins at" in str(error)
 
 
 def test_messages_that_retention_took_behind_a_checkpoint(world: World, kafka: Broker) -> None:

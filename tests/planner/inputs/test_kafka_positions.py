@@ -6,7 +6,13 @@ import json
 
 import pytest
 from mixedmode.errors import PlanError
-from mixedmode.planner.inputs.kafka_positions import EARLIEST, HeldPositions, HeldRange, offsets_option
+from mixedmode.planner.inputs.kafka_positions import (
+    EARLIEST,
+    HeldPositions,
+    HeldRange,
+    flaws_of_cut,
+    offsets_option,
+)
 from mixedmode.planner.inputs.seam import Seam
 from mixedmode.runtime.platform.spark_kafka import TopicRange
 
@@ -51,6 +57,20 @@ def test_the_history_of_another_topic(held: HeldPositions, words: str) -> None:
     """Positions that the topic has never had are refused, whatever is tolerated."""
     with pytest.raises(PlanError, match=words):
         held.check_of("t", TOPIC)
+
+
+@pytest.mark.parametrize(("begin", "first_ms", "is_flawed"), [(0, 9_000, False), (5, 900, False), (5, 9_000, True)])
+def test_a_cut_that_the_topic_no_longer_reaches(begin: int, first_ms: int, is_flawed: bool) -> None:
+    """What the topic has forgotten may belong behind the cut only if what it still has begins after it."""
+    found = list(flaws_of_cut(TopicRange({0: begin}, {0: 20}, {0: first_ms}), 1_000))
+    assert bool(found) == is_flawed
+    assert all("before offset 5" in one and "1970-01-01 00:00:09 UTC" in one for one in found)
+
+
+def test_a_partition_that_has_forgotten_all() -> None:
+    """Of messages that are all gone nobody knows when they came; one that never had any lacks nothing."""
+    (found,) = flaws_of_cut(TopicRange({0: 7, 1: 0}, {0: 7, 1: 0}), 1_000)
+    assert found.startswith("partition 0: the topic has forgotten the messages before offset 7")
 
 
 def test_flaws_refuse_or_warn() -> None:
