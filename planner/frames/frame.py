@@ -17,19 +17,21 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError, UnsupportedOperationError
 from ...runtime.platform.spark_durations import duration_ms
+from ...runtime.platform.spark_joins import column_of_frame
 from ...runtime.platform.spark_plans import HANDLE
 from ..inputs.analysis import check_stateless, is_aggregate
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, checked
-from ..inputs.schemas import check_reserved_columns, missing_column, quoted
+from ..inputs.schemas import check_reserved_columns, missing_column
 from ..stages.aggregates.grouped import grouping_of
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
 from .grouped import MixedGroupedData
+from .joining import JoiningFrame
 from .missing import hint_for
-from .stateless import ColumnOrName
-from .unions import UnitedFrame, read_inputs
+from .stateless import ColumnOrName, transformed
+from .unions import read_inputs
 from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -53,7 +55,7 @@ def read(
     return MixedFrame(*read_inputs(history, live))
 
 
-class MixedFrame(UnitedFrame):
+class MixedFrame(JoiningFrame):
     """Rows of a job as one frame; made by :func:`read` and by keyed stages, immutable."""
 
     @classmethod
@@ -72,8 +74,8 @@ class MixedFrame(UnitedFrame):
         return self._inputs
 
     def __getitem__(self, item: str) -> Column:
-        """The column by name, good for both inputs."""
-        return quoted([self._column("column", item)])[0]
+        """The column by name, good for both inputs; a join with other rows knows that it is of these."""
+        return column_of_frame(self._inputs.spark, self._column("column", item), self._inputs.ids[-1])
 
     def __getattr__(self, name: str) -> Column:
         """The column by attribute, as on a DataFrame; anything else is an error that says what to do instead."""
@@ -128,7 +130,7 @@ class MixedFrame(UnitedFrame):
         epoch's rows), must give the same columns each time, and must not keep state.
         The watermarked column is the one that has its name afterwards.
         """
-        mapped = self._inputs.map("transform", lambda frame: _transformed(frame, func, args, kwargs))
+        mapped = self._inputs.map("transform", lambda frame: transformed(frame, func, args, kwargs))
         inputs = replace(mapped, parts=checked(mapped.parts).parts)
         event_time = None if self._watermark is None else self._watermark.event_time
         if event_time in inputs.schema.names and not keeps([part.frame for part in inputs.parts], event_time):
@@ -333,6 +335,8 @@ class MixedFrame(UnitedFrame):
                 " dropDuplicates(…) before writeStream; a job without state is served by spark.readStream as it is"
             )
         self._check_stateless("writeStream")
+        if (stage := self._stage) is not None and self.columns == stage.output_schema.fieldNames():
+            return MixedStreamWriter(replace(self._inputs, parts=stage.bare_output.parts))
         if not self._has_carrier:
             return MixedStreamWriter(self._inputs)
         parts = [part.mapped("writeStream", lambda frame: frame.drop(CARRIER)) for part in self._inputs.parts]
@@ -368,9 +372,10 @@ class MixedFrame(UnitedFrame):
     def _stage(self) -> KeyedStage | None:
         """The keyed stage whose rows these are, as they come out of it; None: they are not."""
         part = self._inputs.parts[0]
-        if len(self._inputs.parts) > 1 or part.origin is None or part.steps:
+        if len(self._inputs.parts) > 1 or part.origin is None:
             return None
-        return cast(KeyedStage, part.origin)
+        stage = cast(KeyedStage, part.origin)
+        return stage if len(part.steps) == (stage.presented is not None) else None
 
     def _check_stateless(self, before: str) -> None:
         for part in (*self._inputs.lives, *self._inputs.outputs):
@@ -392,10 +397,3 @@ class MixedFrame(UnitedFrame):
         if column is None:
             raise missing_column(what, name, self.schema)
         return column
-
-
-def _transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:
-    result = func(frame, *args, **kwargs)
-    if not isinstance(result, DataFrame):
-        raise PlanError(f"the function given to transform returned {type(result).__name__}; it must return a DataFrame")
-    return result

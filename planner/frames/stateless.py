@@ -271,3 +271,21 @@ class StatelessFrame(Described):
 def _of_users(frame: DataFrame) -> list[Column]:
     """The columns that users know."""
     return quoted_columns([name for name in frame.columns if not RESERVED.fullmatch(name)])
+
+
+def transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:
+    """What a function makes of a frame.
+
+    Args:
+        frame: is given to it.
+        func: the function.
+        args: more arguments.
+        kwargs: the same, by name.
+
+    Raises:
+        PlanError: it makes no frame.
+    """
+    result = func(frame, *args, **kwargs)
+    if not isinstance(result, DataFrame):
+        raise PlanError(f"the function given to transform returned {type(result).__name__}; it must return a DataFrame")
+    return result

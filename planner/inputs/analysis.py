@@ -84,7 +84,9 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
         if kind in STATEFUL_NODES:
             raise PlanError(f"{name} contains {STATEFUL_NODES[kind]}, which keeps state in Spark; {instead}")
         if kind == "Join" and all(of_stream(child) for child in items(node.children())):
-            raise PlanError(f"{name} joins two streams, which keeps state in Spark; join a stream with a static frame")
+            raise PlanError(
+                f"{name} joins two streams, which keeps state in Spark; join what mixedmode.read() gives for each"
+            )
 
 
 def is_aggregate(frame: DataFrame, columns: Sequence[Column | str]) -> bool:

@@ -11,8 +11,9 @@ done to it is remembered as steps, to be done to the rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import count
 from typing import Any, Protocol
 
 from pyspark.errors import AnalysisException
@@ -30,6 +31,7 @@ from .environment import check_session, refuse_connect
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
 from .seam import Seam
 
+_numbers = count(1)
 HISTORY = "history"
 LIVE = "live"
 
@@ -113,6 +115,8 @@ class Inputs:
     ignored: tuple[str, ...] = ()
     #: How a whole result is put in order, or cut short, where it is shown.
     arrangement: tuple[Step, ...] = ()
+    #: Numbers of these rows, the last one, and of those that they are made of: columns remember whose they are.
+    ids: tuple[int, ...] = field(default_factory=lambda: (next(_numbers),), compare=False)
 
     @property
     def histories(self) -> tuple[Part, ...]:
@@ -201,7 +205,7 @@ class Inputs:
                     f"{what} works on {first.name} but not on {part.name}: {error_text(error)}; a column that was taken"
                     " from a frame (frame['x'], frame.x) belongs to that frame alone, use its name or F.col('x')"
                 ) from error
-        return replace(self, parts=tuple(mapped))
+        return replace(self, parts=tuple(mapped), ids=(*self.ids, next(_numbers)))
 
     def observed(self, name: str, columns: Sequence[Column]) -> Inputs:
         """The same, with aggregates computed of all rows here.

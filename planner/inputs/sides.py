@@ -31,6 +31,8 @@ class Side:
     schema: StructType
     #: Its keys, over these columns by their names.
     keys: tuple[Column, ...]
+    #: The event time of one without a watermark: a key that is that of the other side; None: it has none.
+    time: Column | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def _in_one_frame(side: Side, place: int, other: StructType, key_types: Sequence
 def _time(side: Side) -> Column:
     """A side's event time as a timestamp of the same microseconds; null: it has none."""
     if side.watermark is None:
-        return F.lit(None).cast("timestamp")
+        return F.lit(None).cast("timestamp") if side.time is None else side.time
     name = side.watermark.event_time
     if isinstance(side.inputs.schema[name].dataType, TimestampNTZType):
         return F.timestamp_micros(event_time_us(side.inputs.template, name))

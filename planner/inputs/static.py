@@ -32,13 +32,13 @@ def check_static(what: str, other: Any, how: Any = None) -> DataFrame:
     refuse_connect(other)
     if not isinstance(other, DataFrame):
         raise PlanError(
-            f"{what} takes a static DataFrame (spark.read…), got {type(other).__name__}; what a job's rows are joined"
-            " with must not be a job's rows themselves"
+            f"{what} takes what mixedmode.read() or a keyed stage gives, or a static DataFrame (spark.read…), got"
+            f" {type(other).__name__}; give it one of these"
         )
     if other.isStreaming:
         raise PlanError(
-            f"{what} got a streaming DataFrame: a join of two streams keeps state, which is not supported for now; give"
-            " it a static one (spark.read…), or read both as live inputs and group them by the key"
+            f"{what} got a streaming DataFrame: a join of two streams keeps state, which is the job's: give it"
+            " mixedmode.read(live=…) of that stream, or a static frame (spark.read…)"
         )
     kind = "inner" if how is None else str(how).lower().replace("_", "").replace(" ", "")
     if kind in _IMPOSSIBLE:

@@ -85,6 +85,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         stages=len(graph.stages),
         why_observed=stage.why_observed,
         prefers_observed=stage.prefers_observed,
+        kind=stage.kind,
     )
     settings, why_timers = resolve_timers(final.settings, resolved)
     given = _take(sink_options, "checkpointLocation")

@@ -42,6 +42,7 @@ def resolve_final_watermark(
     stages: int = 1,
     why_observed: str | None = None,
     prefers_observed: str | None = None,
+    kind: str | None = None,
 ) -> FinalWatermark:
     """The final watermark of the backlog: what was asked for, or else the default for this job.
 
@@ -53,6 +54,7 @@ def resolve_final_watermark(
         why_observed: why a deduplication, or an aggregate over grouping sets, cannot have MAX_WATERMARK at the switch;
             None: there is none, or it can.
         prefers_observed: why a processor of two inputs has MAX_WATERMARK only if it is asked for; None: there is none.
+        kind: what that stage is, if it is none of these.
 
     Raises:
         OptionError: ``max`` was asked for a job in which it would overwrite results by parts of them, or repeat them.
@@ -64,7 +66,7 @@ def resolve_final_watermark(
         what, why = f"an aggregate in outputMode {output_mode}", _WHY_OBSERVED
         instead = ", or outputMode append" if why_observed is None else ""
     elif why_observed is not None:
-        what, why, instead = "grouping sets" if is_aggregate else "a deduplication", why_observed, ""
+        what, why, instead = kind or ("grouping sets" if is_aggregate else "a deduplication"), why_observed, ""
     elif prefers_observed is not None and given is None:
         observed = settings.model_copy(update={_FIELD: "observed"})
         return FinalWatermark(observed, f"the default for two inputs: {prefers_observed}")

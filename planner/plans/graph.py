@@ -129,7 +129,8 @@ class StageGraph:
                 StageEdge(
                     self.uid_of(cast(KeyedStage, part.origin)),
                     part.steps,
-                    0 if watermark is None else watermark.delay_of(part.name),
+                    (0 if watermark is None else watermark.delay_of(part.name))
+                    + cast(KeyedStage, part.origin).output_delay_ms,
                     part.frame if part.steps else None,
                     None if watermark is None else watermark.event_time,
                     has_watermark=watermark is None or part.name not in watermark.without,

@@ -15,7 +15,7 @@ from ...runtime.operators.contract import EpochSpec, KeyedOperator
 from ...runtime.platform.spark_session import empty_frame
 from ...runtime.protocols.event_time import MIN_WATERMARK
 from ...runtime.spec import Settings
-from ..inputs.event_time import EVENT_TIME_MARK, Watermark
+from ..inputs.event_time import CARRIER, EVENT_TIME_MARK, Watermark
 from ..inputs.inputs import Inputs, Part
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 STAGE_UID = "keyed-0"
 #: For questions about Spark's plans: an epoch in which nothing is late and nothing fires.
 ANY_EPOCH = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
+#: The step that is a part of the stage: its rows under the names that users know.
+PRESENTED = "columns of the join"
 OUTPUT_MODES = ("append", "update", "complete")
 
 
@@ -77,6 +79,14 @@ class KeyedStage:
     waits_for_end: str | None = None
     #: Output column that is event time of which nothing older comes any more; None: there is none.
     output_event_time: str | None = None
+    #: What users call that, if the stage's rows have it under another name; None: the same.
+    output_event_time_label: str | None = None
+    #: How far behind what it has fired that may be.
+    output_delay_ms: int = 0
+    #: What it is, for errors about its final watermark.
+    kind: str | None = None
+    #: Makes of its rows what users see, with more columns behind those; None: they are that.
+    presented: Callable[..., DataFrame] | None = None
 
     @cached_property
     def template(self) -> DataFrame:
@@ -92,12 +102,21 @@ class KeyedStage:
     @property
     def output(self) -> Inputs:
         """What comes out of it, as input of whatever follows."""
+        bare = self.bare_output
+        return bare if self.presented is None else bare.map(PRESENTED, self.presented, self.presented)
+
+    @property
+    def bare_output(self) -> Inputs:
+        """The same, by the names that the stage itself gives to columns."""
         return Inputs((Part(self.uid, self.template, self.inputs.is_streaming, origin=self),))
 
     @property
     def output_watermark(self) -> Watermark | None:
         """The watermark of what comes out: the stage hands on nothing older than what it has fired."""
-        return None if self.output_event_time is None else Watermark(self.output_event_time, 0)
+        name = self.output_event_time
+        if name is None or name in self.output.template.columns:
+            return None if name is None else Watermark(name, 0)
+        return Watermark(CARRIER, 0, called=self.output_event_time_label)
 
 
 def stages_of(inputs: Inputs) -> tuple[KeyedStage, ...]:

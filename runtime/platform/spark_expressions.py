@@ -130,6 +130,14 @@ def is_same(spark: SparkSession, one: Any, other: Any) -> bool:
     return bool(with_children(spark, one, others).semanticEquals(other))
 
 
+def constant(expression: Any) -> Any:
+    """The value of a resolved expression over no columns; None: null, or only known when a query runs."""
+    try:
+        return expression.eval(None)
+    except (Py4JError, PySparkException):
+        return None
+
+
 def filtered(spark: SparkSession, aggregate: Any, condition: Any) -> Any:
     """An aggregate over those of its rows for which a condition is true.
 

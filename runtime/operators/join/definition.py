@@ -8,15 +8,20 @@ kept until the watermark says that no partner can come any more: rows strictly b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
-from ..contract import KeyedOperator
+from ...platform.columns import quoted
+from ..admission import is_late
+from ..contract import EpochSpec, KeyedOperator
 from .columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 #: The variables of the state, in the order of their slots: see :mod:`.shelf`.
 CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
@@ -91,6 +96,7 @@ class StreamJoin(KeyedOperator):
         output_columns: for each of them the columns of the frame of both sides that it is taken from: the first that is
             not null (a USING key of a full join is that of either side).
         condition_columns: columns of the frame of both sides that the condition reads; None: any.
+        output_keys: for each key column the output column that has it; empty: not all are there.
     """
 
     kind = "join"
@@ -113,6 +119,7 @@ class StreamJoin(KeyedOperator):
         output_schema: StructType,
         output_columns: tuple[tuple[str, ...], ...],
         condition_columns: tuple[str, ...] | None = None,
+        output_keys: tuple[str, ...] = (),
     ) -> None:
         self.uid = uid
         self.how: How = how
@@ -127,6 +134,7 @@ class StreamJoin(KeyedOperator):
         self.output_schema = output_schema
         self.output_arrow_schema = arrow_schema(output_schema)
         self.output_columns = output_columns
+        self._output_keys = output_keys
         self.uses_event_time = any(side.event_time is not None for side in self.sides)
         self.registry = StateRegistry()
         for name in (CHUNKS, MARKS, HEADS):
@@ -152,6 +160,11 @@ class StreamJoin(KeyedOperator):
         return self._key_labels
 
     @property
+    def output_key_columns(self) -> tuple[str, ...]:
+        """The output columns that have the key, if all of it goes out with each row."""
+        return self._output_keys
+
+    @property
     def has_condition(self) -> bool:
         """Whether Spark has to be asked about pairs within the bounds."""
         return self.condition_text is not None
@@ -167,6 +180,26 @@ class StreamJoin(KeyedOperator):
         sides = [name for side, one in enumerate(self.sides) for name in one.columns(side)]
         return (*self.key_columns, SIDE_COLUMN, TIME_COLUMN, *sides)
 
+    def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
+        """The rows of either side that are behind what has fired: which side, and the row as users know it."""
+        if not self.uses_event_time:
+            return None
+        rows = [
+            "struct("
+            + ", ".join(
+                f"{name} AS {quoted(field.name)}"
+                for name, field in zip(one.columns(side), one.schema.fields, strict=True)
+            )
+            + ")"
+            for side, one in enumerate(self.sides)
+        ]
+        late = frame.where(f"coalesce({is_late(frame, TIME_COLUMN, epoch.late_watermark_ms)}, false)")
+        return late.selectExpr(
+            f"IF({SIDE_COLUMN} = {LEFT}, 'left', 'right') AS side",
+            f"IF({SIDE_COLUMN} = {LEFT}, {rows[LEFT]}, NULL) AS left",
+            f"IF({SIDE_COLUMN} = {RIGHT}, {rows[RIGHT]}, NULL) AS right",
+        )
+
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
         return {
@@ -174,5 +207,31 @@ class StreamJoin(KeyedOperator):
             "uid": self.uid,
             "how": self.how,
             "key": [f"{label} {field.type}" for label, field in zip(self.key_labels, self.key_schema, strict=True)],
-            "condition": self.condition_text,
+            **{name: text for name, text in self._described().items() if text},
         }
+
+    def _described(self) -> dict[str, str | None]:
+        """What it asks of pairs, and how long rows wait."""
+        least_us, greatest_us = self.bounds.least_us, self.bounds.greatest_us
+        times = [one.event_time or "none" for one in self.sides]
+        between = [
+            f"left {times[LEFT]} - right {times[RIGHT]} {sign} {_seconds(bound_us)}"
+            for sign, bound_us in ((">=", least_us), ("<=", greatest_us))
+            if bound_us is not None
+        ]
+        waits = [
+            f"{name} for ever"
+            if one.keep_us is None
+            else f"{name} until the watermark is past {one.event_time}"
+            + (f" {'+' if one.keep_us > 0 else '-'} {_seconds(abs(one.keep_us))}" if one.keep_us else "")
+            for name, one in zip(("left", "right"), self.sides, strict=True)
+        ]
+        return {
+            "event times": " and ".join(between),
+            "condition": self.condition_text,
+            "rows wait": ", ".join(waits),
+        }
+
+
+def _seconds(duration_us: int) -> str:
+    return f"{duration_us / 1_000_000:.6f}".rstrip("0").rstrip(".") + " s"

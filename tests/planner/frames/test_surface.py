@@ -113,10 +113,11 @@ def test_a_join_with_a_static_frame(both: MixedFrame, history: DataFrame, live: 
     for how in ("right", "full_outer"):
         with pytest.raises(PlanError, match=f"join of kind '{how}' keeps rows of the static side.*use inner, left"):
             both.join(static, "k", how)
-    with pytest.raises(PlanError, match="join got a streaming DataFrame"):
-        both.join(live, "k")
-    with pytest.raises(PlanError, match=r"join takes a static DataFrame .* got MixedFrame"):
-        both.join(both, "k")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="crossJoin got a streaming DataFrame"):
+        both.crossJoin(live)
+    with pytest.raises(PlanError, match=r"join takes .* or a static DataFrame .* got list"):
+        both.join([static], "k")
+    assert both.join(live, "k").columns == both.join(read(live=live), "k").columns, "a stream is another live input"
     with pytest.raises(PlanError, match="both sides have a column of that name: join on it"):
         both.join(static, F.col("k") == static["k"])
 

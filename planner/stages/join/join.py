@@ -1,0 +1,228 @@
+"""``join`` of two streams planned as a keyed stage: what Spark's analyzer says of it, and how long rows wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from ....errors import PlanError
+from ....runtime.operators.contract import KeyedOperator
+from ....runtime.operators.join.columns import LEFT, RIGHT, key_column, side_column
+from ....runtime.operators.join.definition import How, JoinSide, TimeBounds
+from ....runtime.operators.join.operator import JoinOperator
+from ....runtime.platform.arrow_types import arrow_schema, arrow_type
+from ....runtime.platform.spark_expressions import class_name, tree
+from ....runtime.platform.spark_joins import SparkJoin, over_columns, python_type, sql_over
+from ....runtime.platform.spark_plans import whole_plans
+from ....runtime.spec import Settings
+from ...inputs.schemas import check_key_type
+from ...inputs.sides import Side, united_sides
+from ..stage import KeyedStage, StageInput
+from .bounds import narrowed
+from .condition import Frames, JoinCondition
+from .output import join_output
+
+_KINDS: dict[str, How] = {
+    "INNER": "inner",
+    "LEFT OUTER": "left",
+    "RIGHT OUTER": "right",
+    "FULL OUTER": "full",
+    "LEFT SEMI": "leftsemi",
+}
+WHY_OBSERVED = (
+    "at MAX_WATERMARK every row that waits for a partner would go, and its partner in the stream would find none"
+)
+SIDES = ("left", "right")
+
+
+def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> KeyedStage:
+    """The keyed stage of a join of two streams.
+
+    Args:
+        left: one side.
+        right: the other.
+        on: as ``DataFrame.join`` takes it.
+        how: the same; None: inner.
+
+    Raises:
+        AnalysisException: Spark's own, if it cannot resolve the join.
+        PlanError: Spark does not support such a join of two streams, or a column cannot be kept.
+    """
+    frames = Frames.of(left, right)
+    for rows in frames.rows:
+        _check_types(rows.schema)
+    joined = frames.joined(on, how)
+    condition = JoinCondition(frames, SparkJoin.of(joined))
+    condition.check()
+    plan = _Plan(condition, _KINDS[condition.join.kind])
+    output = join_output(condition, joined, plan.how, keeps_time=plan.output_delay_us is not None)
+    key_types = plan.key_types
+    sides = united_sides(plan.side(LEFT), plan.side(RIGHT), key_types, "join")
+    key_schema = arrow_schema(StructType([StructField(key_column(at), one) for at, one in enumerate(key_types)]))
+
+    def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
+        condition.check_output_mode(output_mode)
+        return JoinOperator(
+            uid=uid,
+            how=plan.how,
+            key_schema=key_schema,
+            key_labels=plan.key_labels,
+            left=plan.join_side(LEFT),
+            right=plan.join_side(RIGHT),
+            bounds=plan.bounds,
+            condition=plan.residual,
+            condition_text=plan.residual_text,
+            output_schema=output.schema,
+            output_columns=output.sources,
+            condition_columns=plan.residual_columns,
+            output_keys=output.keys,
+        )
+
+    delay_us = plan.output_delay_us
+    return KeyedStage(
+        inputs=sides.inputs,
+        watermark=sides.watermark,
+        input_schema=StructType(
+            [
+                StructField("side", StringType(), False),
+                *(StructField(name, rows.schema) for name, rows in zip(SIDES, frames.rows, strict=True)),
+            ]
+        ),
+        output_schema=output.schema,
+        output_mode=None,
+        build=build,
+        why_observed=WHY_OBSERVED,
+        kind="a join of two streams",
+        refuses_complete="after a join, as in Spark: only an aggregation has a complete result",
+        warning=plan.warning,
+        output_event_time=output.event_time,
+        output_event_time_label=output.event_time_label,
+        output_delay_ms=0 if delay_us is None else -(-delay_us // 1000),
+        presented=output.presented,
+    )
+
+
+class _Plan:
+    """What follows from a condition.
+
+    Args:
+        condition: the condition.
+        how: the kind of join.
+    """
+
+    def __init__(self, condition: JoinCondition, how: How) -> None:
+        self.condition, self.how = condition, how
+        self._join, self._rows = condition.join, condition.frames.rows
+        known = [*condition.key_bounds, *[one for one in condition.other_bounds if one is not None]]
+        #: Of the event times of a pair.
+        self.bounds: TimeBounds = narrowed([one.bounds for one in known])
+        rest = [
+            expression
+            for expression, bounded in zip(self._join.others, condition.other_bounds, strict=True)
+            if bounded is None or not bounded.is_all
+        ]
+        names = {id: side_column(*at) for id, at in condition.places.items()}
+        spark = self._join.spark
+        columns = [over_columns(spark, one, names) for one in rest]
+        #: What Spark is asked about a pair; None: nothing.
+        self.residual = None
+        for column in columns:
+            self.residual = column if self.residual is None else self.residual & column
+        read = {id for one in rest for node in tree(one) if (id := _attribute_id(node)) is not None}
+        #: What that reads.
+        self.residual_columns = tuple(name for id, name in names.items() if id in read) if rest else None
+        labels = {
+            id: (SIDES[side], self._rows[side].schema[place].name) for id, (side, place) in condition.places.items()
+        }
+        with whole_plans(spark):
+            texts = [sql_over(spark, one, labels) for one in rest]
+        self.residual_text = " AND ".join(texts) or None
+
+    @property
+    def key_types(self) -> list[DataType]:
+        """What keys are compared as."""
+        types = [python_type(left) for left, _ in self._join.keys]
+        for label, data_type in zip(self.key_labels, types, strict=True):
+            check_key_type(label, data_type)
+        return types
+
+    @property
+    def key_labels(self) -> tuple[str, ...]:
+        """What users call the keys."""
+        names = {id: (self._rows[side].schema[place].name,) for id, (side, place) in self.condition.places.items()}
+        found = []
+        for pair in self._join.keys:
+            left, right = (sql_over(self._join.spark, one, names) for one in pair)
+            plain = all(class_name(one) == "AttributeReference" for one in pair)
+            found.append(left if plain and left == right else f"{left} = {right}")
+        return tuple(found)
+
+    def side(self, side: int) -> Side:
+        """A side for the frame of both."""
+        rows, spark = self._rows[side], self._join.spark
+        names = {
+            one.exprId().id(): name
+            for one, name in zip(self.condition.attributes[side], rows.schema.fieldNames(), strict=True)
+        }
+        keys = tuple(over_columns(spark, pair[side], names) for pair in self._join.keys)
+        time_key = self.condition.time_key
+        time = keys[time_key[0]] if time_key is not None and time_key[1] == side else None
+        return Side(rows.inputs, rows.watermark, rows.schema, keys, time)
+
+    def join_side(self, side: int) -> JoinSide:
+        """A side of the operator."""
+        return JoinSide(self._rows[side].schema, self._event_time(side), self.keep_us(side))
+
+    def keep_us(self, side: int) -> int | None:
+        """How long after its event time a row waits for partners; None: for ever."""
+        if self._event_time(1 - side) is None or self._event_time(side) is None:
+            return None
+        bounds = self.bounds
+        if side == RIGHT:
+            return bounds.greatest_us
+        return None if bounds.least_us is None else -bounds.least_us
+
+    def _event_time(self, side: int) -> str | None:
+        watermark, time_key = self._rows[side].watermark, self.condition.time_key
+        if watermark is not None:
+            return watermark.label
+        return self.key_labels[time_key[0]] if time_key is not None and time_key[1] == side else None
+
+    @property
+    def output_delay_us(self) -> int | None:
+        """How far behind the watermark event times are that go out; None: nothing is known of them."""
+        sides = (LEFT,) if self.how == "leftsemi" else (LEFT, RIGHT)
+        keeps = [self.keep_us(side) for side in sides]
+        known = [keep for keep in keeps if keep is not None]
+        return max(0, *known) if len(known) == len(keeps) else None
+
+    @property
+    def warning(self) -> str | None:
+        """What becomes of rows that no watermark lets go."""
+        for_ever = [SIDES[side] for side in (LEFT, RIGHT) if self.keep_us(side) is None]
+        if not for_ever:
+            return None
+        what = " and ".join(for_ever)
+        return (
+            f"join by {', '.join(self.key_labels)} keeps every row of the {what} side{'s' * (len(for_ever) - 1)} for"
+            " ever, as no watermark says when its last partner has come, so the state grows without end: call"
+            " withWatermark on both sides, and bound their event times in the condition, as in b.ts BETWEEN a.ts AND"
+            " a.ts + INTERVAL 1 HOUR"
+        )
+
+
+def _attribute_id(node: Any) -> int | None:
+    return int(node.exprId().id()) if class_name(node) == "AttributeReference" else None
+
+
+def _check_types(schema: StructType) -> None:
+    for field in schema.fields:
+        try:
+            arrow_type(field.dataType)
+        except PySparkException as error:
+            raise PlanError(
+                f"join: column {field.name} is of type {field.dataType.simpleString()}, which cannot cross into Python;"
+                " cast it before"
+            ) from error

@@ -1,0 +1,146 @@
+"""What a join of two streams gives: Spark's own columns of the same join, and how they are found behind the stage.
+
+The stage's rows are files, whose columns have one name each, and no frame.  A join's may have the same name twice, and
+be called by their frames' (``a.k``): what follows the stage sees them so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from ....errors import PlanError
+from ....runtime.operators.join.columns import key_column, side_column
+from ....runtime.platform.spark_expressions import class_name, items, tree, without_alias
+from ....runtime.platform.spark_joins import qualified, qualifier_of
+from ....runtime.platform.spark_plans import analyzed
+from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
+from .condition import JoinCondition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class JoinOutput:
+    """The columns of a join."""
+
+    #: As the stage gives them.
+    schema: StructType
+    #: For each the columns of the frame of both sides that it is taken from.
+    sources: tuple[tuple[str, ...], ...]
+    #: The one by which a watermark of what comes out is told; None: there is none.
+    event_time: str | None
+    #: What users call that.
+    event_time_label: str | None
+    #: For each key column the output column that has it, unchanged; empty: not all are there.
+    keys: tuple[str, ...]
+    #: Makes of the stage's rows what users see, with more columns behind; None: they are that.
+    presented: Callable[..., DataFrame] | None
+
+
+def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_time: bool) -> JoinOutput:
+    """The columns of a join.
+
+    Args:
+        condition: of the join.
+        joined: as Spark has analyzed it.
+        how: its kind.
+        keeps_time: whether there is a watermark of what comes out.
+    """
+    spark = condition.join.spark
+    sources = tuple(_sources(condition, expression) for expression in condition.join.outputs)
+    attributes = list(items(analyzed(joined).output()))
+    shown = joined.schema.fieldNames()
+    fold = str if condition.frames.rows[0].inputs.case_sensitive else str.lower
+    times = Counter(map(fold, shown))
+    names = [name if times[fold(name)] == 1 else f"__j{place}" for place, name in enumerate(shown)]
+    schema = StructType(
+        [
+            _field(condition, field, name, found, keeps_time=keeps_time)
+            for field, name, found in zip(joined.schema.fields, names, sources, strict=True)
+        ]
+    )
+    event_time = _event_time(condition, sources, names) if keeps_time else None
+    qualifiers = [qualifier_of(one) for one in attributes]
+    presented = None
+    if names != shown or any(qualifiers):
+        columns = [
+            qualified(spark, name, label, qualifier)
+            for name, label, qualifier in zip(names, shown, qualifiers, strict=True)
+        ]
+        if event_time is not None and event_time not in shown:
+            columns.append(qualified(spark, event_time, CARRIER, ()))
+
+        def presented(frame: DataFrame, *more: Column) -> DataFrame:
+            return frame.select(*columns, *more)
+
+    label = None if event_time is None else shown[names.index(event_time)]
+    return JoinOutput(schema, sources, event_time, label, _keys(condition, sources, names, how), presented)
+
+
+def _sources(condition: JoinCondition, expression: Any) -> tuple[str, ...]:
+    bare = without_alias(expression)
+    children = list(items(bare.children())) if class_name(bare) == "Coalesce" else [bare]
+    ids = [one.exprId().id() for child in children for one in tree(child) if class_name(one) == "AttributeReference"]
+    if all(class_name(child) == "AttributeReference" for child in children):
+        return tuple(side_column(*condition.places[id]) for id in ids)
+    for place, pair in enumerate(condition.join.keys):  # a key of two types
+        read = [one.exprId().id() for key in pair for one in tree(key) if class_name(one) == "AttributeReference"]
+        if sorted(read) == sorted(ids):
+            return (key_column(place),)
+    raise PlanError(f"join: column {expression.sql()} of the result cannot be told from the sides; join on a condition")
+
+
+def _field(
+    condition: JoinCondition, field: StructField, name: str, sources: tuple[str, ...], *, keeps_time: bool
+) -> StructField:
+    """A column as Spark has it; null where any of a side's inputs may be, and no event time if that is not kept."""
+    given = {
+        side_column(side, place): one
+        for side, rows in enumerate(condition.frames.rows)
+        for place, one in enumerate(rows.schema.fields)
+    }
+    own = given.get(sources[0]) if len(sources) == 1 else None
+    data_type = field.dataType if own is None else own.dataType
+    metadata = dict(field.metadata or {})
+    if not keeps_time:
+        metadata.pop(EVENT_TIME_MARK, None)
+    nullable = field.nullable or any(one is None or one.nullable for one in map(given.get, sources))
+    return StructField(name, data_type, nullable, metadata)
+
+
+def _event_time(condition: JoinCondition, sources: tuple[tuple[str, ...], ...], names: list[str]) -> str | None:
+    """The first column that is event time: the left side's, else the right one's."""
+    by_source = {found[0]: name for found, name in zip(sources, names, strict=True) if len(found) == 1}
+    for side in range(2):
+        for place in sorted(condition.time_places[side] | condition.window_places[side]):
+            if side_column(side, place) in by_source:
+                return by_source[side_column(side, place)]
+    return None
+
+
+def _keys(
+    condition: JoinCondition, sources: tuple[tuple[str, ...], ...], names: list[str], how: str
+) -> tuple[str, ...]:
+    """The output columns that have the key of each row that goes out."""
+    taken = dict(zip(sources, names, strict=True))
+    keys = []
+    for place, pair in enumerate(condition.join.keys):
+        if any(class_name(one) != "AttributeReference" for one in pair):
+            return ()
+        left, right = (side_column(*condition.places[one.exprId().id()]) for one in pair)
+        ways: list[tuple[str, ...]] = [(key_column(place),)]
+        if how == "full":
+            ways += [(left, right), (right, left)]
+        else:
+            ways += [(one,) for one, its in ((left, "right"), (right, "left")) if how != its]
+        name = next((taken[way] for way in ways if way in taken), None)
+        if name is None:
+            return ()
+        keys.append(name)
+    return tuple(keys)
