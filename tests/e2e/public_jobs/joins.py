@@ -60,6 +60,7 @@ def clicks_within_an_hour(frames: Frames) -> Any:
     "append",
     "console",
     trigger={"processingTime": "1 minute"},
+    closes=True,
     **_JOIN,
 )
 def impressions_without_clicks(frames: Frames) -> Any:
@@ -85,7 +86,14 @@ def payments_of_reservations(frames: Frames) -> Any:
     return left.join(right, F.expr("id = other"))
 
 
-@public_job(SHAPES, f"{_MULTI}: join -> window agg", "append", "memory", needs=("joins of streams", "stages", "tail"))
+@public_job(
+    SHAPES,
+    f"{_MULTI}: join -> window agg",
+    "append",
+    "memory",
+    needs=("joins of streams", "stages", "tail"),
+    closes=True,
+)
 def pairs_per_window(frames: Frames) -> Any:
     """Two memory streams with watermarks of 0 s; inner join on their event times; key window of 5 s; count; then
     select with a cast."""
@@ -104,7 +112,8 @@ def pairs_per_window(frames: Frames) -> Any:
     f"{_MULTI}: stream-stream time interval left outer join -> aggregation",
     "append",
     "memory",
-    needs=("joins of streams", "stages", "tail", "frame methods"),
+    needs=("joins of streams", "stages", "tail", "frame methods", "alias behind a join"),
+    closes=True,
 )
 def outer_pairs_per_window(frames: Frames) -> Any:
     """Two memory streams with watermarks of 2 and 4 min and aliases; left outer join on an id and a range; key

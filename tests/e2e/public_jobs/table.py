@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .catalogue import GROUPS, INSTEAD, JOINS, SHAPES, figure, missing
+from .catalogue import GROUPS, INSTEAD, figure, missing
 from .shape import FUNCTION_SINKS, Shape
 
 README = Path(__file__).resolve().parents[3] / "README.md"
@@ -16,7 +16,7 @@ _ABOVE = """
 # Public jobs, and what it takes to move them
 
 **{figure}** stateful PySpark Structured Streaming queries from public code move to `mixedmode` by changing one line:
-`spark.readStream…` becomes `mixedmode.read(history=…, live=…)`. {joins} more join two streams and are counted apart.
+`spark.readStream…` becomes `mixedmode.read(history=…, live=…)`.
 
 The queries were taken as searches gave them: repositories with streaming in their name, examples and test suites of
 Spark itself, books, courses, vendors' pages. Each is written down as its shape, keys, windows, aggregates and what
@@ -28,9 +28,8 @@ columns, sinks that are not there ({replaced}) by `foreachBatch`.
 
 def page() -> str:
     """The whole page."""
-    joins = sum(JOINS in shape.needs for shape in SHAPES)
     replaced = ", ".join(sink for sink in FUNCTION_SINKS if sink != "foreachBatch")
-    lines = [_ABOVE.format(figure=figure(), joins=joins, replaced=replaced).strip()]
+    lines = [_ABOVE.format(figure=figure(), replaced=replaced).strip()]
     for title, shapes in GROUPS.items():
         lines += ["", f"## {title}", "", "| job | what it does | mode, sink | by one line | what else has to change |"]
         lines += ["|---|---|---|---|---|", *map(_row, shapes)]
