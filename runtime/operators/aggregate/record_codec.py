@@ -173,6 +173,16 @@ class _Bytes(_Varying):
         return pa.Array.from_buffers(plain, len(nulls), buffers).cast(self._type)
 
 
+class _Void(_Varying):
+    """Nulls, of which nothing is stored."""
+
+    def encode(self, array: pa.Array) -> pa.BinaryArray:
+        return pa.array([b""] * len(array), pa.binary())
+
+    def decode(self, data: np.ndarray, offsets: np.ndarray, nulls: np.ndarray) -> pa.Array:
+        return pa.nulls(len(nulls))
+
+
 class _Struct(_Varying):
     def __init__(self, data_type: pa.DataType, normalise_floats: bool) -> None:
         self._fields = [data_type.field(i) for i in range(data_type.num_fields)]
@@ -230,6 +240,8 @@ def _kind(data_type: pa.DataType, normalise_floats: bool) -> np.dtype | _Varying
         return _Bytes(data_type)
     if types.is_binary(data_type) or types.is_large_binary(data_type):
         return _Bytes(data_type)
+    if types.is_null(data_type):
+        return _Void()
     if types.is_struct(data_type):
         return _Struct(data_type, normalise_floats)
     if types.is_list(data_type) or types.is_map(data_type):

@@ -14,6 +14,8 @@ from join_support import GROUPS, LEFT, RIGHT, TINY, Model, Row, Shard, joined
 from mixedmode.errors import CheckpointMismatchError, StateSchemaError
 from mixedmode.runtime.operators.contract import InOrder
 from mixedmode.runtime.operators.join.definition import Sizes, TimeBounds
+from mixedmode.runtime.operators.join.output import JoinedRows
+from mixedmode.runtime.operators.join.shelf import Shelf
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.tasks.join_scan import JoinScan
 from mixedmode.state.keys import KeyCodec
@@ -223,4 +225,38 @@ def test_what_waits_can_be_looked_at(tmp_path: Path) -> None:
             assert side["k"] == view.key_codec.decode(key)[0]
             found.append(Row(["left", "right"].index(value["side"]), side["k"], value["eventTimeUs"], side["v"]))
     assert ordered(found) == ordered(rows)
+    shard.cache.close()
+
+
+def test_a_partner_of_one_row_costs_the_chunks_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a key with many rows; what goes out of it goes out in pieces, and what has come in parts is like it."""
+    sizes = Sizes(piece_rows=700, chunk_rows=100, read_rows=300, pair_rows=64)
+    shard = Shard(joined("inner", TimeBounds(-1_000, 1_000), sizes), str(tmp_path))
+    rows = [Row(LEFT, "a", place * 1_000, place) for place in range(2_000)]
+    assert shard.run(rows, MIN_WATERMARK, 0, "sorted", InOrder(MIN_WATERMARK, 0), 250) == []
+    assert shard.entries() == {1: 22, 2: 1}, "three parts in chunks, and the head"
+    read: list[int] = []
+    original = Shelf.read
+
+    def noted(shelf: Shelf, names: Any) -> list[bytes]:
+        read.append(len(names))
+        return original(shelf, names)
+
+    monkeypatch.setattr(Shelf, "read", noted)
+    found = shard.run([Row(RIGHT, "a", 1_500_000, -1)], 0, 0, "random", InOrder(0, 0))
+    assert sorted(row[0] for row in found) == [1499, 1500, 1501]  # type: ignore[type-var]
+    assert sum(read) == 2
+    shard.operator = joined("inner", TimeBounds(), sizes)
+    read.clear()
+    most: list[int] = []
+    written = JoinedRows.pairs
+
+    def counted(output: JoinedRows, pool: Any, left: Any, *others: Any) -> None:
+        most.append(len(left))
+        written(output, pool, left, *others)
+
+    monkeypatch.setattr(JoinedRows, "pairs", counted)
+    assert len(shard.run([Row(RIGHT, "a", 0, -2)], 0, 0, "random", InOrder(0, 0))) == 2_000
+    assert (sum(read), max(most)) == (21, 64)
+    assert max(read) <= 4
     shard.cache.close()
