@@ -136,6 +136,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         why_final_watermark=final.reason,
         has_timers=any(operator.has_timers for operator in operators),
         why_timers=why_timers,
+        has_joins=any(operator.has_first_pass for operator in operators),
         bytes_per_shard=_bytes_per_shard(graph, specs, settings, parallelism),
     )
     plan = ExecutionPlan(

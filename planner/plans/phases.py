@@ -50,6 +50,8 @@ class JobFacts:
     #: True for a processor with event-time timers, to which ``Settings.timers`` applies, and why that is what it is.
     has_timers: bool = False
     why_timers: str = "the default"
+    #: True if a stage joins two inputs.
+    has_joins: bool = False
     #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
     bytes_per_shard: int | None = None
 
@@ -76,6 +78,12 @@ def _sources(job: JobFacts) -> tuple[str, ...]:
     return tuple(name for name, there in (("history", job.has_history), ("live", job.has_live)) if there)
 
 
+def _joins(job: JobFacts, then: str) -> dict[str, str]:
+    if not job.has_joins:
+        return {}
+    return {"joins": f"a join without state yet is Spark's own batch join, of all rows of both sides{then}"}
+
+
 # --- batch ------------------------------------------------------------------------------------------------------------
 
 
@@ -95,6 +103,7 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
             "checkpoints": "none",
             "failure": "the failed task runs again from the start of its input",
             "keyed state": "one key at a time in memory, forgotten at its end",
+            **_joins(job, ""),
             **_sort_details(settings, job),
             **_timers(settings, job, sorted_pass=True),
             **_processing_timers(job, "at the end of their key, after the event-time timers"),
@@ -158,6 +167,7 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         "checkpoints": "none while isBacklog (execution.interval-during-backlog = 0)",
         "failure": _backlog_failure(settings, job),
         "keyed state": f"one key at a time in memory; written to {_ROCKSDB} files when the next key comes",
+        **_joins(job, "; what can still meet a partner becomes state, which later passes join their sorted rows with"),
         **_sort_details(settings, job),
         **_timers(settings, job, sorted_pass=True),
         **_processing_timers(job, "in real time, after the switch"),

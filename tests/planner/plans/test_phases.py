@@ -345,3 +345,11 @@ def test_every_job_has_a_well_formed_plan(
     assert sources == {name for name, there in (("history", job.has_history), ("live", job.has_live)) if there}
     assert [found.kind for found in phases if found.kind in ("finish", "live")] in (["finish"], ["live"], [])
     assert phases[-1].kind in ("finish", "live", "switch")
+
+
+@pytest.mark.parametrize("settings", [BATCH, MIXED])
+def test_a_backlog_says_that_spark_makes_its_joins(settings: Settings) -> None:
+    """Where a job has a join, its sorted backlog says who joins; where it has none, nothing is said of joins."""
+    said = phase(settings, replace(BOTH, has_joins=True), "backlog").details
+    assert "Spark's own batch join" in said["joins"]
+    assert "joins" not in phase(settings, BOTH, "backlog").details
