@@ -260,3 +260,16 @@ def test_a_partner_of_one_row_costs_the_chunks_around_it(tmp_path: Path, monkeyp
     assert (sum(read), max(most)) == (21, 64)
     assert max(read) <= 4
     shard.cache.close()
+
+
+def test_rows_without_an_event_time_do_not_hide_others_of_their_key(tmp_path: Path) -> None:
+    """They are in chunks of their own: these are never over, and within no bounds."""
+    shard = Shard(joined("left", TimeBounds(-1_000, 1_000), TINY), str(tmp_path))
+    times = [None, None, 10_000, 20_000]
+    rows = [Row(LEFT, "a", time, place) for place, time in enumerate(times)]
+    shard.run(rows, MIN_WATERMARK, 0, "sorted", InOrder(MIN_WATERMARK, 0))
+    assert shard.run([Row(RIGHT, "a", 10_000, 9)], 0, 0, "random", InOrder(0, 0)) == [(2, 9, 10)]
+    assert [row[:2] for row in shard.run([], 0, 100, "random", InOrder(0, 0))] == [(3, None)]
+    at_end = shard.run([], 100, MAX_WATERMARK, "random", InOrder(100, 0))
+    assert ordered([row[:2] for row in at_end]) == [(0, None), (1, None)]
+    shard.cache.close()
