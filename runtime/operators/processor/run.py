@@ -30,6 +30,7 @@ from ...protocols.operator_events.event_codec import decode, encode, types_by_na
 from ..admission import can_be_late, note_event_time, rows_in_time
 from ..contract import ShardContext
 from ..emission import EmissionLog
+from ..join.columns import RIGHT, SIDE_COLUMN
 from .handle import TaskCoordinator, TaskHandle
 from .key_clock import KeyClock
 from .keyed_rows import KIND_COLUMN, NO_TIME, Keyed, KeyedRows, KeySlices
@@ -53,6 +54,8 @@ class ProcessorRun:
         self._codec = KeyCodec(operator.key_schema)
         self._input = operator.form.input(operator.input_schema, operator.initial_schema, context.local_dir)
         self._cogroups = operator.form.side_column is not None
+        if self._cogroups:
+            self._counters.rows_late_right = 0
         self._emissions = EmissionLog() if context.feeds_a_stage else None
         self._output = operator.form.output(operator.output_schema, self._write)
         self._shown_key = operator.form.key(operator.key_schema)
@@ -174,6 +177,9 @@ class ProcessorRun:
                         in_time = pc.or_(in_time, pc.equal(is_input, 0))
                     kept = batch.filter(in_time)
                     self._counters.rows_late += batch.num_rows - kept.num_rows
+                    if self._counters.rows_late_right is not None:
+                        is_right = pc.equal(batch.column(SIDE_COLUMN), RIGHT)
+                        self._counters.rows_late_right += pc.and_not(is_right, in_time).true_count
                     batch = kept
                 note_event_time(self._counters, batch.column(column))
             if batch.num_rows:

@@ -178,6 +178,7 @@ def test_late_rows_of_both_sides_are_dropped(tmp_path: Path) -> None:
         ("right", "c", 1),
     ]
     assert (stage.counters.rows_in, stage.counters.rows_late, stage.counters.max_event_time_ms) == (5, 3, 5)
+    assert stage.counters.rows_late_right == 2
 
 
 @pytest.mark.parametrize("rows_each", [1, 100])
