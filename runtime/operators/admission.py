@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: The greatest number that Spark takes for a time.
 _MAX_US = 2**63 - 1
+#: Where a frame has this column, all of its rows have there what has fired, in microseconds; so a plan that is made
+#: once holds for every bound.
+LATE_BOUND_COLUMN = "__late_bound_us"
 
 
 def can_be_late(late_ms: int) -> bool:
@@ -51,7 +54,7 @@ def is_late(frame: DataFrame, column: str, late_ms: int) -> str:
         late_ms: what has fired, in ms since the epoch.
     """
     time = event_time_sql(frame, column)
-    return f"({time} < {_bound(late_ms, time)})"
+    return f"({time} < {_bound(frame, late_ms, time)})"
 
 
 def windows_over(ends_ms: np.ndarray, late_ms: int) -> np.ndarray:
@@ -69,10 +72,15 @@ def is_over(frame: DataFrame, end: str, late_ms: int) -> str:
         late_ms: what has fired, in ms since the epoch.
     """
     time = event_time_sql(frame, end)
-    return f"({quoted(end)} IS NULL OR {time} <= {_bound(late_ms, time)})"
+    return f"({quoted(end)} IS NULL OR {time} <= {_bound(frame, late_ms, time)})"
 
 
-def _bound(late_ms: int, time: str) -> str:
+def bound_us(late_ms: int) -> int:
+    """What has fired, in microseconds, as far as Spark can tell it; ``late_ms``: the same in ms."""
+    return max(-_MAX_US, min(late_ms * 1000, _MAX_US))
+
+
+def _bound(frame: DataFrame, late_ms: int, time: str) -> str:
     """What has fired, in microseconds, as SQL.
 
     A number stands in the code that Spark makes of a plan, so with another number in each epoch it would compile each
@@ -80,11 +88,12 @@ def _bound(late_ms: int, time: str) -> str:
     Spark cannot tell before it has a row.
 
     Args:
+        frame: the rows.
         late_ms: the same in ms.
         time: of a row.
     """
-    bound_us = max(-_MAX_US, min(late_ms * 1000, _MAX_US))
-    return f"element_at(array({bound_us}L), 1 + CAST({time} & 0L AS INT))"
+    bound = LATE_BOUND_COLUMN if LATE_BOUND_COLUMN in frame.columns else f"{bound_us(late_ms)}L"
+    return f"element_at(array({bound}), 1 + CAST({time} & 0L AS INT))"
 
 
 def note_event_time(counters: ShardCounters, times: pa.Array) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -190,6 +190,9 @@ class KeyedOperator(ABC):
     #: Columns of prepare()'s frame that order the rows of one key, after the key (event time).
     sort_columns: tuple[str, ...] = ()
     output_schema: StructType
+    #: True if prepare() takes the bound of late rows from the column ``LATE_BOUND_COLUMN`` (:mod:`.admission`), where
+    #: the frame has it.
+    takes_late_bound: ClassVar[bool] = False
     #: How Spark makes output rows of the rows that :meth:`run` writes; None: they are the output rows.
     projection: Projection | None = None
     registry: StateRegistry
@@ -216,6 +219,13 @@ class KeyedOperator(ABC):
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""
         return frame
+
+    def prepares_by(self, epoch: EpochSpec) -> Hashable:
+        """All of an epoch that :meth:`prepare` looks at; None: it has to be asked in each epoch.
+
+        The bound of late rows is not part of it if :attr:`takes_late_bound`.
+        """
+        return None
 
     def order_in(self, epoch: EpochSpec) -> tuple[str, ...]:
         """The ``sort_columns`` in the order in which they sort the rows of a key in an epoch."""

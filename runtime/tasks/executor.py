@@ -26,8 +26,9 @@ from ..platform.spark_plans import repeatable
 from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
+from .job_templates import JobTemplates, OwnWay
 from .placement import ShardPins
-from .publish_task import ArrowFunction, PublishTask, published
+from .publish_task import ArrowFunction, PublishTask, as_mapped, published
 from .question_task import QuestionTask
 from .report import NO_SHARD, REPORT_SCHEMA, ShardReport
 from .shard_task import ShardTask
@@ -36,6 +37,7 @@ from .shuffle import (
     HashExchange,
     InPlace,
     JoinedInShards,
+    ShardExchange,
     exchanged_by_shard,
     with_key_group,
     without_shards,
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardPins)
+_Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardExchange | ShardPins)
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class EpochExecutor:
         self._hash_exchange: HashExchange | None = None
         self._in_place: InPlace | None = None
         self._joined: JoinedInShards | None = None
+        self._shard_exchange: ShardExchange | None = None
+        self._templates = JobTemplates(self.operator, self._publishing)
         #: Styles of epochs whose rows Spark does not leave in place.
         self._moved: set[str] = set()
         self._misplaced = False
@@ -249,7 +253,7 @@ class EpochExecutor:
             way = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
         if way is not None and not self._misplaced:
             placed = replace(task, shards=way.shards)
-            job = self._planned(lambda way: (self._adopted(way.adopt(frame), placed), placed), way)
+            job = self._planned_once(way, frame, placed, lambda rows: self._adopted(rows, placed))
             if job is not None:
                 try:
                     return self._collected(job, observed)
@@ -261,9 +265,18 @@ class EpochExecutor:
                 logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
                 self._moved.add(task.epoch.style)
                 return self._run(frame, task, False, observed)
-        rows = self._prepared(frame, task.epoch)
-        rows = exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without)
-        return self._collected(self._job(self._in_order(rows, task), task), observed)
+
+        def exchanged(rows: DataFrame) -> DataFrame:
+            rows = self._prepared(rows, task.epoch)
+            rows = exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without)
+            return self._in_order(rows, task)
+
+        if own_session and task.epoch.style == "random" and self.operator.prepares_by(task.epoch) is not None:
+            self._shard_exchange = self._shard_exchange or ShardExchange(self.spark)
+            job = self._planned_once(self._shard_exchange, frame, task, exchanged)
+            if job is not None:
+                return self._collected(job, observed)
+        return self._collected(self._job(exchanged(frame), task), observed)
 
     def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
         """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""
@@ -340,6 +353,28 @@ class EpochExecutor:
         logger.warning("rows are moved to their shards in an exchange of their own from now on: %s", error)
         self._misplaced = True
 
+    def _planned_once(
+        self, way: OwnWay, frame: DataFrame, task: ShardTask, make: Callable[[DataFrame], DataFrame]
+    ) -> DataFrame | None:
+        """As :meth:`_planned`, and of the stream's epochs by a plan that is made once for all that look alike.
+
+        Args:
+            way: how rows come to their shards.
+            frame: the input.
+            task: works on the rows of each shard.
+            make: prepares an input that the way has adopted, and brings it to its shards.
+        """
+
+        def job(rows: DataFrame) -> tuple[DataFrame, ShardTask]:
+            rows, ready = as_mapped(make(rows), task)
+            return self._mapped(rows, ready, ready), ready
+
+        def anew() -> DataFrame | None:
+            return self._planned(lambda way: (make(way.adopt(frame)), task), way)
+
+        # What follows the stage may have exchanges of its own, below a join; where a template has a tail, it has none.
+        return self._templates.job(way, frame, task, job, anew, checks=self.tail is None)
+
     def _planned(self, make: Callable[[_Way], tuple[DataFrame, ShardTask]], way: _Way) -> DataFrame | None:
         """A job in a session of our own, if that works and its plan is as expected."""
         try:
@@ -376,20 +411,20 @@ class EpochExecutor:
         if asked is not None:
             rows = self.operator.answered(rows.mapInArrow(QuestionTask(task), asked))
             task = replace(task, sort=None)
-        if any("." in name or "`" in name for name in rows.columns):
-            # mapInArrow looks columns up by name and takes dots and backticks for syntax.
-            task = replace(task, columns=tuple(rows.columns))
-            rows = rows.toDF(*[f"c{place}" for place in range(len(rows.columns))])
+        rows, task = as_mapped(rows, task)
         return self._mapped(rows, task, task)
 
     def _mapped(self, rows: DataFrame, task: ShardTask, function: ArrowFunction) -> DataFrame:
         """The reports of ``function``, which runs the task."""
         if task.hands_on is None:
             return rows.mapInArrow(function, REPORT_SCHEMA)
-        schema = self.operator.output_schema if self.tail is None else self.tail.schema
-        schema = emitted_schema(schema) if self.feeds_a_stage else schema
         handed_on = rows.mapInArrow(function, task.hands_on)
-        return published(handed_on, self.operator.projection, self.tail, PublishTask(task, schema))
+        return published(handed_on, self.operator.projection, self.tail, self._publishing(task))
+
+    def _publishing(self, task: ShardTask) -> PublishTask:
+        """What stages the rows that a task hands on."""
+        schema = self.operator.output_schema if self.tail is None else self.tail.schema
+        return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)
 
     def _sort_plan(self, epoch: EpochSpec) -> SortPlan:
         return SortPlan(

@@ -58,6 +58,17 @@ def published(
     return rows.toDF(*[f"c{place}" for place in range(len(rows.columns))]).mapInArrow(publish, REPORT_SCHEMA)
 
 
+def as_mapped(rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
+    """Rows as mapInArrow takes them, which looks columns up by name and takes dots and backticks for syntax.
+
+    Returns:
+        The rows, and the task that gives the columns their names back.
+    """
+    if not any("." in name or "`" in name for name in rows.columns):
+        return rows, task
+    return rows.toDF(*[f"c{place}" for place in range(len(rows.columns))]), replace(task, columns=tuple(rows.columns))
+
+
 @dataclass(frozen=True)
 class PublishTask:
     """The function handed to the second ``mapInArrow``: stages a shard's output and completes its report."""

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ...state.files import StateFile
 from ..connectors.staging import StagedFile
@@ -17,7 +18,8 @@ REPORT_COLUMN = "report"
 REPORT_SUFFIX = ".report"
 #: In place of a shard's number: there is nothing to do in this partition.
 NO_SHARD = -1
-REPORT_SCHEMA = f"{REPORT_COLUMN} binary"
+#: Not as text, which would be parsed by Spark in every epoch.
+REPORT_SCHEMA = StructType([StructField(REPORT_COLUMN, BinaryType())])
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """How an epoch's rows come to their shards: as partitions of one Spark job, one partition a shard.
 
-There are four ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is.
+There are four ways.  :func:`exchanged_by_shard` computes each row's shard and moves it there, whatever it is;
+:class:`ShardExchange` is for doing so in the stream, where an epoch is small.
 :class:`HashExchange` is for operators whose rows Spark aggregates by key first: that takes an exchange by the hash of
 the key anyway, and with a number of shards that is a power of two its partitions *are* the shards
 (:mod:`...state.keygroups`), so the rows stay where they are and one exchange is saved.
@@ -132,6 +133,11 @@ class HashExchange:
         by_key = operator.aggregates_by_key and bool(operator.key_columns) and operator.key_group_places is None
         return by_key and is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
 
+    @property
+    def session(self) -> SparkSession:
+        """Where rows are planned."""
+        return self._session.session
+
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, planned so that aggregating them gives as many partitions as there are shards."""
         return self._session.adopt(frame)
@@ -158,6 +164,39 @@ class HashExchange:
         )
 
 
+class ShardExchange:
+    """Moves rows of an epoch of the stream to their shards, whatever operator they are for.
+
+    A session of our own is for what adaptive execution costs where there is nothing to adapt: it runs each exchange as
+    a Spark job and plans what is left once more.
+
+    Args:
+        spark: the session whose settings hold for the input.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session = PrivateSession(spark, {"spark.sql.adaptive.enabled": "false"})
+
+    @property
+    def session(self) -> SparkSession:
+        """Where rows are planned."""
+        return self._session.session
+
+    def adopt(self, frame: DataFrame) -> DataFrame:
+        """The same rows, planned without adaptive execution."""
+        return self._session.adopt(frame)
+
+    def holds(self, job: DataFrame) -> bool:
+        """True for an input without exchanges of its own, which adaptive execution is for, and without Python code.
+
+        Args:
+            job: one operation on the operator's prepared rows, which were made of an adopted frame.
+        """
+        found = uppermost_exchange(job)
+        alone = found is not None and found.text.count("Exchange") == 1
+        return found is not None and alone and not any(mark in found.text for mark in _PYTHON_NODES)
+
+
 class InPlace:
     """Leaves rows in the shards that an earlier stage has handed them on from.
 
@@ -176,6 +215,11 @@ class InPlace:
     def is_possible(max_parallelism: int, parallelism: int) -> bool:
         """True if shards can be partitions of Spark's: the numbers are powers of two."""
         return is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
+
+    @property
+    def session(self) -> SparkSession:
+        """Where rows are planned."""
+        return self._session.session
 
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, planned so that those of files stay where they are."""

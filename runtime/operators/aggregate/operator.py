@@ -20,7 +20,7 @@ append are put into time order before they leave.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -156,6 +156,10 @@ class AggregateOperator(Aggregation):
             else:
                 selected.append(f"{name} AS {quoted(key.column)}")
         return partial.selectExpr(*selected, *others, *partial.columns[len(names) + len(others) :])
+
+    def prepares_by(self, epoch: EpochSpec) -> Hashable:
+        """Nothing."""
+        return ()
 
     def _of_sets(
         self, grouping: GroupingSets, frame: DataFrame, names: Sequence[str], counted: Sequence[str]

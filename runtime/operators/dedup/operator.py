@@ -14,7 +14,7 @@ one row per key and event time crosses (:mod:`.clock`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -45,6 +45,8 @@ _RULE = 1
 
 class DedupOperator(Deduplication):
     """``dropDuplicates`` and ``distinct``; made by ``planner.stages.dedup``."""
+
+    takes_late_bound = True
 
     def fingerprint(self) -> str | None:
         """Keys, columns and retention; what they are made of is in the plan of the input."""
@@ -85,6 +87,10 @@ class DedupOperator(Deduplication):
         if by_time:
             keys.append(f"{quoted(str(self.event_time))} AS {TIME_COLUMN}")
         return frame.groupBy(*map(F.expr, keys)).agg(*map(F.expr, counts)).selectExpr(*columns)
+
+    def prepares_by(self, epoch: EpochSpec) -> Hashable:
+        """Whether rows can be late, and whether keys are forgotten between their own rows."""
+        return can_be_late(epoch.late_watermark_ms), epoch.in_order is not None
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """The input rows that are behind what has fired."""

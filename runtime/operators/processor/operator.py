@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -67,6 +67,10 @@ class ProcessorOperator(ProcessorStage):
             packed.alias(INITIAL_STATE_COLUMN),
         )
         return initial.unionByName(rows.select(F.lit(1).alias(KIND_COLUMN), "*", nothing.alias(INITIAL_STATE_COLUMN)))
+
+    def prepares_by(self, epoch: EpochSpec) -> Hashable:
+        """Nothing, unless there is initial state, which is read anew."""
+        return () if self._initial_state is None else None
 
     def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
         """The input rows whose event time is before what has fired."""

@@ -1,0 +1,183 @@
+"""A plan over rows that come anew each time, analyzed once.
+
+Every operation on a frame has Spark analyze its plan, and each of its columns is a handful of calls to the JVM: of
+an epoch with few rows that is a good part of the time.  But the epochs of a stage differ in where their rows come from
+and in the functions that work on them, and in nothing else.  So the plan is made over no rows, and in each epoch its
+nodes are put onto the epoch's rows, one by one from below, with the epoch's functions.
+
+Invariant: what is made so is the plan that the operations themselves would have made, but for ids of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType, LongType, StructField, StructType
+from pyspark.sql.udf import _wrap_function
+
+from .gateway import java_class, scala_sequence
+from .spark_expressions import class_name, items, parsed
+from .spark_plans import analyzed, contains, frame_of
+from .spark_session import empty_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+#: What a node of Spark's that runs a function on Arrow batches is called.
+_ARROW_NODE = "MapInArrow"
+
+
+@dataclass(frozen=True)
+class PlanShape:
+    """All that a plan over some rows depends on, but for what is read."""
+
+    #: The kinds of the nodes of their own plan, from above.
+    kinds: tuple[str, ...]
+    #: Their columns, as JSON.
+    schema: str
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> PlanShape:
+        """That of a frame's rows."""
+        plan = analyzed(frame)
+        lines = str(plan.toString()).splitlines()
+        return cls(tuple(line.lstrip(" :+-").partition(" ")[0] for line in lines), str(plan.schema().json()))
+
+
+@dataclass(frozen=True)
+class _ArrowNode:
+    """A node that runs a function, taken apart."""
+
+    node: Any
+    #: Its members, and those of the expression that has the function.
+    members: tuple[Any, ...]
+    function: tuple[Any, ...]
+    returns: DataType
+
+    @classmethod
+    def of(cls, node: Any, returns: DataType) -> _ArrowNode:
+        return cls(node, _members(node), _members(node.productElement(0)), returns)
+
+    def over(self, spark: SparkSession, child: Any, function: Callable[..., Any]) -> Any:
+        name, _, *others = self.function
+        wrapped = _wrap_function(spark.sparkContext, function, self.returns)
+        expression = self.members[0].copy(name, wrapped, *others)
+        return self.node.copy(expression, self.members[1], child, *self.members[3:])
+
+
+@dataclass(frozen=True)
+class PlanTemplate:
+    """The nodes of a plan, to be put onto rows.
+
+    Args:
+        spark: the session that it is planned in.
+        columns: the rows' columns under the names and ids that the nodes know, as a Scala sequence.
+        parameters: by name what makes a column of a number that is the same for all rows.
+        nodes: from below.
+    """
+
+    spark: SparkSession
+    columns: Any
+    parameters: Mapping[str, Callable[[Any], Any]]
+    nodes: tuple[Any, ...]
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        schema: StructType,
+        make: Callable[[DataFrame], DataFrame],
+        returns: Sequence[DataType],
+        parameters: Sequence[str] = (),
+    ) -> PlanTemplate | None:
+        """The plan of some operations.
+
+        Args:
+            spark: the session that it is planned in.
+            schema: columns of the rows.
+            make: the operations.
+            returns: what the functions among them return, from below.
+            parameters: columns that the rows have besides, with a number that is the same for all of them.
+
+        Returns:
+            The template; None: the operations take more than these rows, or do not do the same each time, or this
+            version of Spark has other plans.
+        """
+        further = [StructField(name, LongType(), False) for name in parameters]
+        leaf = empty_frame(spark, StructType([*schema.fields, *further]))
+        top = analyzed(make(leaf))
+        try:
+            # What is random is so anew each time, and what subqueries read is read anew.
+            if not top.deterministic() or contains(spark, top, "PLAN_EXPRESSION"):
+                return None
+            bottom, nodes = _path(top)
+            # The same rows: no operation has put others in their place.
+            if not bottom.fastEquals(analyzed(leaf)):
+                return None
+            attributes = list(items(bottom.output()))
+            rows, others = attributes[: len(schema.fields)], attributes[len(schema.fields) :]
+            place = java_class(spark, "org.apache.spark.sql.catalyst.analysis.GetColumnByOrdinal")
+            found = [_alias(spark, one, place(at, one.dataType())) for at, one in enumerate(rows)]
+            made = {one.name(): _parameter(spark, one) for one in others}
+            marked, types = [], list(returns)
+            for node in nodes:  # with more functions than those that are told, types end before the nodes
+                marked.append(_ArrowNode.of(node, types.pop(0)) if class_name(node) == _ARROW_NODE else node)
+            return None if types else cls(spark, scala_sequence(spark, found), made, tuple(marked))
+        except (Py4JError, PySparkException, TypeError, ValueError, IndexError):
+            return None
+
+    def over(
+        self, rows: DataFrame, functions: Sequence[Callable[..., Any]], parameters: Mapping[str, int]
+    ) -> DataFrame:
+        """The operations' result.
+
+        Args:
+            rows: rows with the columns that it was made for.
+            functions: what takes the place of the functions among the operations, from below.
+            parameters: the numbers.
+        """
+        columns, remaining = self.columns, iter(functions)
+        for name, make in self.parameters.items():
+            columns = columns.appended(make(parsed(self.spark, f"{parameters[name]}L")))
+        project = java_class(self.spark, "org.apache.spark.sql.catalyst.plans.logical.Project")
+        plan = project(columns, analyzed(rows))
+        for node in self.nodes:
+            if isinstance(node, _ArrowNode):
+                plan = node.over(self.spark, plan, next(remaining))
+            else:
+                plan = node.withNewChildInternal(plan)
+        return frame_of(self.spark, plan)
+
+
+def _path(top: Any) -> tuple[Any, list[Any]]:
+    """The leaf of a plan and the nodes above it, from below; ValueError: it has several leaves."""
+    nodes, node = [], top
+    while (children := int(node.children().size())) == 1:
+        nodes.append(node)
+        node = node.children().apply(0)
+    if children:
+        raise ValueError
+    return node, nodes[::-1]
+
+
+def _members(product: Any) -> tuple[Any, ...]:
+    return tuple(product.productElement(place) for place in range(int(product.productArity())))
+
+
+def _alias(spark: SparkSession, attribute: Any, value: Any) -> Any:
+    """A value under the name and id of a column."""
+    nothing = scala_sequence(spark, [])
+    option = java_class(spark, "scala.Option").apply(None)
+    return java_class(spark, f"{_EXPRESSIONS}.Alias")(
+        value, attribute.name(), attribute.exprId(), nothing, option, nothing
+    )
+
+
+def _parameter(spark: SparkSession, attribute: Any) -> Callable[[Any], Any]:
+    return lambda value: _alias(spark, attribute, value)

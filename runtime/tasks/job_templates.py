@@ -1,0 +1,179 @@
+"""The Spark job of a stage's epochs in the stream, planned once for all epochs whose input looks alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
+
+from ..operators.admission import LATE_BOUND_COLUMN, bound_us
+from ..platform.plan_templates import PlanShape, PlanTemplate
+from .publish_task import PublishTask
+from .report import REPORT_SCHEMA
+from .shard_task import ShardTask
+from .shuffle import HashExchange, InPlace, ShardExchange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ..operators.contract import KeyedOperator
+
+#: More shapes of input than a stage has; what they keep of Spark's is let go then.
+_MANY = 16
+#: How rows come to their shards in a session of our own.
+OwnWay = HashExchange | InPlace | ShardExchange
+#: The job over an input, and the task that it runs.
+Make = Callable[["DataFrame"], "tuple[DataFrame, ShardTask]"]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """All that a job's plan depends on."""
+
+    way: type
+    shape: PlanShape
+    prepared_by: Hashable
+    order: tuple[str, ...]
+    spark_sorts: bool
+    is_staged: bool
+
+
+@dataclass
+class JobTemplate:
+    """A stage's job over rows that change.
+
+    Args:
+        plan: its plan.
+        columns: see :attr:`ShardTask.columns`.
+        publishing: what stages the rows that a task hands on.
+    """
+
+    plan: PlanTemplate
+    columns: tuple[str, ...] | None
+    publishing: Callable[[ShardTask], PublishTask]
+    #: Whether Spark has been seen to plan it as expected.
+    is_checked: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        session: SparkSession,
+        schema: StructType,
+        make: Make,
+        publishing: Callable[[ShardTask], PublishTask],
+        *,
+        takes_late_bound: bool,
+    ) -> JobTemplate | None:
+        """The template of a job; None: its plan cannot be made once for all.
+
+        Args:
+            session: the session that it is planned in.
+            schema: the columns of its input.
+            make: the job over an input, and the task that it runs.
+            publishing: what stages the rows that a task hands on.
+            takes_late_bound: the bound of late rows is a column of the input.
+        """
+        made: list[ShardTask] = []
+        returns: list[StructType] = []
+
+        def job(rows: DataFrame) -> DataFrame:
+            found, task = make(rows)
+            made.append(task)
+            returns.extend([REPORT_SCHEMA] if task.hands_on is None else [task.hands_on, REPORT_SCHEMA])
+            return found
+
+        bound = [LATE_BOUND_COLUMN] if takes_late_bound else []
+        plan = PlanTemplate.of(session, schema, job, returns, bound)
+        return None if plan is None else cls(plan, made[0].columns, publishing)
+
+    def over(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """The job of an epoch.
+
+        Args:
+            rows: its input.
+            task: works on the rows of each shard.
+        """
+        task = replace(task, columns=self.columns)
+        functions: list[Callable[..., Any]] = [task]
+        if task.hands_on is not None:
+            functions.append(self.publishing(task))
+        return self.plan.over(rows, functions, {LATE_BOUND_COLUMN: bound_us(task.epoch.late_watermark_ms)})
+
+
+class JobTemplates:
+    """The templates of a stage, by all that its jobs depend on.
+
+    Args:
+        operator: the stage's.
+        publishing: what stages the rows that a task hands on.
+    """
+
+    def __init__(self, operator: KeyedOperator, publishing: Callable[[ShardTask], PublishTask]) -> None:
+        self._operator = operator
+        self._publishing = publishing
+        #: None: there can be no such template.
+        self._known: dict[_Key, JobTemplate | None] = {}
+
+    def job(
+        self,
+        way: OwnWay,
+        frame: DataFrame,
+        task: ShardTask,
+        make: Make,
+        anew: Callable[[], DataFrame | None],
+        *,
+        checks: bool,
+    ) -> DataFrame | None:
+        """The job of an epoch; None: it cannot be had in this way.
+
+        Args:
+            way: how rows come to their shards.
+            frame: the epoch's input.
+            task: works on the rows of each shard.
+            make: the job over an input that the way has adopted.
+            anew: the same, planned for this epoch, if its plan is as expected.
+            checks: Spark's plan of a template is looked at once, too.
+        """
+        key = self._key(way, frame, task)
+        template = None if key is None else self._template(key, way, make)
+        if key is None or template is None:
+            # Moving rows needs no plan as expected, so a session of our own is of use for what is planned once only.
+            return None if isinstance(way, ShardExchange) else anew()
+        if template.is_checked:
+            return template.over(frame, task)
+        job = anew()
+        found = None if job is None else template.over(frame, task)
+        template.is_checked = found is not None and (not checks or way.holds(found))
+        if not template.is_checked:
+            self._known[key] = None
+            return job
+        return found
+
+    def _key(self, way: OwnWay, frame: DataFrame, task: ShardTask) -> _Key | None:
+        """All that a job's plan depends on; None: it is made anew each time."""
+        by = self._operator.prepares_by(task.epoch)
+        if task.epoch.style != "random" or by is None:
+            return None
+        shape = PlanShape.of(frame)
+        # With a join in it, Spark may plan it in another way each time.
+        if any("Join" in kind for kind in shape.kinds):
+            return None
+        order, sorts = self._operator.order_in(task.epoch), task.sort is None
+        return _Key(type(way), shape, by, order, sorts, task.hands_on is None)
+
+    def _template(self, key: _Key, way: OwnWay, make: Make) -> JobTemplate | None:
+        if key not in self._known:
+            if len(self._known) >= _MANY:
+                self._known.clear()
+            schema = StructType.fromJson(json.loads(key.shape.schema))
+            try:
+                self._known[key] = JobTemplate.of(
+                    way.session, schema, make, self._publishing, takes_late_bound=self._operator.takes_late_bound
+                )
+            except AnalysisException:  # it is for the user's session, which is found out and told where it is planned
+                self._known[key] = None
+        return self._known[key]
