@@ -206,6 +206,6 @@ def test_misplaced_rows_are_noticed_and_exchanged_by_shard(
 def test_a_task_refuses_rows_of_another_shard() -> None:
     """The key groups of every batch are looked at, so no key can have state in two shards."""
     batch = pa.RecordBatch.from_pydict({"__kg": pa.array([3, 4], pa.int32())})
-    assert list(shard_task._checked(iter([batch]), 0, KeyGroupRange(0, 4))) == [batch]
+    assert list(shard_task.checked_rows(iter([batch]), 0, KeyGroupRange(0, 4))) == [batch]
     with pytest.raises(MisplacedRowsError, match="shard 0 was given rows of the key groups 3 to 4, but owns 0 to 3"):
-        list(shard_task._checked(iter([batch]), 0, KeyGroupRange(0, 3)))
+        list(shard_task.checked_rows(iter([batch]), 0, KeyGroupRange(0, 3)))
