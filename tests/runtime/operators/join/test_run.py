@@ -273,3 +273,14 @@ def test_rows_without_an_event_time_do_not_hide_others_of_their_key(tmp_path: Pa
     at_end = shard.run([], 100, MAX_WATERMARK, "random", InOrder(100, 0))
     assert ordered([row[:2] for row in at_end]) == [(0, None), (1, None)]
     shard.cache.close()
+
+
+def test_partners_in_a_later_part_are_remembered_until_the_key_ends(tmp_path: Path) -> None:
+    """Rows that are in chunks already when their partner comes, in the same epoch."""
+    shard = Shard(joined("left", TimeBounds(-1_000, 0), TINY), str(tmp_path))
+    rows = [Row(LEFT, "a", place * 1_000, place) for place in range(4)]
+    rows += [Row(RIGHT, "a", 3_000, 8)] + [Row(RIGHT, "a", 50_000, 9)] * 4
+    found = shard.run(rows, MIN_WATERMARK, 100, "random", InOrder(MIN_WATERMARK, 0), 4)
+    assert ordered([row[:2] for row in found]) == [(0, None), (1, None), (2, 8), (3, 8)]
+    assert not shard.entries()
+    shard.cache.close()
