@@ -156,9 +156,11 @@ def hash_partitions(frame: DataFrame) -> tuple[int, tuple[str, ...]] | None:
     """How the rows that a frame's topmost operation takes are spread, if Spark knows that it is by the hash of columns.
 
     Returns:
-        The number of partitions and the columns, in order.
+        The number of partitions and the columns, in order; of one partition no columns.
     """
     spread = query_execution(frame).executedPlan().children().apply(0).outputPartitioning()
+    if class_name(spread).startswith("SinglePartition"):
+        return 1, ()
     if class_name(spread) != "HashPartitioning":
         return None
     columns = list(items(spread.expressions()))

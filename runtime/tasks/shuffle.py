@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: The column of the shard's number.
 SHARD_COLUMN = "__shard"
+#: Rows of a key on one side of a join; more are where Spark can spill them.
+_ROWS_OF_A_KEY_IN_MEMORY = 16_384
 #: Parts of the names of Spark's plan nodes that run Python.
 _PYTHON_NODES = ("Python", "Pandas", "InArrow")
 
@@ -247,7 +249,12 @@ class JoinedInShards:
         self._keys = operator.key_columns
         self._parallelism = parallelism
         # Adaptive execution would merge and split partitions, or join in another way once it knows how large sides are.
-        settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.unionOutputPartitioning": "true"}
+        # It would also hold all rows of a key in memory, however many, while it joins the other side's to them.
+        settings = {
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.unionOutputPartitioning": "true",
+            "spark.sql.sortMergeJoinExec.buffer.in.memory.threshold": str(_ROWS_OF_A_KEY_IN_MEMORY),
+        }
         self._session = PrivateSession(spark, settings)
         #: The shard of each partition.
         self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
@@ -272,7 +279,7 @@ class JoinedInShards:
             job: one operation on rows that were made of an adopted frame.
         """
         spread = hash_partitions(job)
-        if spread != (self._parallelism, self._keys):
+        if spread != (self._parallelism, self._keys) and (spread, self._parallelism) != ((1, ()), 1):
             return False
         _, _, below = executed_text(job).partition("\n")
         return not any(mark in below for mark in _PYTHON_NODES)
