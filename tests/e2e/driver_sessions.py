@@ -2,13 +2,14 @@
 
 ``SESSIONS_MASTER=local[2,3] python driver_sessions.py <folder> <job> <backlog options as name=value>...`` runs the job
 of the folder from wherever an earlier run left it, and prints ``done`` when everything is processed and committed.
-``<job>`` is ``sessions`` or ``means``, the functions of that name in :mod:`support`.
+``<job>`` is a function of :mod:`support`, or ``<module>:<function>`` of one beside it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import support
@@ -25,7 +26,9 @@ def main(folder: Path, job: str, options: dict[str, str]) -> None:
     support.compact_eagerly()
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
-    query = world.start(getattr(support, job)(history, world.live()), options)
+    module, _, name = job.rpartition(":")
+    described = getattr(import_module(module or "support"), name)
+    query = world.start(described(history, world.live()), options)
     try:
         query.wait_for("live", 300)
         query.processAllAvailable()

@@ -16,6 +16,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
     ("script", "said"),
     [
         ("quickstart.py", "live"),
+        ("flights_and_weather.py", "with_weather: EQUAL to one batch join: 336776 rows"),
         ("merge_by_key.py", "EQUAL to one batch over everything: 70 customers"),
         ("orders_and_payments.py", "EQUAL to one batch over everything: 10000 orders"),
         ("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts"),

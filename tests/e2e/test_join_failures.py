@@ -1,0 +1,85 @@
+"""Joins whose epochs fail or whose processes are killed, and that go on elsewhere: the output of an undisturbed run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import joins
+import kill_points
+import mixedmode
+import pytest
+import support
+from driver_jvm import KILLED, DriverJvm
+from epoch_failures import EpochFailures
+from joins import FURTHER, Pair
+from support import World
+from test_kill import EVENTS, Job
+
+#: A job's options: every epoch is followed by a checkpoint.
+COMMITS = {"execution.checkpointing.interval": "1 ms"}
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(1800)
+def test_killed_joins_put_each_row_out_once(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """Killed in the backlog's pass, at the switch, in the stream and in a checkpoint, and the workers at every step of
+    their tasks: no pair and no row without a partner is lost or doubled."""
+    (tmp_path / "job").mkdir()
+    job = Job(tmp_path / "job", driver_jvm, name="joins:halves", files=3)
+    flags = {point: tmp_path / point for point in kill_points.TASK_POINTS}
+    workers = ";".join(f"{point}=kill-once:{flag}" for point, flag in flags.items())
+    for point in (f"{workers};epoch-before-apply=kill", "checkpoint-before-metadata=kill"):
+        assert job.run(point, master="local[2,12]") == KILLED, point
+        assert (job.output, job.checkpoints) == ([], []), point
+    for point in ("sink-between-files=kill", "epoch-before-apply=kill:2", "checkpoint-after-metadata=kill:2"):
+        assert job.run(f"{workers};{point}", master="local[2,12]") == KILLED, point
+        assert job.checkpoints, point
+    assert job.run(workers, master="local[2,12]") == 0
+    assert [point for point, flag in flags.items() if not flag.exists()] == [], "no worker was killed there"
+    assert joins.shown(job.output) == joins.halves_of(EVENTS)
+
+
+@pytest.mark.spark
+def test_failed_epochs_leave_no_trace_and_a_savepoint_goes_on_elsewhere(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed in the backlog is finished by the next run, which takes over its shards; what failed in the stream
+    is done again; a savepoint is gone on with under another number of shards, and what waited there finds partners."""
+    failures = EpochFailures(monkeypatch, "epoch-before-apply")
+    pair, rows = Pair(world), joins.sides_of(seed=9, rows=200)
+    history = [joins.of_side(rows[:80], side) for side in (0, 1)]
+    pair.land(rows[80:110])
+    job = joins.joined(*pair.read(*history), "full", FURTHER)
+    query = world.start(job, COMMITS)
+    with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
+        query.awaitTermination(300)
+    assert world.output() == []
+    failures.point = None
+    query = world.start(job, COMMITS)
+    assert query.wait_for("live", 300), query.exception()
+    assert support.details(query, "reused") == ["2 of 2 shards were finished"]
+    at_switch = joins.shown(world.output())
+    failures.point = "epoch-before-apply"
+    pair.land(rows[110:140])
+    with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
+        query.awaitTermination(300)
+    assert joins.shown(world.output()) == at_switch
+    failures.point = None
+    query = world.start(job, COMMITS)
+    assert query.wait_for("live", 300), query.exception()
+    query.processAllAvailable()
+    known = world.output()
+    assert len(known) > len(at_switch)
+    savepoint = query.stopWithSavepoint(str(world.folder / "sp"), drain=False)
+    assert joins.shown(world.output()) == joins.shown(known), "nothing fires"
+
+    again = World(world.spark, world.folder / "again")
+    more = again.start(
+        joins.joined(*pair.read(), "full", FURTHER),
+        {**COMMITS, "execution.savepoint.path": savepoint, "pipeline.parallelism": 3},
+    )
+    assert more.wait_for("live", 300), more.exception()
+    pair.land(rows[140:])
+    more.processAllAvailable()
+    more.stopWithSavepoint(str(again.folder / "drained"), drain=True)
+    assert joins.shown(known + again.output()) == pair.expected(rows, "full", FURTHER)
