@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from ....errors import PlanError
 from ....runtime.operators.contract import KeyedOperator
 from ....runtime.operators.join.columns import LEFT, RIGHT, key_column, side_column
-from ....runtime.operators.join.definition import How, JoinSide, TimeBounds
+from ....runtime.operators.join.definition import SIDE_NAMES, How, JoinSide, TimeBounds
+from ....runtime.operators.join.late_rows import late_sides_schema
 from ....runtime.operators.join.operator import JoinOperator
 from ....runtime.platform.arrow_types import arrow_schema, arrow_type
 from ....runtime.platform.spark_expressions import class_name, tree
@@ -34,7 +35,6 @@ _KINDS: dict[str, How] = {
 WHY_OBSERVED = (
     "at MAX_WATERMARK every row that waits for a partner would go, and its partner in the stream would find none"
 )
-SIDES = ("left", "right")
 
 
 def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> KeyedStage:
@@ -84,12 +84,7 @@ def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> 
     return KeyedStage(
         inputs=sides.inputs,
         watermark=sides.watermark,
-        input_schema=StructType(
-            [
-                StructField("side", StringType(), False),
-                *(StructField(name, rows.schema) for name, rows in zip(SIDES, frames.rows, strict=True)),
-            ]
-        ),
+        input_schema=late_sides_schema(left.schema, right.schema),
         output_schema=output.schema,
         output_mode=None,
         build=build,
@@ -134,7 +129,8 @@ class _Plan:
         #: What that reads.
         self.residual_columns = tuple(name for id, name in names.items() if id in read) if rest else None
         labels = {
-            id: (SIDES[side], self._rows[side].schema[place].name) for id, (side, place) in condition.places.items()
+            id: (SIDE_NAMES[side], self._rows[side].schema[place].name)
+            for id, (side, place) in condition.places.items()
         }
         with whole_plans(spark):
             texts = [sql_over(spark, one, labels) for one in rest]
@@ -201,7 +197,7 @@ class _Plan:
     @property
     def warning(self) -> str | None:
         """What becomes of rows that no watermark lets go."""
-        for_ever = [SIDES[side] for side in (LEFT, RIGHT) if self.keep_us(side) is None]
+        for_ever = [SIDE_NAMES[side] for side in (LEFT, RIGHT) if self.keep_us(side) is None]
         if not for_ever:
             return None
         what = " and ".join(for_ever)

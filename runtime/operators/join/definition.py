@@ -8,20 +8,15 @@ kept until the watermark says that no partner can come any more: rows strictly b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
-from ...platform.columns import quoted
-from ..admission import is_late
-from ..contract import EpochSpec, KeyedOperator
+from ..contract import KeyedOperator
 from .columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: The variables of the state, in the order of their slots: see :mod:`.shelf`.
 CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
@@ -179,26 +174,6 @@ class StreamJoin(KeyedOperator):
         """All columns of the frame of both sides, in order."""
         sides = [name for side, one in enumerate(self.sides) for name in one.columns(side)]
         return (*self.key_columns, SIDE_COLUMN, TIME_COLUMN, *sides)
-
-    def late_rows(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame | None:
-        """The rows of either side that are behind what has fired: which side, and the row as users know it."""
-        if not self.uses_event_time:
-            return None
-        rows = [
-            "struct("
-            + ", ".join(
-                f"{name} AS {quoted(field.name)}"
-                for name, field in zip(one.columns(side), one.schema.fields, strict=True)
-            )
-            + ")"
-            for side, one in enumerate(self.sides)
-        ]
-        late = frame.where(f"coalesce({is_late(frame, TIME_COLUMN, epoch.late_watermark_ms)}, false)")
-        return late.selectExpr(
-            f"IF({SIDE_COLUMN} = {LEFT}, 'left', 'right') AS side",
-            f"IF({SIDE_COLUMN} = {LEFT}, {rows[LEFT]}, NULL) AS left",
-            f"IF({SIDE_COLUMN} = {RIGHT}, {rows[RIGHT]}, NULL) AS right",
-        )
 
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
