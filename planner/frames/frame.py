@@ -30,6 +30,7 @@ from ..stages.stage import STAGE_UID, KeyedStage, StageInput
 from .grouped import MixedGroupedData
 from .joining import JoiningFrame
 from .missing import hint_for
+from .nearest import no_attribute
 from .stateless import ColumnOrName, transformed
 from .unions import read_inputs
 from .writer import MixedStreamWriter
@@ -89,7 +90,7 @@ class MixedFrame(JoiningFrame):
                 "a MixedFrame is not one of Spark's frames, which is what a model of MLlib's or a join with another"
                 " frame asks for; use transform(model.transform), which gives it each input's frame"
             )
-        raise AttributeError(f"MixedFrame has no attribute {name!r}")
+        raise no_attribute(self, name, [] if name.startswith("_") else self.columns)
 
     # -- stateless operations that are more than a map -----------------------------------------------------------------
 

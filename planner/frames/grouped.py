@@ -25,6 +25,7 @@ from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
 from ..stages.processor_rows import COGROUP, rows_of_one
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
 from .cogrouped import MixedCogroupedData
+from .nearest import no_attribute
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
@@ -66,6 +67,11 @@ class MixedGroupedData(Generic[Frame]):
         self._result = result
         self._grouping = grouping
         self._pivot = pivot
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name)
 
     # -- a processor ---------------------------------------------------------------------------------------------------
 

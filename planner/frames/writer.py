@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame
 
@@ -26,6 +26,7 @@ from ..plans.compile import SinkRequest, compile_job
 from ..plans.dry_run import stop_if_dry
 from ..plans.plan import ExecutionPlan
 from ..stages.stage import check_output_mode
+from .nearest import no_attribute
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,11 @@ class MixedStreamWriter:
         self._table: str | None = None
         self._file = Layer("options file", {})
         self._options: dict[str, str] = {}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name)
 
     # -- as DataStreamWriter -------------------------------------------------------------------------------------------
 

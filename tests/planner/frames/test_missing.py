@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from mixedmode import PlanError
 from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.frames.grouped import MixedGroupedData
 from mixedmode.planner.frames.missing import _OF_ALL_ROWS, _STATELESS, hint_for
+from mixedmode.planner.frames.nearest import no_attribute
 from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.planner.inputs.inputs import Inputs
 from pyspark.sql import DataFrame
@@ -54,3 +56,19 @@ def test_what_is_no_path_is_named(writer: MixedStreamWriter, path: Any) -> None:
         writer.start(path)
     with pytest.raises(ValueError, match=rf"path of optionsFile\(\) must be a path, .* got {path!r}"):
         writer.optionsFile(path)
+
+
+def test_a_misspelled_name_says_which_was_perhaps_meant(writer: MixedStreamWriter) -> None:
+    """Of methods and of columns, in any case; what is like nothing is only not there, and hasattr() knows it."""
+    described: Any = writer
+    for name, meant in (("outputmode", "outputMode"), ("foreachbatch", "foreachBatch"), ("tiger", "trigger")):
+        with pytest.raises(
+            AttributeError, match=rf"MixedStreamWriter has no attribute '{name}'; did you mean {meant}\?"
+        ):
+            getattr(described, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'xyzzy'$"):
+        described.xyzzy  # noqa: B018
+    assert not hasattr(described, "outputmode")
+    assert not hasattr(described, "_start")
+    assert str(no_attribute(object.__new__(MixedFrame), "ammount", ["amount"])).endswith("did you mean amount?")
+    assert str(no_attribute(object.__new__(MixedGroupedData), "appyInPandas")).endswith("did you mean applyInPandas?")
