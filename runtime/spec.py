@@ -305,8 +305,14 @@ class JobSpec:
 
     @property
     def last_stage(self) -> StageSpec:
-        """The one whose rows are output."""
+        """The one whose rows are output, or one of those: it hands nothing on to others."""
         return self.stages[-1]
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The stages whose rows are output: the last one, or several that are united behind it."""
+        branches = () if self.tail is None else self.tail.branches
+        return tuple(dict.fromkeys(branch.origin for branch in branches)) or (self.last_stage.uid,)
 
     @property
     def operator(self) -> KeyedOperator:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,7 +31,7 @@ from ..inputs.inputs import Inputs, Part
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
-from ..stages.tail import check_order_column, output_key, plan_tail
+from ..stages.tail import check_order_column, output_key, plan_tail, plan_union
 from .final_watermark import resolve_final_watermark
 from .folders import check_apart, check_not_read, checkpoint_location
 from .graph import StageGraph
@@ -71,13 +71,19 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     """
     graph = StageGraph.of(output)
     stage = graph.last
-    tail = plan_tail(stage, output.parts[0])
+    last = [cast(KeyedStage, part.origin) for part in output.parts]
+    unites = len(last) > 1
+    tail = (
+        plan_union(output, dict(zip(graph.stages, graph.uids, strict=True)))
+        if unites
+        else plan_tail(stage, output.parts[0])
+    )
     spark = stage.inputs.spark
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
     sink_options = dict(resolved.sink_options)
     _check_trigger(spark, request.trigger)
     format = _format(spark, request)
-    output_mode = _output_mode(stage, request, format)
+    output_mode = _output_mode_of_union(request) if unites else _output_mode(stage, request, format)
     final = resolve_final_watermark(
         resolved,
         is_aggregate=stage.is_aggregate,
@@ -98,7 +104,8 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     check_apart(path=used_path, path_is_sparks=is_sparks, **others)
     read = [(part.name, part.frame) for part in graph.lanes.parts]
     check_not_read(read, path=None if is_sparks else used_path, **others)
-    check_order_column(settings.sink_order_column, stage, tail)
+    for one in last:
+        check_order_column(settings.sink_order_column, one, tail)
     sink = make_sink(
         format,
         path,
@@ -169,6 +176,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         phases=plan_phases(settings, facts),
         tail=() if tail is None else tail.names,
         tail_moves_rows=tail is not None and tail.moves_rows,
+        united=() if tail is None else tuple(dict.fromkeys(branch.origin for branch in tail.branches)),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
     return plan, _job(graph, plan, specs, sink, tail)
@@ -278,6 +286,16 @@ def _format(spark: SparkSession, request: SinkRequest) -> str:
     stored = table_format(spark, request.table) if request.format is None and request.table else None
     written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
     return written.lower() if written.lower() in FORMATS else written  # a class name must stay as it is
+
+
+def _output_mode_of_union(request: SinkRequest) -> str:
+    """The output mode where the rows of several stages are the output."""
+    if (request.output_mode or "append") != "append":
+        raise PlanError(
+            f"outputMode {request.output_mode} is not supported for the union of what several keyed stages give: a row"
+            " of one is not replaced by one of another; use append, or write each stage with a job of its own"
+        )
+    return "append"
 
 
 def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:

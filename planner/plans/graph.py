@@ -50,10 +50,11 @@ class StageGraph:
                 f"a keyed stage and a live input are both called {min(alike)!r}, and watermarks go by those names; give"
                 " the stage another .uid('…')"
             )
-        if len(output.parts) > 1:
+        if len(output.parts) > len(output.outputs):
             raise PlanError(
-                "the output is the union of what several keyed stages, or stages and sources, give, which does not run"
-                " for now; write each with a job of its own"
+                "the output is the union of what keyed stages give with rows of sources, which no keyed stage has seen;"
+                " write the latter with spark.readStream as they are, or have a keyed stage take them, such as"
+                " dropDuplicates"
             )
 
     @cached_property

@@ -35,7 +35,10 @@ def observed_once(
                 _check_slices(spec, read)
         found.append(replace(spec, reads=reads, edges=edges))
         _check_sides(found[-1])
-    return tuple(found), None if tail is None else replace(tail, steps=known.first("", tail.steps))
+    if tail is None:
+        return tuple(found), None
+    branches = tuple(replace(branch, steps=known.first("", branch.steps)) for branch in tail.branches)
+    return tuple(found), replace(tail, steps=known.first("", tail.steps), branches=branches)
 
 
 @dataclass

@@ -106,6 +106,8 @@ class ExecutionPlan(BaseModel):
     tail: tuple[str, ...] = ()
     #: Whether that is a Spark job of its own, as rows are moved for it.
     tail_moves_rows: bool = False
+    #: Ids of the stages whose rows together are the output; empty: it is the last one's.
+    united: tuple[str, ...] = ()
     #: Operations that were asked for and have no effect.
     ignored: tuple[str, ...] = ()
 
@@ -192,6 +194,8 @@ def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
                 "in a Spark job of its own in each epoch, over what the keyed stage hands on, as Spark moves rows for"
                 " it (a static side that it does not broadcast, say)"
             )
+        if plan.united:
+            where = "in a Spark job of its own in each epoch, over what the keyed stages hand on"
         yield "behind it", f"{', '.join(plan.tail)}: {where}, before rows are staged"
     if plan.ignored:
         yield "without effect", f"{', '.join(plan.ignored)}: a keyed stage deals rows to its shards itself"
@@ -215,7 +219,8 @@ def _graph(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     for place, stage in enumerate(plan.stages):
         reads = " + ".join(name if name in names else f"[{name}]" for name in stage.reads)
         yield "" if place else "graph", f"{reads} -> [{stage.uid}]"
-    yield "", f"[{plan.stages[-1].uid}] -> {plan.sink.name}"
+    last = plan.united or (plan.stages[-1].uid,)
+    yield "", f"{' + '.join(f'[{uid}]' for uid in last)} -> {plan.sink.name}"
     yield (
         "between stages",
         "within an epoch each stage is one Spark job over what those before it hand on, and fires up to what they have"

@@ -8,16 +8,16 @@ move than any other.  If it would, for a join with a static frame, they are a jo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ...errors import OptionError, PlanError
-from ...runtime.operators.tail import Tail, TailColumn
+from ...runtime.operators.tail import Branch, Tail, TailColumn
 from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.platform.spark_expressions import (
     attribute,
@@ -30,7 +30,7 @@ from ...runtime.platform.spark_plans import analyzed, nodes_above, whole_plans
 from ...runtime.platform.spark_session import empty_frame
 from ..inputs.analysis import resolved
 from ..inputs.event_time import WINDOW_MARK
-from ..inputs.inputs import Part
+from ..inputs.inputs import Inputs, Part
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields
 from .stage import PRESENTED, KeyedStage
 
@@ -86,6 +86,41 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
         runs_python=any(mark in node for node in above for mark in _PYTHON_NODES),
         names=_names(part),
         moves_rows=moves_rows,
+    )
+
+
+def plan_union(output: Inputs, uids: Mapping[KeyedStage, str]) -> Tail:
+    """What is to be done to the rows of several stages that together are the output: a Spark job behind them.
+
+    Args:
+        output: what comes out of each.
+        uids: ids of the stages.
+
+    Raises:
+        PlanError: as :func:`plan_tail`, of any of them.
+    """
+    stages = [cast(KeyedStage, part.origin) for part in output.parts]
+    tails = [plan_tail(stage, part) for stage, part in zip(stages, output.parts, strict=True)]
+    check_distinct_fields("the output", output.schema, case_sensitive=output.case_sensitive)
+    for field in output.schema.fields:
+        _check_type(field)
+    last = max(stages, key=list(uids).index)
+    said = [
+        f"[{uids[stage]}]" + (f" ({', '.join(names)})" if (names := _names(part)) else "")
+        for stage, part in zip(stages, output.parts, strict=True)
+    ]
+    return Tail(
+        steps=(),
+        row_schema=last.template.schema,
+        schema=output.schema,
+        columns=None,
+        template=reduce(DataFrame.unionByName, [part.frame for part in output.parts]),
+        runs_python=any(tail is not None and tail.runs_python for tail in tails),
+        names=(f"union of {' and '.join(said)}",),
+        moves_rows=True,
+        branches=tuple(
+            Branch(uids[stage], part.steps, part.frame) for stage, part in zip(stages, output.parts, strict=True)
+        ),
     )
 
 

@@ -42,9 +42,15 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
     bounded = [lane.history for lane in job.lanes if lane.history is not None]
     histories = [_frame(history) for history in bounded]
     live = None if job.live is None else _frame(job.live)
-    tail = None if job.tail is None else _frame(job.tail.template, is_template=True)
+    tails = [] if job.tail is None else [_frame(template, is_template=True) for template in job.tail.templates]
+    tail = tails if len(tails) > 1 else next(iter(tails), None)
     read = [(job.live, live), (job.tail, tail)]
-    if None in stages or None in histories or any(what is not None and known is None for what, known in read):
+    if (
+        None in stages
+        or None in histories
+        or None in tails
+        or any(what is not None and known is None for what, known in read)
+    ):
         return None
     settings = job.settings
     parts = {

@@ -70,7 +70,7 @@ def epoch_applied(
                 tuple(reports.get(stage.uid, ())),
                 tuple(state.stages[stage.uid].lineages),
                 reads_sources=stage.reads_sources,
-                is_last=stage is job.last_stage,
+                is_last=stage.uid in job.outputs,
             )
             for stage in job.stages
         ),

@@ -115,7 +115,7 @@ class GraphEpochs:
         with self._labelled(f"whole result after epoch {self.state.epoch}"):
             spec = whole_result_of(self.state, held, now_ms())
             done = self.executors[stage.uid].execute(None, spec, held.lineages)
-            shown = self._behind_last(done, spec.epoch)
+            shown = self._behind_last({stage.uid: done}, spec.epoch)[stage.uid]
         self.job.sink.discard(self.state.pending)
         self.state.pending = [file for report in shown.reports for file in report.output]
         self._discard_exchange(stage.uid, done.reports)
@@ -123,25 +123,39 @@ class GraphEpochs:
             self.listener.on(WholeResultObserved(shown.observed))
 
     def _with_tail(self, phase: Phase, base: EpochSpec, ran: Mapping[str, Ran]) -> Mapping[str, Ran]:
-        """What stages have done, the last one's output as what follows it and moves its rows has made of it."""
-        last = self.job.last_stage
-        if self.job.tail_behind is None or last.uid not in ran:
+        """What stages have done, the output as what follows the last one, or unites several, has made of it."""
+        handing = [uid for uid in self.job.outputs if uid in ran]
+        if self.job.tail_behind is None or not handing:
             return ran
         failpoint("epoch-before-tail")
-        with self._labelled(f"{phase.kind}, epoch {base.epoch}, behind stage {last.uid}"):
-            done = self._behind_last(Executed(ran[last.uid].reports, ran[last.uid].observed), base.epoch)
-        return {**ran, last.uid: replace(ran[last.uid], reports=done.reports, observed=done.observed)}
+        with self._labelled(f"{phase.kind}, epoch {base.epoch}, behind stage {', '.join(handing)}"):
+            shown = self._behind_last(
+                {uid: Executed(ran[uid].reports, ran[uid].observed) for uid in handing}, base.epoch
+            )
+        behind = {uid: replace(ran[uid], reports=one.reports, observed=one.observed) for uid, one in shown.items()}
+        return {**ran, **behind}
 
-    def _behind_last(self, done: Executed, epoch: int) -> Executed:
-        """What the last stage has done, with the output of the job behind it in place of its own, if there is one."""
-        tail, uid = self.job.tail_behind, self.job.last_stage.uid
-        rows = None if tail is None else self.exchanges[uid].frame(file for one in done.reports for file in one.output)
-        if tail is None or rows is None:
+    def _behind_last(self, done: Mapping[str, Executed], epoch: int) -> Mapping[str, Executed]:
+        """What the last stages have done, with the output of the job behind them in place of their own.
+
+        One of them stands for it, as it is that of all.  Without such a job their own output stays.
+        """
+        tail = self.job.tail_behind
+        if tail is None:
             return done
+        found = {uid: self.exchanges[uid].frame(_output(one.reports)) for uid, one in done.items()}
+        rows = {uid: frame for uid, frame in found.items() if frame is not None}
+        if not rows:
+            return done
+        uid = next(iter(rows))
         staged, observed = staged_behind(rows, tail, self.job.sink.output, epoch, self.executors[uid].run_id)
-        first, *others = (replace(report, output=()) for report in done.reports)
-        reports = [replace(first, output=staged.files, dropped_rows=staged.dropped_rows), *others]
-        return Executed(reports, {**done.observed, **observed})
+        shown = {
+            uid: replace(one, reports=[replace(report, output=(), dropped_rows=0) for report in one.reports])
+            for uid, one in done.items()
+        }
+        first, *others = shown[uid].reports
+        first = replace(first, output=staged.files, dropped_rows=staged.dropped_rows)
+        return {**shown, uid: Executed([first, *others], {**shown[uid].observed, **observed})}
 
     def _run(self, phase: Phase, stage: StageSpec, order: Order, ran: Mapping[str, Ran]) -> Ran:
         """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
@@ -277,7 +291,7 @@ class GraphEpochs:
         """Take an epoch over, all stages in one step."""
         for uid, done in ran.items():
             self.events.accept(uid, done.reports)
-        self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.last_stage.uid)
+        self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.outputs)
         for stage in self.job.stages:
             if stage.uid in ran:
                 self.times.move(stage, ran[stage.uid], time.monotonic() - started)
@@ -337,3 +351,7 @@ class GraphEpochs:
             return []
         with self._labelled(f"late rows of epoch {spec.epoch}{self._of_stage(stage)}"):
             return self.job.late_rows.stage(stage.uid, rows, spec.epoch, spec.late_watermark_ms, dropped)
+
+
+def _output(reports: Sequence[ShardReport]) -> list[StagedFile]:
+    return [file for report in reports for file in report.output]

@@ -93,7 +93,11 @@ class JobState:
         self.sources[name] = self.sources[name].model_copy(update=changes)
 
     def apply(
-        self, epoch: int, reports: Mapping[str, Sequence[ShardReport]], late: Sequence[StagedFile], root: str
+        self,
+        epoch: int,
+        reports: Mapping[str, Sequence[ShardReport]],
+        late: Sequence[StagedFile],
+        roots: Collection[str],
     ) -> None:
         """Take over a finished epoch: the winners' files, output and timers.
 
@@ -101,12 +105,12 @@ class JobState:
             epoch: its number.
             reports: of the winning attempts, by stage.
             late: late rows that were staged.
-            root: the stage whose rows are the job's output.
+            roots: the stages whose rows are the job's output.
         """
         for uid, its in reports.items():
             self.stages[uid].apply(its)
             for report in its:
-                if uid == root:
+                if uid in roots:
                     self.pending.extend(report.output)
                 self.rows_late_total += report.counters.rows_late
         self.pending_late.extend(late)

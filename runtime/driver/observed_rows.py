@@ -48,9 +48,9 @@ class ObservedRows:
         for stage in self.job.stages:
             had_rows = stage.uid in ran and ran[stage.uid].order.frame is not None
             asked += [(metrics, had_rows) for metrics in stage.observed]
-        tail, last = self.job.tail, self.job.last_stage.uid
+        tail = self.job.tail
         if tail is not None:
-            reports = ran[last].reports if last in ran else []
+            reports = [report for uid in self.job.outputs if uid in ran for report in ran[uid].reports]
             had_rows = any(report.output for report in reports) if tail.moves_rows else bool(reports)
             asked += [(metrics, had_rows) for metrics in tail.observed]
         return asked

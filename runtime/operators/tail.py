@@ -9,12 +9,13 @@ on.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from .steps import Metrics, Step
+from .emission import EMITTED_COLUMN
+from .steps import Metrics, Step, behind_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,6 +30,17 @@ class TailColumn:
     text: str
     #: Places of the stage's columns that it reads.
     sources: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What is done to the rows of one of several stages whose rows together are the output."""
+
+    #: The stage.
+    origin: str
+    steps: tuple[Step, ...]
+    #: The steps, done to an empty frame.
+    template: DataFrame
 
 
 @dataclass(frozen=True)
@@ -50,15 +62,32 @@ class Tail:
     names: tuple[str, ...]
     #: Whether Spark moves rows between tasks for it, so that it is a Spark job of its own.
     moves_rows: bool = False
+    #: Where the rows of several stages are the output: what is done to those of each, in place of ``steps``.
+    branches: tuple[Branch, ...] = ()
 
     @property
     def observed(self) -> tuple[Metrics, ...]:
         """What is computed of the rows on their way, for progress."""
-        return tuple(step.metrics for step in self.steps if step.metrics is not None)
+        ways = [self.steps, *(branch.steps for branch in self.branches)]
+        return tuple(dict.fromkeys(step.metrics for steps in ways for step in steps if step.metrics is not None))
+
+    @property
+    def templates(self) -> tuple[DataFrame, ...]:
+        """All steps, done to an empty frame of each stage."""
+        return tuple(branch.template for branch in self.branches) or (self.template,)
 
     def over(self, rows: DataFrame) -> DataFrame:
         """The rows behind all steps."""
         return reduce(_behind, self.steps, rows)
+
+    def over_all(self, rows: Mapping[str, DataFrame]) -> DataFrame:
+        """What several stages have handed on, behind all steps and united; of one stage as :meth:`over`."""
+        if not self.branches:
+            (only,) = rows.values()
+            return self.over(only)
+        ways = [(rows[one.origin].drop(EMITTED_COLUMN), one.steps) for one in self.branches if one.origin in rows]
+        frames = behind_steps(ways, EMITTED_COLUMN)
+        return reduce(lambda one, other: one.unionByName(other), frames)
 
     def identities(self, below: Sequence[tuple[str, str]] | None) -> tuple[tuple[str, str], ...] | None:
         """What each output column computes, and the same for people; None: only their names are known.

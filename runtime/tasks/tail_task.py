@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -41,12 +41,12 @@ class Staged:
 
 
 def staged_behind(
-    handed_on: DataFrame, tail: Tail, place: OutputPlace, epoch: int, run_id: str
+    handed_on: Mapping[str, DataFrame], tail: Tail, place: OutputPlace, epoch: int, run_id: str
 ) -> tuple[Staged, dict[str, Row]]:
-    """Do what follows a stage to the rows that it has handed on, and stage the result.
+    """Do what follows the last stage, or several, to the rows that are handed on, and stage the result.
 
     Args:
-        handed_on: the rows.
+        handed_on: the rows, by stage.
         tail: what follows.
         place: where the result is staged.
         epoch: number of the epoch.
@@ -55,7 +55,7 @@ def staged_behind(
     Returns:
         What was staged, and what was observed of rows on their way, by name.
     """
-    rows = tail.over(handed_on)
+    rows = tail.over_all(handed_on)
     # mapInArrow looks columns up by name and takes dots and backticks for syntax.
     rows = rows.toDF(*[f"c{at}" for at in range(len(rows.columns))])
     task = TailTask(place, tail.schema, epoch, run_id)

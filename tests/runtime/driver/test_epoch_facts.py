@@ -45,7 +45,7 @@ REPORTS = [
 
 
 STAGE = SimpleNamespace(uid="stage-1", reads_sources=True, event_time="ts", edges=())
-JOB: Any = SimpleNamespace(stages=(STAGE,), readers=(STAGE,), last_stage=STAGE)
+JOB: Any = SimpleNamespace(stages=(STAGE,), readers=(STAGE,), outputs=(STAGE.uid,))
 
 
 def after_an_epoch() -> JobState:
@@ -58,7 +58,7 @@ def after_an_epoch() -> JobState:
     watermark.advance(NOW_MS - 500)
     state.sources["history"] = SourceState(is_backlog=False, finished=True)
     state.sources["a"] = SourceState(is_backlog=False)
-    state.apply(1, {"stage-1": REPORTS}, [], "stage-1")
+    state.apply(1, {"stage-1": REPORTS}, [], ("stage-1",))
     return state
 
 
@@ -128,6 +128,6 @@ def test_a_fact_stays_what_it_was() -> None:
     told = applied(state, EpochSpec(1, "sorted", 0, 0, 0, 0, 0), "backlog", 1.0)
     before = repr(told)
     state.set_source("b", is_backlog=False)
-    state.apply(2, {"stage-1": REPORTS}, [], "stage-1")
+    state.apply(2, {"stage-1": REPORTS}, [], ("stage-1",))
     state.first_stage.watermark.observe({"a": NOW_MS}, NOW_MS)
     assert repr(told) == before and json.dumps(told.is_backlog) == "true"

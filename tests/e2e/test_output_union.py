@@ -1,0 +1,78 @@
+"""Jobs whose output is the union of what several keyed stages give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from epoch_failures import EpochFailures
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(240, seed=8, keys=5, step_s=60)
+FLUSH = support.flush_after(EVENTS)
+
+
+def totals(frame: Any) -> Any:
+    """Totals of ten minutes by key, those of an hour, which a later stage makes of them, and the rows of each key once;
+    the first part twice, since what is done to it differs."""
+    timed = frame.withWatermark("ts", "0 seconds")
+    minutes = timed.groupBy("key", F.window("ts", "10 minutes")).agg(F.sum("value").alias("v"))
+    hours = minutes.groupBy(F.window(F.window_time("window"), "1 hour")).agg(F.sum("v").alias("v"), F.count("*"))
+    named = minutes.select(F.lit("minutes").alias("kind"), "key", F.col("window.start").alias("start"), "v")
+    once = timed.dropDuplicates(["key", "ts"]).select(F.lit("once"), "key", "ts", "value").where("value > 50")
+    several = named.where("v % 2 = 0").union(named.where("v % 2 = 1").withColumn("kind", F.upper("kind")))
+    several = several.union(once).union(hours.select(F.lit("hours"), F.lit(None).cast("string"), "window.start", "v"))
+    return several if isinstance(frame, DataFrame) else several.observe("out", F.count("*").alias("n"))
+
+
+def test_rows_of_several_stages_are_one_output(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over backlog and stream, as plain Spark has it: of two readers, and of a stage behind one of them.  An epoch that
+    fails where they are united leaves no trace in any."""
+    failures = EpochFailures(monkeypatch, "epoch-before-tail")
+    job = totals(mixedmode.read(history=world.history(EVENTS[:120]), live=world.live()))
+    text = " ".join(str(job.writeStream.format("noop").plan()).split())
+    assert "[keyed-0] + [keyed-1] + [keyed-2] -> noop" in text
+    assert "union of [keyed-0] (select, where" in text
+    assert "in a Spark job of its own in each epoch, over what the keyed stages hand on" in text
+
+    query = world.start(job)
+    with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-tail"):
+        query.awaitTermination(300)
+    failures.point = None
+    query = world.start(job)
+    assert query.wait_for("live", 300), query.exception()
+    assert support.details(query, "reused")
+    world.land(EVENTS[120:160])
+    query.processAllAvailable()
+    failures.point = "epoch-before-tail"
+    world.land(EVENTS[160:161])
+    with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-tail"):
+        query.awaitTermination(300)
+    failures.point = None
+    query = world.start(job)
+    world.land(EVENTS[161:], FLUSH)
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    stock = totals(world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS], support.ROW_SCHEMA))
+    upto = support.at(max(seconds for _, seconds, _ in EVENTS))
+    found = [row for row in world.output() if row[1] != support.FLUSH_KEY and row[2] <= upto]
+    assert found == sorted((tuple(row) for row in stock.collect()), key=repr)
+    assert list((world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet")) == []
+    written = [(one["sink"]["numOutputRows"], one["observedMetrics"]["out"].n) for one in query.recentProgress]
+    assert all(rows == n for rows, n in written)
+    assert sum(rows for rows, _ in written) > 0
+
+
+def test_a_drain_ends_all_of_them(world: World) -> None:
+    """Each stage gets MAX_WATERMARK in its turn, and what it fires is output."""
+    query = world.start(totals(mixedmode.read(history=world.history(EVENTS))), {"execution.runtime-mode": "batch"})
+    assert query.awaitTermination(300)
+    stock = totals(world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS], support.ROW_SCHEMA))
+    assert world.output() == sorted((tuple(row) for row in stock.collect()), key=repr)

@@ -1,0 +1,41 @@
+"""The union of what several keyed stages give as a job's output, as it is planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mixedmode import OptionError, PlanError
+from mixedmode.planner.frames.frame import MixedFrame
+from pyspark.sql import functions as F
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_union_is_output_in_append_mode_only(both: MixedFrame) -> None:
+    """Of stages alone: rows of sources beside them, other output modes and an order of rows are refused."""
+    rows = both.withWatermark("ts", "1 hour").select("k", "ts")
+    one, other = rows.dropDuplicates(["ts"]), rows.where("k > 'a'").dropDuplicates(["k", "ts"])
+
+    def writer(frame: Any) -> Any:
+        return frame.writeStream.format("noop")
+
+    plan = writer(one.union(other)).plan()
+    assert plan.united == ("keyed-0", "keyed-1")
+    assert plan.output_mode == "append"
+    for refused, kind, said in (
+        (lambda: writer(one.union(rows)), PlanError, "with rows of sources, which no keyed stage has seen; write the"),
+        (
+            lambda: writer(one.union(other)).outputMode("update"),
+            PlanError,
+            "outputMode update is not supported for the",
+        ),
+        (lambda: writer(one.union(other)).outputMode("complete"), PlanError, "outputMode complete is not supported"),
+        (lambda: writer(one.union(other.orderBy("k"))), PlanError, "orderBy"),
+        (lambda: writer(one.union(other).select("k", F.col("ts").alias("k"))), PlanError, "k"),
+    ):
+        with pytest.raises(kind, match=said):
+            refused().plan()
+    ordered = one.union(other).writeStream.foreachBatch(lambda frame, number: None)
+    with pytest.raises(OptionError, match="does not go with union of"):
+        ordered.option("execution.sink.order-column", "n").plan()
