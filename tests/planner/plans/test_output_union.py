@@ -36,6 +36,8 @@ def test_a_union_is_output_in_append_mode_only(both: MixedFrame) -> None:
     ):
         with pytest.raises(kind, match=said):
             refused().plan()
-    ordered = one.union(other).writeStream.foreachBatch(lambda frame, number: None)
+    ordered = (
+        one.union(other).writeStream.foreachBatch(lambda frame, number: None).option("checkpointLocation", "/tmp/x")
+    )
     with pytest.raises(OptionError, match="does not go with union of"):
         ordered.option("execution.sink.order-column", "n").plan()
