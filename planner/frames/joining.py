@@ -47,3 +47,13 @@ class JoiningFrame(UnitedFrame):
         if not isinstance(other, JoiningFrame):
             return super().join(other, on, how)
         return self._of(plan_join(self._stage_input("join"), other._stage_input("join"), on, how))
+
+    def crossJoin(self, other: Any) -> Self:
+        """Every row with every row of a static frame, which is read anew for each epoch.
+
+        Raises:
+            PlanError: that is another stream, of which rows without an equal column would have to wait for ever.
+        """
+        if isinstance(other, JoiningFrame) or (isinstance(other, DataFrame) and other.isStreaming):
+            return self.join(other, how="cross")
+        return super().crossJoin(other)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
+#: Bounds that are further away say nothing: with them microseconds would not fit into 64 bits.
+_FAR_US = 2**61
 #: What a double leaves out of a time in seconds, at most.
 _DOUBLE_US = 64
 _ZONED, _UNZONED = "timestamp", "timestamp_ntz"
@@ -115,6 +117,8 @@ class EventTimeBounds:
         if here is None or there is None:
             return None
         term = here.minus(there)
+        if max(abs(term.low_us), abs(term.high_us)) > _FAR_US:
+            return None
         is_exact = term.low_us == term.high_us
         step = 1 if strict and is_exact else 0
         if (term.left, term.right) == (1, -1):

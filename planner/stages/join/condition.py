@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from ..stage import StageInput
 
 #: Parts of the names of Spark's classes of expressions that a condition cannot have, and what they are.
-_OUTSIDE = {"PythonUDF": "a Python function", "Subquery": "a subquery", "Exists": "a subquery"}
+_OUTSIDE = {"PythonUDF": "a Python function", "Subquery": "a subquery"}
+#: The other subqueries, by their whole names: ``ArrayExists`` is none.
+_SUBQUERIES = {"Exists", "ListQuery"}
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,11 @@ class JoinCondition:
             )
         for expression in [one for pair in self.join.keys for one in pair] + list(self.join.others):
             for node in tree(expression):
-                for mark, what in _OUTSIDE.items():
-                    if mark in class_name(node):
-                        raise PlanError(
-                            f"join: the condition has {what} ({node.sql()}), which cannot be asked about pairs; compute"
-                            " it with withColumn before, or filter behind the join"
-                        )
+                if (what := _outside(class_name(node))) is not None:
+                    raise PlanError(
+                        f"join: the condition has {what} ({node.sql()}), which cannot be asked about pairs; compute"
+                        " it with withColumn before, or filter behind the join"
+                    )
             if not expression.deterministic():
                 raise PlanError(
                     f"join: the condition {expression.sql()} gives another answer each time; compute it with withColumn"
@@ -239,6 +240,13 @@ def _window_places(rows: StageInput) -> frozenset[int]:
         for place, field in enumerate(rows.schema.fields)
         if field.name == rows.watermark.label and {WINDOW_MARK, EVENT_TIME_MARK} <= set(field.metadata or {})
     )
+
+
+def _outside(kind: str) -> str | None:
+    """What an expression of a class is that a condition cannot have; None: it can have it."""
+    if kind in _SUBQUERIES:
+        return "a subquery"
+    return next((what for mark, what in _OUTSIDE.items() if mark in kind), None)
 
 
 def _ambiguous(what: str) -> PlanError:

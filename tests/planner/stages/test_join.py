@@ -129,6 +129,10 @@ def test_a_condition_is_keys_bounds_and_a_rest(a: MixedFrame, b: MixedFrame) -> 
     assert by_seconds.has_condition
     equal = joined(a, b, F.expr("a.ts = b.paid - INTERVAL 5 MINUTES"), "left")
     assert (bounds(equal), equal.has_condition) == ((-300_000_000, -300_000_000), False)
+    far = joined(a, b, F.expr("a.k = b.k AND b.paid BETWEEN a.ts AND a.ts + INTERVAL 290000 YEARS"))
+    assert (bounds(far), keeps(far), far.has_condition) == ((None, 0), [None, 0], True), "not in 64 bits with a time"
+    of_array = joined(a, b, F.expr("a.k = b.k AND exists(array(a.v), x -> x > b.w)"))
+    assert of_array.condition_text is not None
 
 
 def test_a_calendars_day_is_bounded_by_what_the_clock_may_jump(a: MixedFrame, b: MixedFrame, in_berlin: None) -> None:
@@ -219,6 +223,7 @@ def test_a_side_without_a_watermark_says_nothing_of_it(a: MixedFrame, streams: t
         (F.expr, "without equality predicate is not supported"),
         ("udf", r"a Python function \(.*withColumn before"),
         ("rand", "deterministic expression"),
+        ("query", r"a subquery \(.*withColumn before"),
     ],
 )
 def test_what_cannot_be_asked_of_pairs_is_refused(a: MixedFrame, b: MixedFrame, on: Any, message: str) -> None:
@@ -228,6 +233,7 @@ def test_what_cannot_be_asked_of_pairs_is_refused(a: MixedFrame, b: MixedFrame, 
         F.expr: F.expr("a.v > b.w"),
         "udf": (a.k == b.k) & same(a.v, b.w),
         "rand": (a.k == b.k) & (F.rand() > 0.5),
+        "query": F.expr("a.k = b.k AND exists(SELECT 1)"),
     }.get(on)
     with pytest.raises((PlanError, AnalysisException), match=message):
         a.join(b, given)
