@@ -169,10 +169,15 @@ def hash_partitions(frame: DataFrame) -> tuple[int, tuple[str, ...]] | None:
     return int(spread.numPartitions()), tuple(str(column.name()) for column in columns)
 
 
+def is_repeatable(frame: DataFrame) -> bool:
+    """Whether Spark computes the same rows each time."""
+    return bool(analyzed(frame).deterministic())
+
+
 @contextlib.contextmanager
 def repeatable(frame: DataFrame) -> Iterator[None]:
     """While it lasts Spark reads the frame's rows from the disk, if it would compute others each time."""
-    keeps = not bool(analyzed(frame).deterministic())
+    keeps = not is_repeatable(frame)
     if keeps:
         frame.persist(StorageLevel.DISK_ONLY)
     try:

@@ -6,7 +6,7 @@ watermark, or all if more of the backlog follows.
 
 Each side is read once for the pairs and once for the rows that stay; where outer rows stay, also to tell which of them
 have had a partner, and then only as far back as the bounds of event times allow.  So a side must give the same rows
-each time.
+each time: who runs the pass keeps it on disk if it does not (:func:`...platform.spark_plans.repeatable`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pyspark.sql.types import TimestampType
 
 from ...platform.columns import event_time_sql
 from ...platform.spark_observations import unobserved
+from ...platform.spark_plans import is_repeatable
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..contract import INPUT_ROWS, EpochSpec, FirstPass
 from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
@@ -56,7 +57,8 @@ def first_pass_of(
     Returns:
         Pairs, and outer rows that are over, as ``PAIR`` rows; the rows that stay, with whether they have had a partner.
     """
-    again = unobserved(frame)
+    # What is kept on disk, as it would be computed anew, is found by its whole plan, and was observed when it was kept.
+    again = unobserved(frame) if is_repeatable(frame) else frame
     output, kept = _Output(join, frame, epoch, spread, counted, again), _Kept(join, again, epoch, spread)
     stays = [rows for side in (LEFT, RIGHT) for rows in kept.of(side)]
     return FirstPass(output.rows(), reduce(_union, stays) if stays else None)

@@ -20,7 +20,7 @@ from mixedmode.runtime.operators.join.columns import PAIR
 from mixedmode.runtime.platform.spark_plans import executed_text
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
-from mixedmode.runtime.tasks.executor import EpochExecutor
+from mixedmode.runtime.tasks.executor import EpochExecutor, Executed
 from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.shuffle import JoinedInShards
 from mixedmode.state.keygroups import shard_ranges
@@ -85,9 +85,12 @@ class Running:
             progress_folder=str(folder / "progress"),
         )
 
-    def run(self, frame: DataFrame, watermark_ms: int, **told: Any) -> list[ShardReport]:
+    def execute(self, frame: DataFrame, watermark_ms: int, **told: Any) -> Executed:
         spec = EpochSpec(1, "sorted", MIN_WATERMARK, watermark_ms, MIN_WATERMARK, 0, MIN_WATERMARK)
-        return self.executor.execute(frame, spec, self.lineages, **told).reports
+        return self.executor.execute(frame, spec, self.lineages, **told)
+
+    def run(self, frame: DataFrame, watermark_ms: int, **told: Any) -> list[ShardReport]:
+        return self.execute(frame, watermark_ms, **told).reports
 
     def rows(self, reports: list[ShardReport]) -> list[tuple[Any, ...]]:
         """What the tasks saw, in order."""
@@ -171,15 +174,19 @@ def test_a_side_that_spark_knows_to_be_empty_costs_no_rows(spark: SparkSession, 
 
 
 def test_rows_that_spark_would_compute_anew_each_time_are_computed_once(spark: SparkSession, tmp_path: Path) -> None:
-    """So a pair has the same values as the row that stays; nothing of it is cached afterwards."""
+    """So a pair has the same values as the row that stays, and each row is observed once; nothing of it is cached
+    afterwards."""
     case = Case("left", compares=False)
     left = [("a", second * SECOND_US, second) for second in range(60)]
     frame = frame_of(spark, left, [("a", 30 * SECOND_US, 0)])
     some = F.udf(lambda _: random.getrandbits(62), "long").asNondeterministic()
     frame = frame.withColumn("__l2", F.when(F.col("__l2").isNotNull(), some("__l2")))
+    frame = frame.observe("seen", F.count(F.lit(1)).alias("rows"))
     running = Running(spark, tmp_path, case, shards=2)
     values: dict[Any, set[Any]] = {}
-    for row in running.rows(running.run(frame, 25_000)):
+    done = running.execute(frame, 25_000)
+    assert done.observed["seen"].rows == 61
+    for row in running.rows(done.reports):
         values.setdefault(row[5], set()).add(row[6])
     assert len(values) == 61
     assert all(len(found) == 1 for time, found in values.items() if time is not None)
