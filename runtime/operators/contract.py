@@ -221,9 +221,10 @@ class KeyedOperator(ABC):
         return frame
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
-        """All of an epoch that :meth:`prepare` looks at; None: it has to be asked in each epoch.
+        """All of an epoch that :meth:`prepare` looks at; None: it has to be asked in each epoch, and Spark may be, too.
 
-        The bound of late rows is not part of it if :attr:`takes_late_bound`.
+        The bound of late rows is not part of it if :attr:`takes_late_bound`.  Where :meth:`asks_about` is not None,
+        this is: what is planned once asks nothing.
         """
         return None
 

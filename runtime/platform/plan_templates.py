@@ -128,7 +128,12 @@ class PlanTemplate:
             marked, types = [], list(returns)
             for node in nodes:  # with more functions than those that are told, types end before the nodes
                 marked.append(_ArrowNode.of(node, types.pop(0)) if class_name(node) == _ARROW_NODE else node)
-            return None if types else cls(spark, scala_sequence(spark, found), made, tuple(marked))
+            if types:
+                return None
+            template = cls(spark, scala_sequence(spark, found), made, tuple(marked))
+            # Tried once, so that an epoch does not find out that it cannot be put onto rows.
+            template.over(empty_frame(spark, schema), [_same] * len(returns), dict.fromkeys(parameters, 0))
+            return template
         except (Py4JError, PySparkException, TypeError, ValueError, IndexError):
             return None
 
@@ -164,6 +169,10 @@ def _path(top: Any) -> tuple[Any, list[Any]]:
     if children:
         raise ValueError
     return node, nodes[::-1]
+
+
+def _same(batches: Any) -> Any:
+    return batches
 
 
 def _members(product: Any) -> tuple[Any, ...]:

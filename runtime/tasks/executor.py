@@ -271,7 +271,9 @@ class EpochExecutor:
             rows = exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without)
             return self._in_order(rows, task)
 
-        if own_session and task.epoch.style == "random" and self.operator.prepares_by(task.epoch) is not None:
+        # What is planned once is for all shards.
+        can_share = own_session and not without and task.epoch.style == "random"
+        if can_share and self.operator.prepares_by(task.epoch) is not None:
             self._shard_exchange = self._shard_exchange or ShardExchange(self.spark)
             job = self._planned_once(self._shard_exchange, frame, task, exchanged)
             if job is not None:

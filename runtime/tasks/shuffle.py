@@ -12,7 +12,7 @@ the next one: Spark is told which partition of a hash partitioning each file is,
 :class:`JoinedInShards` is for both sides of a join that Spark makes: they are exchanged once, and what comes of them
 stays where it is.
 
-Spark's partitioning is not ours to decide.  So ``holds`` of the last three looks at the plan that Spark made, and the
+Spark's partitioning is not ours to decide.  So ``holds`` looks at the plan that Spark made, and the
 tasks check the key groups of what they get in any case.
 """
 
