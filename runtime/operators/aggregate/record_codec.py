@@ -94,7 +94,7 @@ class RecordCodec:
             lengths = head[f"l{i}"].astype(np.int64)
             if rows and int((starts + lengths).max()) > len(data):
                 raise _misfit("cut off")
-            payload = data[ragged(starts, lengths)]
+            payload = stretches_of(data, starts, lengths)
             ends = np.zeros(rows + 1, dtype=np.int64)
             np.cumsum(lengths, out=ends[1:])
             columns[i] = kind.decode(payload, ends, bits[:, i])
@@ -275,6 +275,28 @@ def ragged(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The positions ``starts[i], ..., starts[i] + lengths[i] - 1`` of all i, one after the other."""
     offsets = np.cumsum(lengths) - lengths
     return np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))
+
+
+def large_binary(data: np.ndarray, offsets: np.ndarray) -> pa.LargeBinaryArray:
+    """Bytes that lie one after the other, as an array."""
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, dtype=np.int64)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def stretches_of(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Stretches of bytes, one after the other, without a position per byte.
+
+    Args:
+        data: the bytes.
+        starts: where each stretch begins, not before the end of the one before it.
+        lengths: how long each is.
+    """
+    if not len(starts):
+        return data[:0]
+    bounds = np.empty(2 * len(starts), dtype=np.int64)
+    bounds[0::2], bounds[1::2] = starts, starts + lengths
+    found = large_binary(data, bounds).take(pa.array(np.arange(0, len(bounds), 2)))
+    return np.frombuffer(found.buffers()[2] or b"", dtype=np.uint8)[: int(lengths.sum())]
 
 
 def _validity(nulls: np.ndarray) -> pa.Buffer | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....errors import CorruptStateError
-from ..aggregate.record_codec import ragged
+from ..aggregate.record_codec import large_binary, ragged
 
 _FORMAT = 1
 _HEAD = np.dtype([("format", "u1"), ("timer", "<i8"), ("next", "<u4"), ("chunks", "<u4"), ("rows", "<u4")])
@@ -153,12 +153,6 @@ def encode_blocks(
     ]
     values = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
     return list(values.to_numpy(zero_copy_only=False))
-
-
-def large_binary(data: np.ndarray, offsets: np.ndarray) -> pa.LargeBinaryArray:
-    """Bytes that lie one after the other, as an array."""
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, dtype=np.int64)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def record_offsets(array: pa.LargeBinaryArray) -> np.ndarray:

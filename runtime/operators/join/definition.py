@@ -59,18 +59,21 @@ class TimeBounds:
 class Sizes:
     """What is held at a time, and how rows of a key are cut up in the state."""
 
-    #: A key with so many new rows comes in parts.
+    #: A key with so many new rows comes in parts; and bytes, about.
     piece_rows: int = 65_536
+    piece_bytes: int = 1 << 23
     #: Rows in a chunk; and bytes, about.
     chunk_rows: int = 1_000
     chunk_bytes: int = 1 << 18
     #: Rows of one side that a key has beside its chunks at most, if it has few; and bytes.
     inline_rows: int = 128
     inline_bytes: int = 1 << 16
-    #: Rows of chunks that are read at a time.
+    #: Rows of chunks that are read at a time; and chunks.
     read_rows: int = 65_536
-    #: Pairs that are made at a time.
+    read_chunks: int = 32
+    #: Pairs that are made at a time; and bytes, about.
     pair_rows: int = 32_768
+    pair_bytes: int = 1 << 23
 
 
 class StreamJoin(KeyedOperator):

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ....state.keys import KeyCodec
 from ..aggregate.key_batches import KeyRows, key_rows
+from .definition import Sizes
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,21 @@ class Piece:
 _END = Piece(None, True)
 
 
+def small_batches(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at most so many bytes, or of one row."""
+    for batch in batches:
+        waiting = [batch]
+        while waiting:
+            batch = waiting.pop()
+            if batch.nbytes <= most_bytes or batch.num_rows == 1:
+                yield batch
+            else:
+                half = batch.num_rows // 2
+                waiting += [batch.slice(half), batch.slice(0, half)]
+
+
 def key_pieces(
-    batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], codec: KeyCodec, most: int
+    batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], codec: KeyCodec, sizes: Sizes
 ) -> Iterator[Piece]:
     """Cut the sorted input so that no key straddles two pieces, but for those with many rows.
 
@@ -33,12 +47,15 @@ def key_pieces(
         batches: all rows.
         key_columns: what they are ordered by.
         codec: of these columns.
-        most: a key with so many rows, or more, comes in parts.
+        sizes: from how many rows or bytes on a key comes in parts.
     """
     waiting: list[pa.RecordBatch] = []
-    count = 0
+    count = size_bytes = 0
     last: tuple[int, bytes] | None = None
     in_parts = False
+
+    def is_full() -> bool:
+        return count >= sizes.piece_rows or size_bytes >= sizes.piece_bytes
 
     def whole(batches: list[pa.RecordBatch]) -> KeyRows:
         return key_rows(pa.concat_batches(batches), key_columns, codec)
@@ -51,10 +68,10 @@ def key_pieces(
         goes_on = last == (int(rows.groups[0]), rows.keys[0].as_py())
         if goes_on and len(starts) == 1:
             waiting.append(batch)
-            count += batch.num_rows
-            if count >= most:
+            count, size_bytes = count + batch.num_rows, size_bytes + batch.nbytes
+            if is_full():
                 yield Piece(whole(waiting), True)
-                waiting, count, in_parts = [], 0, True
+                waiting, count, size_bytes, in_parts = [], 0, 0, True
             continue
         first = 0
         if in_parts:
@@ -71,10 +88,11 @@ def key_pieces(
         elif cut > first:
             yield Piece(whole([batch.slice(first, cut - first)]), False)
         waiting, count = [batch.slice(cut)], batch.num_rows - cut
+        size_bytes = waiting[0].nbytes
         last = int(rows.groups[cut]), rows.keys[cut].as_py()
-        if count >= most:
+        if is_full():
             yield Piece(whole(waiting), True)
-            waiting, count, in_parts = [], 0, True
+            waiting, count, size_bytes, in_parts = [], 0, 0, True
     if waiting:
         yield Piece(whole(waiting), in_parts)
     if in_parts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -120,6 +121,20 @@ def pairs_of(low: np.ndarray, high: np.ndarray, most: int) -> Iterator[tuple[np.
         pairs = np.arange(start, min(start + most, total))
         rows = np.searchsorted(ends, pairs, side="right")
         yield rows, pairs + shift[rows]
+
+
+def slices_of(sizes: np.ndarray, most: int, most_in_all: int) -> Iterator[slice]:
+    """Cut things up one after the other: so many at a time, and of about such a size together.
+
+    Args:
+        sizes: of each.
+        most: how many.
+        most_in_all: what they may come to; one that is larger is alone, or the last.
+    """
+    pieces = np.cumsum(sizes) // most_in_all + np.arange(len(sizes)) // most
+    cuts = np.flatnonzero(np.diff(pieces)) + 1
+    for start, stop in pairwise([0, *cuts.tolist(), len(sizes)]):
+        yield slice(start, stop)
 
 
 def covered(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:

@@ -10,13 +10,16 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...platform.arrow_types import arrow_schema
-from ..aggregate.record_codec import RecordCodec
-from .blocks import large_binary, record_bytes, record_offsets
+from ..aggregate.record_codec import RecordCodec, large_binary
+from .blocks import record_bytes, record_offsets
 from .columns import LEFT, RIGHT
 from .definition import JoinSide
 
+#: Types whose values differ in size and say how long they are.
+_OF_BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 _NO_RECORDS = large_binary(np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int64))
 
 
@@ -59,7 +62,23 @@ class RowPool:
         """The same rows that have come, and other stored ones."""
         other = RowPool(self._forms, self._batch, records)
         other.__dict__["_new"] = self._new
+        other.__dict__["_new_sizes"] = self._new_sizes
         return other
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """About how many bytes each row has, by number."""
+        return np.concatenate([self._new_sizes, np.diff(record_offsets(self._records))])
+
+    @cached_property
+    def _new_sizes(self) -> np.ndarray:
+        found = np.zeros(self.first_record, dtype=np.int64)
+        for column in [] if self._batch is None else self._batch.columns:
+            if any(is_kind(column.type) for is_kind in _OF_BYTES):
+                found += pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+            else:
+                found += column.nbytes // max(self.first_record, 1)
+        return found
 
     @cached_property
     def _new(self) -> list[list[pa.Array]]:

@@ -24,7 +24,7 @@ from ..contract import ShardContext
 from ..processor.keyed_rows import micros_of
 from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN
 from .definition import StreamJoin
-from .key_pieces import Piece, key_pieces
+from .key_pieces import Piece, key_pieces, small_batches
 from .questions import ASKED_COLUMN, Answered, Candidates
 from .shelf import Spool
 from .step import Step
@@ -57,6 +57,7 @@ class JoinRun:
         self.tools.only_asks = True
         due = self._due_keys()
         handed_on: deque[pa.RecordBatch] = deque()
+        rows = small_batches(rows, self.tools.sizes.piece_bytes)
         first = next(rows, None)
         if first is None:
             return
@@ -71,9 +72,7 @@ class JoinRun:
                     yield found
 
         try:
-            for piece in key_pieces(
-                admitted(), self.operator.key_columns, self.tools.codec, self.tools.sizes.piece_rows
-            ):
+            for piece in key_pieces(admitted(), self.operator.key_columns, self.tools.codec, self.tools.sizes):
                 while handed_on:
                     yield handed_on.popleft()
                 self._piece(piece, due)
@@ -97,6 +96,7 @@ class JoinRun:
 
     def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
         """The rows as they belong together."""
+        rows = small_batches(rows, self.tools.sizes.piece_bytes)
         first = next(rows, None)
         if first is None:
             return iter(())
@@ -108,7 +108,7 @@ class JoinRun:
         is_first_pass = MATCHED_COLUMN in first.schema.names
         assert is_first_pass or not self.operator.has_condition, "Spark has not been asked about pairs"
         admitted = (found for found in map(self._admitted, rows) if found is not None)
-        return key_pieces(admitted, self.operator.key_columns, self.tools.codec, self.tools.sizes.piece_rows)
+        return key_pieces(admitted, self.operator.key_columns, self.tools.codec, self.tools.sizes)
 
     def _admitted(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Count rows, write those that are output already, and leave out those that change nothing."""

@@ -16,7 +16,7 @@ from .columns import LEFT, RIGHT
 from .firsts import Firsts
 from .keeping import keep
 from .keys_at_hand import KeysAtHand
-from .pairing import Rows, SideRows, covered, in_bounds, pairs_of, partner_times, side_of
+from .pairing import Rows, SideRows, covered, in_bounds, pairs_of, partner_times, side_of, slices_of
 from .row_pool import RowPool
 from .shelf import CHUNK_SLOT, MARK_SLOT, Spool, packed
 from .storing import write_kept
@@ -138,7 +138,7 @@ class Step:
                 own.matched[rows.places[high > low]] = True
             if self._tools.is_outer[others.side]:
                 their.matched[others.places[covered(low, high, len(others))]] = True
-        for here, there in pairs_of(low, high, self._tools.sizes.pair_rows):
+        for here, there in self._some_pairs(pool, one, others.rows, low, high):
             mine, theirs = one.numbers[here], others.rows.numbers[there]
             left, right = (mine, theirs) if rows.side == LEFT else (theirs, mine)
             keys = one.keys[here]
@@ -153,6 +153,20 @@ class Step:
                 own.matched[rows.places[here]] = True
                 their.matched[others.places[there]] = True
             self._tools.output.pairs(pool, left, right, times_us, keys, self._key_columns)
+
+    def _some_pairs(
+        self, pool: RowPool, rows: Rows, others: Rows, low: np.ndarray, high: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As :func:`pairs_of`, so many bytes at a time."""
+        one_bytes, other_bytes = pool.sizes[rows.numbers], pool.sizes[others.numbers]
+        sizes = self._tools.sizes
+        for here, there in pairs_of(low, high, sizes.pair_rows):
+            for some in slices_of(one_bytes[here] + other_bytes[there], sizes.pair_rows, sizes.pair_bytes):
+                yield here[some], there[some]
+
+    def _some(self, pool: RowPool, numbers: np.ndarray) -> Iterator[slice]:
+        """Cut rows that go out."""
+        yield from slices_of(pool.sizes[numbers], self._tools.sizes.pair_rows, self._tools.sizes.pair_bytes)
 
     def _key_columns(self, places: np.ndarray) -> dict[str, pa.Array]:
         """The key columns of keys by place."""
@@ -173,8 +187,7 @@ class Step:
         if taken is None:
             return
         at, times_us = taken
-        for start in range(0, len(at), self._tools.sizes.pair_rows):
-            some = slice(start, start + self._tools.sizes.pair_rows)
+        for some in self._some(pool, rows.numbers[at]):
             found = rows.where(at[some])
             self._tools.output.partnered(pool, found.numbers, times_us[some], found.keys, self._key_columns)
 
@@ -185,11 +198,9 @@ class Step:
             alone &= has
         for side in self._operator.outer_sides:
             at = np.flatnonzero(alone & (rows.sides == side))
-            for start in range(0, len(at), self._tools.sizes.pair_rows):
-                some = at[start : start + self._tools.sizes.pair_rows]
-                self._tools.output.alone(
-                    pool, side, rows.numbers[some], due_ms[some], rows.keys[some], self._key_columns
-                )
+            for some in self._some(pool, rows.numbers[at]):
+                few = at[some]
+                self._tools.output.alone(pool, side, rows.numbers[few], due_ms[few], rows.keys[few], self._key_columns)
 
     # -- chunks --------------------------------------------------------------------------------------------------------
 
@@ -214,9 +225,8 @@ class Step:
 
     def _so_many(self, at: np.ndarray) -> Iterator[np.ndarray]:
         rows = self._hand.directory.entries["rows"][at].astype(np.int64)
-        pieces = np.cumsum(rows) // self._tools.sizes.read_rows
-        for piece in np.unique(pieces):
-            yield at[pieces == piece]
+        for some in slices_of(rows, self._tools.sizes.read_chunks, self._tools.sizes.read_rows):
+            yield at[some]
 
     def _may_meet(self, news: SideRows, keys: np.ndarray, entries: np.ndarray, side: int) -> np.ndarray:
         low, high = news.starts[keys], news.starts[keys + 1]
