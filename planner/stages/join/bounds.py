@@ -31,6 +31,8 @@ _FAR_US = 2**61
 _DOUBLE_US = 64
 _ZONED, _UNZONED = "timestamp", "timestamp_ntz"
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
+#: Those that hold times in seconds; others may keep the last bits of them alone.
+_SECONDS = {"int", "bigint"}
 #: Comparisons, and whether they leave the equal out; ``a > b`` is ``b < a``.
 _COMPARISONS = {
     "LessThan": (False, True),
@@ -165,11 +167,11 @@ class EventTimeBounds:
             return term.between(-high_us, -low_us)
         if (before, after) == (_ZONED, _UNZONED):
             return term.between(*self._offsets(node))
-        if before == _ZONED and after in _WHOLE:
+        if before == _ZONED and after in _SECONDS:
             return term.between(1 - _SECOND_US, 0)
-        if before in _WHOLE and after in _WHOLE:
+        if before in _SECONDS and after in _SECONDS:
             return term
-        if before in (_ZONED, *_WHOLE) and after == "double":
+        if before in (_ZONED, *_SECONDS) and after == "double":
             return term.between(-_DOUBLE_US, _DOUBLE_US)
         return None
 
@@ -182,6 +184,8 @@ class EventTimeBounds:
             months, days, micros = self._interval(kind, value, by_calendar=False)
             return None if months or days else _Term(0, 0, micros, micros)
         if kind in _WHOLE or kind == "double" or kind.startswith("decimal"):
+            if kind == "double" and not math.isfinite(value):
+                return None
             in_us = Fraction(str(value)) * _SECOND_US
             return _Term(0, 0, math.floor(in_us), math.ceil(in_us))
         return None

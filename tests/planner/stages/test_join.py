@@ -131,6 +131,11 @@ def test_a_condition_is_keys_bounds_and_a_rest(a: MixedFrame, b: MixedFrame) -> 
     assert (bounds(equal), equal.has_condition) == ((-300_000_000, -300_000_000), False)
     far = joined(a, b, F.expr("a.k = b.k AND b.paid BETWEEN a.ts AND a.ts + INTERVAL 290000 YEARS"))
     assert (bounds(far), keeps(far), far.has_condition) == ((None, 0), [None, 0], True), "not in 64 bits with a time"
+    for free in (
+        "cast(b.paid AS double) - cast(a.ts AS double) < double('Infinity')",
+        "cast(b.paid AS smallint) - cast(a.ts AS smallint) < 60S",
+    ):
+        assert bounds(joined(a, b, F.expr(f"a.k = b.k AND {free}"))) == (None, None), "of what is no time any more"
     of_array = joined(a, b, F.expr("a.k = b.k AND exists(array(a.v), x -> x > b.w)"))
     assert of_array.condition_text is not None
 
