@@ -12,7 +12,7 @@ import pytest
 import support
 from epoch_failures import EpochFailures
 from mixedmode.planner.plans import graph
-from mixedmode.runtime.tasks import executor, shuffle
+from mixedmode.runtime.tasks import shuffle, stage_jobs
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -217,7 +217,7 @@ def test_rows_that_are_not_in_their_shards_are_noticed(
             super().__init__(spark, parallelism)
             self.shards = self.shards[::-1]
 
-    monkeypatch.setattr(executor, "InPlace", Wrong)
+    monkeypatch.setattr(stage_jobs, "InPlace", Wrong)
     history = world.history(EVENTS)
     world.start(first_values(mixedmode.read(history=history))).awaitTermination(120)
     counts = first_values(history).select("value", "who", "count").collect()

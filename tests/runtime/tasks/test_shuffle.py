@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.errors import MisplacedRowsError
 from mixedmode.runtime.platform.spark_session import PrivateSession
-from mixedmode.runtime.tasks import executor as epochs
-from mixedmode.runtime.tasks import shard_task
+from mixedmode.runtime.tasks import shard_task, stage_jobs
 from mixedmode.runtime.tasks.shuffle import HashExchange, key_group
 from mixedmode.state.keygroups import KeyGroupRange, bit_reversed, key_group_of, shard_of
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -198,7 +197,7 @@ def test_misplaced_rows_are_noticed_and_exchanged_by_shard(
             super().__init__(spark, operator, parallelism)
             self.shards = self.shards[::-1]
 
-    monkeypatch.setattr(epochs, "HashExchange", Wrong)
+    monkeypatch.setattr(stage_jobs, "HashExchange", Wrong)
     assert totals(frame, ["k"], pipeline__parallelism="2") == expected(frame, ["k"])
     assert "an exchange of their own from now on" in caplog.text
 

@@ -1,0 +1,267 @@
+"""The Spark jobs of one stage: its rows prepared, in order within their shards, and through the task to its reports."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from ..operators.contract import EpochSpec, KeyedOperator
+from ..operators.emission import emitted_schema
+from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.columns import quoted
+from .job_templates import JobTemplates, OwnWay
+from .placement import ShardPins
+from .publish_task import ArrowFunction, PublishTask, as_mapped, published
+from .question_task import QuestionTask
+from .report import REPORT_SCHEMA
+from .shard_task import ShardTask
+from .shuffle import (
+    SHARD_COLUMN,
+    HashExchange,
+    InPlace,
+    JoinedInShards,
+    ShardExchange,
+    exchanged_by_shard,
+    with_key_group,
+    without_shards,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from ..operators.tail import Tail
+
+logger = logging.getLogger(__name__)
+
+_Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardExchange | ShardPins)
+
+
+@dataclass
+class StageJobs:
+    """Plans the jobs of a stage's epochs, and remembers how rows have come to their shards.
+
+    Args:
+        spark: the session.
+        operator: the stage's.
+        max_parallelism: number of key groups.
+        feeds_a_stage: whether the rows go to another stage.
+        tail: what is done to the rows before they are staged; None: nothing.
+    """
+
+    spark: SparkSession
+    operator: KeyedOperator
+    max_parallelism: int
+    feeds_a_stage: bool
+    tail: Tail | None
+
+    def __post_init__(self) -> None:
+        self._hash_exchange: HashExchange | None = None
+        self._in_place: InPlace | None = None
+        self._joined: JoinedInShards | None = None
+        self._shard_exchange: ShardExchange | None = None
+        self._templates = JobTemplates(self.operator, self._publishing)
+        #: Styles of epochs whose rows Spark does not leave in place.
+        self._moved: set[str] = set()
+        #: Spark has brought rows to other partitions than its plan said.
+        self._misplaced = False
+
+    @property
+    def hands_on(self) -> StructType | None:
+        """Columns of the rows that the tasks hand on; None: they stage them themselves."""
+        if self.operator.projection is not None:
+            schema = self.operator.projection.row_schema
+            return emitted_schema(schema) if self.feeds_a_stage else schema
+        return None if self.tail is None else self.tail.row_schema
+
+    def of_epoch(
+        self, frame: DataFrame, task: ShardTask, pins: ShardPins | None, *, in_place: bool
+    ) -> Iterator[DataFrame]:
+        """The job that brings an epoch's rows to their shards and runs the task on them.
+
+        Args:
+            frame: the rows.
+            task: works on the rows of each shard.
+            pins: where the shards' replicas are; None: anywhere.
+            in_place: the rows are in their shards already, if Spark leaves them there.
+
+        Yields:
+            Jobs with one exchange at most, if Spark allows it; the next one is for when Spark has not done what its
+            plan said.
+        """
+        parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
+        own_session = self._has_own_session(task)
+        if pins is not None and task.epoch.style == "random" and own_session:
+            job = self._planned(lambda pins: (self._beside_pins(pins, frame, task), task), pins)
+            if job is not None:
+                yield job
+        way: HashExchange | InPlace | None = None
+        if own_session and in_place and task.epoch.style not in self._moved:
+            way = self._in_place = self._in_place or InPlace(self.spark, parallelism)
+        # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
+        elif own_session and not without and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism):
+            way = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
+        if way is not None and not self._misplaced:
+            placed = replace(task, shards=way.shards)
+            job = self._planned_once(way, frame, placed, lambda rows: self._adopted(rows, placed))
+            if job is not None:
+                yield job
+            elif way is self._in_place:
+                logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
+                self._moved.add(task.epoch.style)
+                yield from self.of_epoch(frame, task, None, in_place=False)
+                return
+
+        def exchanged(rows: DataFrame) -> DataFrame:
+            rows = self._prepared(rows, task.epoch)
+            rows = exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without)
+            return self._in_order(rows, task)
+
+        # What is planned once is for all shards.
+        can_share = own_session and not without and task.epoch.style == "random"
+        if can_share and self.operator.prepares_by(task.epoch) is not None:
+            self._shard_exchange = self._shard_exchange or ShardExchange(self.spark)
+            job = self._planned_once(self._shard_exchange, frame, task, exchanged)
+            if job is not None:
+                yield job
+        yield self._job(exchanged(frame), task)
+
+    def of_first_pass(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
+        """The job of a pass in which Spark alone does most (``KeyedOperator.first_pass``).
+
+        Args:
+            frame: the rows.
+            task: works on what Spark makes of them for each shard.
+            counts: whether Spark is to count them on the way.
+
+        Yields:
+            As :meth:`of_epoch`.
+        """
+        parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
+
+        def keyed(rows: DataFrame) -> DataFrame:
+            return with_key_group(rows, self.operator, self.max_parallelism)
+
+        def wanted(rows: DataFrame) -> DataFrame:
+            return without_shards(rows, self.operator, self.max_parallelism, parallelism, without)
+
+        def joined(way: JoinedInShards) -> tuple[DataFrame, ShardTask]:
+            made = self.operator.first_pass(
+                way.adopt(frame), task.epoch, lambda rows: way.spread(wanted(rows)), counted=counts
+            )
+            rows, placed = keyed(made.output), replace(task, shards=way.shards, sort=None)
+            if made.rows is not None:
+                rows = rows.union(self._in_order(way.spread(keyed(wanted(made.rows))), placed))
+            return rows, placed
+
+        if self._has_own_session(task) and JoinedInShards.is_possible(self.operator, self.max_parallelism, parallelism):
+            self._joined = self._joined or JoinedInShards(self.spark, self.operator, parallelism)
+            job = None if self._misplaced else self._planned(joined, self._joined)
+            if job is not None:
+                yield job
+            else:
+                logger.info("Spark moves what it has joined for stage %s to its shards", self.operator.uid)
+        made = self.operator.first_pass(frame, task.epoch, wanted, counted=counts)
+        rows = made.output if made.rows is None else made.output.union(made.rows)
+        rows = exchanged_by_shard(keyed(rows), self.max_parallelism, parallelism, without=without)
+        yield self._job(self._in_order(rows, task), task)
+
+    def of_shards(self, places: DataFrame, task: ShardTask) -> DataFrame:
+        """The job over no rows; ``places`` has a partition for each shard."""
+        return self._mapped(places, task, _without_rows(task))
+
+    def _has_own_session(self, task: ShardTask) -> bool:
+        """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
+        return task.hands_on is None or self.tail is None or not self.tail.runs_python
+
+    def note_misplaced(self, error: BaseException) -> None:
+        """From now on rows are moved to their shards by what decides the shard; ``error``: why."""
+        logger.warning("rows are moved to their shards in an exchange of their own from now on: %s", error)
+        self._misplaced = True
+
+    def _planned_once(
+        self, way: OwnWay, frame: DataFrame, task: ShardTask, make: Callable[[DataFrame], DataFrame]
+    ) -> DataFrame | None:
+        """As :meth:`_planned`, and of the stream's epochs by a plan that is made once for all that look alike.
+
+        Args:
+            way: how rows come to their shards.
+            frame: the input.
+            task: works on the rows of each shard.
+            make: prepares an input that the way has adopted, and brings it to its shards.
+        """
+
+        def job(rows: DataFrame) -> tuple[DataFrame, ShardTask]:
+            rows, ready = as_mapped(make(rows), task)
+            return self._mapped(rows, ready, ready), ready
+
+        def anew() -> DataFrame | None:
+            return self._planned(lambda way: (make(way.adopt(frame)), task), way)
+
+        # What follows the stage may have exchanges of its own, below a join; where a template has a tail, it has none.
+        return self._templates.job(way, frame, task, job, anew, checks=self.tail is None)
+
+    def _planned(self, make: Callable[[_Way], tuple[DataFrame, ShardTask]], way: _Way) -> DataFrame | None:
+        """A job in a session of our own, if that works and its plan is as expected."""
+        try:
+            rows, task = make(way)
+            job = self._job(rows, task)
+            # What follows the stage may have exchanges of its own, below a join.
+            alone = job if self.tail is None else self._job(rows, replace(task, hands_on=None))
+            return job if way.holds(alone) else None
+        except AnalysisException as error:
+            # The job's keys or aggregates name functions or variables of the user's session; there they are known.
+            logger.info("rows are moved to their shards in the user's session: %s", error)
+            return None
+
+    def _beside_pins(self, pins: ShardPins, frame: DataFrame, task: ShardTask) -> DataFrame:
+        rows = self._prepared(pins.adopt(frame), task.epoch)
+        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), keep_shard=True)
+        return self._in_order(pins.beside(rows, SHARD_COLUMN), task)
+
+    def _adopted(self, frame: DataFrame, task: ShardTask) -> DataFrame:
+        return self._in_order(self._prepared(frame, task.epoch), task)
+
+    def _prepared(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        return with_key_group(self.operator.prepare(frame, epoch), self.operator, self.max_parallelism)
+
+    def _in_order(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """Rows of shards sorted by Spark, unless the task does it."""
+        if task.sort is not None:
+            return rows
+        columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.order_in(task.epoch))
+        return rows.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
+
+    def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        asked = self.operator.asks_about(rows)
+        if asked is not None:
+            rows = self.operator.answered(rows.mapInArrow(QuestionTask(task), asked))
+            task = replace(task, sort=None)
+        rows, task = as_mapped(rows, task)
+        return self._mapped(rows, task, task)
+
+    def _mapped(self, rows: DataFrame, task: ShardTask, function: ArrowFunction) -> DataFrame:
+        """The reports of ``function``, which runs the task."""
+        if task.hands_on is None:
+            return rows.mapInArrow(function, REPORT_SCHEMA)
+        handed_on = rows.mapInArrow(function, task.hands_on)
+        return published(handed_on, self.operator.projection, self.tail, self._publishing(task))
+
+    def _publishing(self, task: ShardTask) -> PublishTask:
+        """What stages the rows that a task hands on."""
+        schema = self.operator.output_schema if self.tail is None else self.tail.schema
+        return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)
+
+
+def _without_rows(task: ShardTask):  # type: ignore[no-untyped-def]
+    def run(batches):  # type: ignore[no-untyped-def]
+        for _ in batches:
+            pass
+        yield from task(iter(()))
+
+    return run
