@@ -111,7 +111,28 @@ def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
     return f"CAST({key_group} * {parallelism} DIV {max_parallelism} AS int)"
 
 
-class HashExchange:
+class _OwnSession:
+    """A way that rows are planned in with settings of its own.
+
+    Args:
+        spark: the session whose settings hold for the input.
+        settings: what is different.
+    """
+
+    def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:
+        self._session = PrivateSession(spark, settings)
+
+    @property
+    def session(self) -> SparkSession:
+        """Where rows are planned."""
+        return self._session.session
+
+    def adopt(self, frame: DataFrame) -> DataFrame:
+        """The same rows, planned under these settings."""
+        return self._session.adopt(frame)
+
+
+class HashExchange(_OwnSession):
     """Leaves rows where Spark's aggregation by key has put them.
 
     Args:
@@ -125,7 +146,7 @@ class HashExchange:
         self._parallelism = parallelism
         # Without adaptive execution, which would merge small partitions of the exchange.
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
-        self._session = PrivateSession(spark, settings)
+        super().__init__(spark, settings)
         #: The shard of each partition.
         self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
 
@@ -134,15 +155,6 @@ class HashExchange:
         """True if partitions can be shards: Spark aggregates by key, and the numbers are powers of two."""
         by_key = operator.aggregates_by_key and bool(operator.key_columns) and operator.key_group_places is None
         return by_key and is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
-
-    @property
-    def session(self) -> SparkSession:
-        """Where rows are planned."""
-        return self._session.session
-
-    def adopt(self, frame: DataFrame) -> DataFrame:
-        """The same rows, planned so that aggregating them gives as many partitions as there are shards."""
-        return self._session.adopt(frame)
 
     def holds(self, job: DataFrame) -> bool:
         """True if Spark's plan leaves every row in its shard's partition.
@@ -166,7 +178,7 @@ class HashExchange:
         )
 
 
-class ShardExchange:
+class ShardExchange(_OwnSession):
     """Moves rows of an epoch of the stream to their shards, whatever operator they are for.
 
     A session of our own is for what adaptive execution costs where there is nothing to adapt: it runs each exchange as
@@ -177,16 +189,7 @@ class ShardExchange:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._session = PrivateSession(spark, {"spark.sql.adaptive.enabled": "false"})
-
-    @property
-    def session(self) -> SparkSession:
-        """Where rows are planned."""
-        return self._session.session
-
-    def adopt(self, frame: DataFrame) -> DataFrame:
-        """The same rows, planned without adaptive execution."""
-        return self._session.adopt(frame)
+        super().__init__(spark, {"spark.sql.adaptive.enabled": "false"})
 
     def holds(self, job: DataFrame) -> bool:
         """True for an input without exchanges of its own, which adaptive execution is for, and without Python code.
@@ -199,7 +202,7 @@ class ShardExchange:
         return found is not None and alone and not any(mark in found.text for mark in _PYTHON_NODES)
 
 
-class InPlace:
+class InPlace(_OwnSession):
     """Leaves rows in the shards that an earlier stage has handed them on from.
 
     Args:
@@ -209,7 +212,7 @@ class InPlace:
 
     def __init__(self, spark: SparkSession, parallelism: int) -> None:
         self._parallelism = parallelism
-        self._session = PrivateSession(spark, SETTINGS)
+        super().__init__(spark, SETTINGS)
         #: The shard of each partition.
         self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
 
@@ -217,15 +220,6 @@ class InPlace:
     def is_possible(max_parallelism: int, parallelism: int) -> bool:
         """True if shards can be partitions of Spark's: the numbers are powers of two."""
         return is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
-
-    @property
-    def session(self) -> SparkSession:
-        """Where rows are planned."""
-        return self._session.session
-
-    def adopt(self, frame: DataFrame) -> DataFrame:
-        """The same rows, planned so that those of files stay where they are."""
-        return self._session.adopt(frame)
 
     def holds(self, job: DataFrame) -> bool:
         """True if Spark's plan leaves every row of such files in its partition.
@@ -236,7 +230,7 @@ class InPlace:
         return partitions_in_place(job) == self._parallelism
 
 
-class JoinedInShards:
+class JoinedInShards(_OwnSession):
     """Has Spark join both sides of an operator's first pass where its shards are.
 
     Args:
@@ -255,7 +249,7 @@ class JoinedInShards:
             "spark.sql.unionOutputPartitioning": "true",
             "spark.sql.sortMergeJoinExec.buffer.in.memory.threshold": str(_ROWS_OF_A_KEY_IN_MEMORY),
         }
-        self._session = PrivateSession(spark, settings)
+        super().__init__(spark, settings)
         #: The shard of each partition.
         self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))
 
@@ -263,10 +257,6 @@ class JoinedInShards:
     def is_possible(operator: KeyedOperator, max_parallelism: int, parallelism: int) -> bool:
         """True if partitions can be shards: all key columns decide, and the numbers are powers of two."""
         return operator.key_group_places is None and is_power_of_two(max_parallelism) and is_power_of_two(parallelism)
-
-    def adopt(self, frame: DataFrame) -> DataFrame:
-        """The same rows, planned so that partitions stay as they are asked for."""
-        return self._session.adopt(frame)
 
     def spread(self, rows: DataFrame) -> DataFrame:
         """Rows with the key columns in the partitions of their shards."""
