@@ -239,7 +239,8 @@ class JobRunner:
         if recovered.savepoint is not None:
             listener.on(SavepointWritten(recovered.savepoint, by_recovery=True))
         for lost in [] if checkpoint is None else forgotten_behind(recovered.job, checkpoint):
-            listener.on(MessagesLost(lost))
+            if lost.is_tolerated:  # of others Spark says that it does not go on
+                listener.on(MessagesLost(lost))
         for change in recovered.evolution:
             listener.on(StateEvolved(change))
 
