@@ -28,7 +28,7 @@ from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
 from .grouped import MixedGroupedData
-from .joining import JoiningFrame
+from .joining import JoiningFrame, ambiguity_explained
 from .missing import hint_for
 from .nearest import no_attribute
 from .stateless import ColumnOrName, transformed
@@ -352,7 +352,8 @@ class MixedFrame(JoiningFrame):
         carrying: Callable[..., DataFrame] | None = None,
     ) -> MixedFrame:
         """Apply an operation; ``carrying`` is the same with more columns in its result, given behind the frame."""
-        inputs, watermark = self._inputs.map(what, function, carrying), self._watermark
+        with ambiguity_explained(what):
+            inputs, watermark = self._inputs.map(what, function, carrying), self._watermark
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
             return MixedFrame(inputs, watermark)
         event_time = watermark.event_time

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from ...errors import PlanError
+from ...runtime.platform.spark_errors import error_text
 from ..stages.join.join import plan_join
 from .unions import UnitedFrame, read_inputs
 
@@ -14,6 +19,20 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ..stages.stage import KeyedStage, StageInput
+
+
+@contextmanager
+def ambiguity_explained(what: str) -> Iterator[None]:
+    """An error of Spark's about a name that several columns have says what to write instead."""
+    try:
+        yield
+    except AnalysisException as error:
+        if error.getCondition() != "AMBIGUOUS_REFERENCE" or what == "join":  # which says more
+            raise
+        raise PlanError(
+            f"{what}: {error_text(error)}; behind a join of two streams columns of one name are told by the names of"
+            " their frames: a.alias('a').join(b.alias('b'), …), then F.col('a.<name>') and F.col('b.<name>')"
+        ) from error
 
 
 class JoiningFrame(UnitedFrame):
