@@ -61,7 +61,7 @@ class HeldPositions:
     def flaws(self, topic: TopicRange) -> Iterator[str]:
         """Gaps and overlaps that the topic's offsets show, in words."""
         if self.without:
-            yield f"{self.without} rows of the history do not say which message they were"
+            yield f"{self.without} rows of the history do not say which message they were, and would be left out"
         for number, held in sorted(self.partitions.items()):
             if held.rows > held.last - held.first + 1:
                 yield (
