@@ -14,8 +14,9 @@ _COLUMN = re.compile(r"^Column<'(.*)'>$", re.DOTALL)
 _NOT_THE_IDENTITY = {"processor"}
 #: Version of ``job.json`` that this code writes; version 1 knew one stage, ``operator``.
 IDENTITY_VERSION = 2
-#: Names of aggregates: which of them is which is told by what they compute, as their state records it.
-ALIASES = ("aggregates",)
+#: What a change of is judged by what the state records: aggregates are told by what they compute, and what a join may
+#: become by what is known of the rows that wait.
+TOLD_BY_STATE = ("aggregates", "how", "event times", "rows wait", "condition")
 
 
 @dataclass(frozen=True)

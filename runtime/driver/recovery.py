@@ -20,7 +20,7 @@ from ...errors import (
 )
 from ...state.registry import StateRegistry
 from ..checkpoints.first_position import FirstPositions
-from ..checkpoints.identity import ALIASES, JobIdentity
+from ..checkpoints.identity import TOLD_BY_STATE, JobIdentity
 from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.savepoints.completion import complete_pending
 from ..checkpoints.savepoints.restore import check_restorable, restore_if_asked
@@ -86,7 +86,7 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
     known = store.identity()
     if known is None:
         return None
-    differences = known.differences(_described(job), ALIASES)
+    differences = known.differences(_described(job), TOLD_BY_STATE)
     if differences:
         raise CheckpointMismatchError(
             f"checkpointLocation {store.location!r} belongs to another job ({known}): {'; '.join(differences)}. "

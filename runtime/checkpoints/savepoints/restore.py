@@ -28,7 +28,7 @@ from ...platform.checksummed import seal, unseal
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
 from ..first_position import FOLDER as FIRST_POSITION
-from ..identity import ALIASES, JobIdentity, stage_differences
+from ..identity import TOLD_BY_STATE, JobIdentity, stage_differences
 from ..layout import layout_of
 from ..metadata import CheckpointMetadata, OperatorState, ShardState
 from ..spark_log import crc_file
@@ -171,7 +171,7 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
         if stage.uid not in known:
             continue
         operator, described = stage.operator, held.described(stage.uid)
-        differences = stage_differences(described, operator.describe(), ALIASES)
+        differences = stage_differences(described, operator.describe(), TOLD_BY_STATE)
         if differences:
             named = f" (stage {stage.uid!r})" if len(job.stages) > 1 else ""
             raise CheckpointMismatchError(f"{where} is another job's{named}: {'; '.join(differences)}")
