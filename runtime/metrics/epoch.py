@@ -61,7 +61,7 @@ def state_operator(
     """One entry of ``stateOperators``, with Spark's names where Spark has the thing."""
     return {
         "operatorName": name,
-        "numRowsTotal": sum(file.entries - file.tombstones for lineage in lineages for file in lineage.files),
+        "numRowsTotal": max(0, sum(file.entries - file.tombstones for lineage in lineages for file in lineage.files)),
         "numRowsUpdated": sums["keys"],
         "numRowsRemoved": sums["tombstones"],
         "allUpdatesTimeMs": sums["processMs"],

@@ -39,7 +39,8 @@ class QueryProgress(FrozenDict):
     ``eventTime watermarkLagMs``
         ``watermark`` and ``max`` (greatest event time) after the epoch; how far the watermark is behind the clock.
     ``stateOperators``
-        one entry: ``operatorName numRowsTotal`` (entries), ``numRowsUpdated`` (keys touched), ``numRowsRemoved``,
+        one entry: ``operatorName numRowsTotal`` (entries, values and timers; about, as files are counted and what
+        they replace in others is not looked up), ``numRowsUpdated`` (keys touched), ``numRowsRemoved`` (entries),
         ``allUpdatesTimeMs commitTimeMs`` (process and publish of all shards together), ``numRowsDroppedByWatermark``,
         ``numShufflePartitions`` (shards), ``numStateStoreInstances`` (shards that the epoch visited), and in
         ``customMetrics``: ``numExpiredTimers`` (timers fired), ``numIgnoredTimers`` (registered by timers when all

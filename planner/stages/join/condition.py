@@ -28,6 +28,12 @@ _OUTSIDE = {"PythonUDF": "a Python function", "Subquery": "a subquery"}
 #: The other subqueries, by their whole names: ``ArrayExists`` is none.
 _SUBQUERIES = {"Exists", "ListQuery"}
 
+_WATERMARKS_AND_RANGES = (
+    "Watermarks are declared by withWatermark on each side, and ranges by a condition such as b.ts BETWEEN a.ts AND"
+    " a.ts + INTERVAL 1 HOUR"
+)
+_INSTEAD_OF_ANTI = "Use how='left', and keep the rows whose right key is null"
+
 
 @dataclass(frozen=True)
 class Frames:
@@ -123,10 +129,9 @@ class JoinCondition:
         try:
             self.join.check_streaming(self.event_time_ids, output_mode)
         except AnalysisException as error:
-            raise PlanError(
-                f"join: {error_text(error)} (as Spark says it). Watermarks are declared by withWatermark on each side,"
-                " and ranges by a condition such as b.ts BETWEEN a.ts AND a.ts + INTERVAL 1 HOUR"
-            ) from error
+            said = error_text(error)
+            hint = _INSTEAD_OF_ANTI if "anti" in said.lower() else _WATERMARKS_AND_RANGES
+            raise PlanError(f"join: {said} (as Spark says it). {hint}") from error
 
     # -- columns -------------------------------------------------------------------------------------------------------
 

@@ -113,6 +113,7 @@ def test_what_spark_refuses_is_refused_with_its_reason(
     with pytest.raises(PlanError) as refused:
         a.join(b, F.expr(on), how)
     assert reason in str(refused.value)
+    assert ("Use how='left'" in str(refused.value)) == (how == "leftanti")
 
 
 def test_a_condition_is_keys_bounds_and_a_rest(a: MixedFrame, b: MixedFrame) -> None:
