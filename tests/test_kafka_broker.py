@@ -25,7 +25,8 @@ open("started-" + str(os.getpid()), "w").close()
 time.sleep(120)
 """
 USER = (
-    "import sys, time, pathlib, kafka_broker; kafka_broker.Use(pathlib.Path(sys.argv[1]), []); print(1, flush=True); "
+    "import sys, time, pathlib, kafka_broker; mine = kafka_broker.Use(pathlib.Path(sys.argv[1]), []); "
+    "print(1, flush=True); "
 )
 
 
