@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from ...state.reader import ShardView
 from ..operators.aggregate.record_codec import RecordCodec
 from ..operators.join.blocks import decode_blocks, record_bytes, record_offsets
-from ..operators.join.definition import SIDE_NAMES
+from ..operators.join.columns import SIDE_NAMES
 from ..operators.join.shelf import CHUNK_SLOT, HEAD_SLOT
 from ..operators.processor.keyed_rows import NO_TIME
 from .scan_task import RecordScan, pieces, struct_of

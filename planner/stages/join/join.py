@@ -9,8 +9,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from ....errors import PlanError
 from ....runtime.operators.contract import KeyedOperator
-from ....runtime.operators.join.columns import LEFT, RIGHT, key_column, side_column
-from ....runtime.operators.join.definition import SIDE_NAMES, How, JoinSide, TimeBounds
+from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES, key_column, side_column
+from ....runtime.operators.join.definition import How, JoinSide, TimeBounds
 from ....runtime.operators.join.late_rows import late_sides_schema
 from ....runtime.operators.join.operator import JoinOperator
 from ....runtime.platform.arrow_types import arrow_schema, arrow_type

@@ -9,9 +9,11 @@ from __future__ import annotations
 #: Which side a row is of, an int: ``LEFT`` or ``RIGHT``.  In the first pass of a backlog also ``PAIR``.
 SIDE_COLUMN = "__side"
 LEFT, RIGHT = 0, 1
+#: What they are called, by their numbers.
+SIDE_NAMES = ("left", "right")
 #: A row that is output already: the columns of both sides, of one alone if it has no partner.
 PAIR = 2
-#: Event time of the row, a timestamp in whatever zone; null: it has none, or its side has no watermark.  Of a ``PAIR``
+#: Event time of the row, a timestamp; null: it has none, or its side has no watermark.  Of a ``PAIR``
 #: the event time at which the orderly stream has it go out: the later one of its rows', and of a row without a partner
 #: the one that brings the watermark past its retention.
 TIME_COLUMN = "__time"

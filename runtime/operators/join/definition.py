@@ -16,12 +16,10 @@ from pyspark.sql.types import StructType
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ..contract import KeyedOperator
-from .columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
+from .columns import LEFT, RIGHT, SIDE_COLUMN, SIDE_NAMES, TIME_COLUMN, key_column, side_column
 
 #: The variables of the state, in the order of their slots: see :mod:`.shelf`.
 CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
-#: What the sides are called.
-SIDE_NAMES = ("left", "right")
 
 How = Literal["inner", "left", "right", "full", "leftsemi"]
 
@@ -202,7 +200,7 @@ class StreamJoin(KeyedOperator):
             if one.keep_us is None
             else f"{name} until the watermark is past {one.event_time}"
             + (f" {'+' if one.keep_us > 0 else '-'} {_seconds(abs(one.keep_us))}" if one.keep_us else "")
-            for name, one in zip(("left", "right"), self.sides, strict=True)
+            for name, one in zip(SIDE_NAMES, self.sides, strict=True)
         ]
         return {
             "event times": " and ".join(between),

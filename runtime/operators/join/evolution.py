@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....errors import CheckpointMismatchError, StateSchemaError
-from .definition import HEADS, SIDE_NAMES
+from .columns import SIDE_NAMES
+from .definition import HEADS
 
 if TYPE_CHECKING:
     from ....state.registry import StateRegistry

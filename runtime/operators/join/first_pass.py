@@ -17,9 +17,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
 
-from ...platform.columns import event_time_sql
 from ...platform.spark_observations import unobserved
 from ...platform.spark_plans import is_repeatable
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -102,17 +100,13 @@ class _Sides:
     def is_pair(self) -> Column:
         """What makes two rows a pair."""
         terms = [f"{key} = {_OTHER_KEY.format(place)}" for place, key in enumerate(self._keys)]
-        left, right = (self.micros(name) for name in _TIMES)
+        left, right = (_micros(name) for name in _TIMES)
         if self.join.bounds.least_us is not None:
             terms.append(f"{left} >= {right} + {self.join.bounds.least_us}L")
         if self.join.bounds.greatest_us is not None:
             terms.append(f"{left} <= {right} + {self.join.bounds.greatest_us}L")
         is_pair = F.expr(" AND ".join(terms))
         return is_pair if self.join.condition is None else is_pair & self.join.condition
-
-    def micros(self, time: str) -> str:
-        """An event time under any name, in microseconds, as SQL."""
-        return event_time_sql(self.frame.select(F.col(TIME_COLUMN).alias(time)), time)
 
     def canonical(self, rows: DataFrame, row_side: int, time: str, sides: tuple[int, ...], matched: str) -> DataFrame:
         """Rows in the columns of the frame of both sides, and whether they have had a partner.
@@ -131,22 +125,6 @@ class _Sides:
         ]
         is_side, has_matched = F.lit(row_side).alias(SIDE_COLUMN), F.expr(matched).alias(MATCHED_COLUMN)
         return rows.select(*map(F.col, self._keys), is_side, F.expr(time).alias(TIME_COLUMN), *theirs, has_matched)
-
-    @property
-    def _is_zoned(self) -> bool:
-        return isinstance(self.frame.schema[TIME_COLUMN].dataType, TimestampType)
-
-    def is_from(self, from_us: int) -> str:
-        """Whether an event time is this one or later, as SQL that Spark's readers can answer by statistics, if any."""
-        if self._is_zoned:
-            return f"{TIME_COLUMN} >= timestamp_micros({from_us}L)"
-        return f"{self.micros(TIME_COLUMN)} >= {from_us}L"
-
-    def later(self, time: str, by_us: int) -> str:
-        """An event time and so much more, as SQL."""
-        if self._is_zoned:
-            return f"timestamp_micros(unix_micros({time}) + {by_us}L)"
-        return f"{time} + make_dt_interval(0, 0, 0, CAST({by_us}L AS DECIMAL(38, 6)) / 1000000)"
 
     @property
     def _keys(self) -> tuple[str, ...]:
@@ -207,12 +185,12 @@ class _Output(_Sides):
         return self.is_end or self.over_until_us(side) is not None
 
     def _is_over(self, side: int, time: str) -> str:
-        return f"{self.micros(time)} < {self.over_until_us(side)}L"
+        return f"{_micros(time)} < {self.over_until_us(side)}L"
 
     def _when_over(self, side: int) -> str:
         """The event time at which the orderly stream's watermark finds a row of a side over."""
         keep_us = self.join.sides[side].keep_us or 0
-        return self.later(_TIMES[side], keep_us + (1 + self.epoch.delay_ms) * 1000)
+        return _later(_TIMES[side], keep_us + (1 + self.epoch.delay_ms) * 1000)
 
 
 @dataclass(frozen=True)
@@ -225,7 +203,7 @@ class _Kept(_Sides):
             return []
         from_us, rows = self.over_until_us(side), self.side(side)
         if from_us is not None:
-            rows = rows.where(f"{self.is_from(from_us)} OR {TIME_COLUMN} IS NULL")
+            rows = rows.where(f"{_is_from(from_us)} OR {TIME_COLUMN} IS NULL")
         is_semi = self.join.how == "leftsemi" and side == LEFT
         if not is_semi and side not in self.join.outer_sides:
             return [self.canonical(rows, side, TIME_COLUMN, (side,), "false")]
@@ -243,7 +221,22 @@ class _Kept(_Sides):
         least_us = bounds.least_us if side == RIGHT else None if bounds.greatest_us is None else -bounds.greatest_us
         if from_us is None or least_us is None:
             return others
-        return others.where(self.is_from(_time(from_us + least_us)))
+        return others.where(_is_from(_time(from_us + least_us)))
+
+
+def _micros(time: str) -> str:
+    """An event time in microseconds, as SQL."""
+    return f"unix_micros({time})"
+
+
+def _is_from(from_us: int) -> str:
+    """Whether an event time is this one or later, as SQL that Spark's readers can answer by statistics, if any."""
+    return f"{TIME_COLUMN} >= timestamp_micros({from_us}L)"
+
+
+def _later(time: str, by_us: int) -> str:
+    """An event time and so much more, as SQL."""
+    return f"timestamp_micros({_micros(time)} + {by_us}L)"
 
 
 def _time(time_us: int) -> int:

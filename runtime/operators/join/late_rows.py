@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
-from .columns import LEFT, RIGHT, SIDE_COLUMN, side_column
+from .columns import LEFT, RIGHT, SIDE_COLUMN, SIDE_NAMES, side_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_NAMES = ((LEFT, "left"), (RIGHT, "right"))
 
 
 def late_sides_schema(left: StructType, right: StructType) -> StructType:
@@ -29,8 +27,8 @@ def by_side(rows: DataFrame, left: StructType, right: StructType) -> DataFrame:
         right: those of right ones.
     """
     columns = []
-    for (side, name), schema in zip(_NAMES, (left, right), strict=True):
+    for side, (name, schema) in enumerate(zip(SIDE_NAMES, (left, right), strict=True)):
         fields = [F.col(side_column(side, place)).alias(field.name) for place, field in enumerate(schema.fields)]
         columns.append(F.when(F.col(SIDE_COLUMN) == side, F.struct(*fields)).alias(name))
-    said = F.when(F.col(SIDE_COLUMN) == LEFT, "left").otherwise("right")
+    said = F.when(F.col(SIDE_COLUMN) == LEFT, SIDE_NAMES[LEFT]).otherwise(SIDE_NAMES[RIGHT])
     return rows.select(said.alias("side"), *columns)
