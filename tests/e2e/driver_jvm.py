@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import forked_driver
+import own_proxies
 import pytest
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
@@ -60,7 +61,7 @@ class DriverJvm:
         around = self.environment(**environment)
         try:
             if as_users_do:
-                command = [sys.executable, str(script), *words]
+                command = [sys.executable, own_proxies.__file__, str(script), *words]
                 done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=_LONGEST_S)
             else:
                 done = forked_driver.run(script, words, around, self._folder, _LONGEST_S)

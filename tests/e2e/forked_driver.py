@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import own_proxies
 import pytest
 
 _HERE = Path(__file__).parent
@@ -59,4 +60,5 @@ def _be(script: str, arguments: list[str], environment: dict[str, str], *said: s
     time.tzset()
     sys.argv = [script, *arguments]
     sys.path[0:0] = [str(Path(script).parent)]
+    own_proxies.number_apart()
     runpy.run_path(script, run_name="__main__")
