@@ -25,6 +25,7 @@ class Sizes:
     #: Each side of the join.
     join_rows: int = 10_000_000
     join_keys: int = 1_000_000
+    join_stock_limit_s: int = 900
     processor_rows: int = 1_000_000
     processor_keys: int = 100_000
     #: The same on pandas frames, where stock takes some 3 ms for each key of a micro-batch.

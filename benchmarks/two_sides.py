@@ -22,12 +22,21 @@ Join = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class JoinWays:
-    """Spark's plain batch join, ours with state and checkpoint, and stock streams, all written to Parquet files."""
+    """Spark's plain batch join, ours with state and checkpoint, and stock streams, all written to Parquet files.
+
+    Args:
+        spark: the session.
+        job: the join of both sides.
+        left: the rows of one side.
+        right: those of the other.
+        stock_limit_s: after which stock is stopped, in seconds.
+    """
 
     spark: SparkSession
     job: Join
     left: Dataset
     right: Dataset
+    stock_limit_s: float
 
     def all(self) -> dict[str, Way]:
         """Every way by name, in the order of a round."""
@@ -44,11 +53,16 @@ class JoinWays:
         query.awaitTermination()
 
     def stock_ten(self, folder: Path) -> None:
-        """Structured Streaming with its RocksDB state store, a micro-batch for each file of either side."""
+        """Structured Streaming with its RocksDB state store, a micro-batch for each file of either side.
+
+        It is stopped after ``stock_limit_s`` seconds: the time that it took is a lower bound then.
+        """
         left, right = (stream(self.spark, one.shape, one.folder) for one in (self.left, self.right))
         query = self._writer(self.job(left, right), folder).trigger(availableNow=True).start()
-        query.awaitTermination()
-        assert len(query.recentProgress) >= self.left.shape.files
+        if query.awaitTermination(self.stock_limit_s):
+            assert len(query.recentProgress) >= self.left.shape.files
+        else:
+            query.stop()
 
     def _read(self) -> tuple[DataFrame, ...]:
         sides = (self.left, self.right)
