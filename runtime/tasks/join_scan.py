@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from ...state.reader import ShardView
-from ..operators.aggregate.record_codec import RecordCodec
+from ..operators.columnar.record_codec import RecordCodec
 from ..operators.join.blocks import decode_blocks, record_bytes, record_offsets
 from ..operators.join.columns import SIDE_NAMES
 from ..operators.join.shelf import CHUNK_SLOT, HEAD_SLOT

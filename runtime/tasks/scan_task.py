@@ -27,7 +27,7 @@ from ...state.reader import Ident, ShardView
 from ...state.registry import StateDescriptor
 from ...state.replica import ReplicaCache
 from ..checkpoints.savepoints.store import open_store
-from ..operators.aggregate.record_codec import RecordCodec, RecordListCodec
+from ..operators.columnar.record_codec import RecordCodec, RecordListCodec
 from ..operators.processor.row_writer import RowWriter
 from ..platform.arrow_types import arrow_type
 

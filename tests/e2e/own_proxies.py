@@ -1,4 +1,4 @@
-"""Run a driver whose Python objects have numbers of their own in the JVM: ``python own_proxies.py <script> <arguments>``.
+"""Run a driver whose Python objects have numbers of their own in the JVM: ``python own_proxies.py <script> ...``.
 
 py4j counts the objects of a driver that the JVM may call from ``p0``.  When the JVM drops its end of one, it tells the
 driver that is connected then.  In a JVM of one driver after the other that is another driver, whose ``p0`` it would be.

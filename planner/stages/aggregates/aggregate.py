@@ -37,7 +37,7 @@ from ....runtime.operators.aggregate.definition import (
 )
 from ....runtime.operators.aggregate.grouping import GroupingSets
 from ....runtime.operators.aggregate.operator import AggregateOperator
-from ....runtime.operators.aggregate.record_codec import RecordCodec
+from ....runtime.operators.columnar.record_codec import RecordCodec
 from ....runtime.platform.arrow_types import arrow_type
 from ....runtime.platform.columns import quoted
 from ....runtime.platform.spark_durations import window_us

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .record_codec import RecordCodec, ragged
+from ..columnar.record_codec import RecordCodec, ragged
 
 
 def list_lengths(array: pa.Array) -> np.ndarray:

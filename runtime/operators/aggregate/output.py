@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from ....state.keys import KeyCodec
+from ..columnar.key_batches import Work
 from ..contract import ShardContext
-from .key_batches import Work
 
 if TYPE_CHECKING:
     from .definition import Aggregation

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..columnar.record_codec import RecordCodec
 from .list_arrays import list_lengths
-from .record_codec import RecordCodec
 
 
 def percentiles(lists: pa.Array, shares: tuple[float, ...]) -> list[np.ndarray]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from .record_codec import RecordCodec, RecordListCodec
+from ..columnar.record_codec import RecordCodec, RecordListCodec
 
 
 @dataclass(frozen=True)

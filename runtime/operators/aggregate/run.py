@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from ....state.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..admission import can_be_late, note_event_time, windows_over
+from ..columnar.cells import Cells
+from ..columnar.key_batches import DueKeys, Work, all_keys, whole_keys, works
+from ..columnar.record_codec import RecordCodec
 from ..contract import ShardContext
 from .buffers import merge_buffers, reduce_segments
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN
-from .key_batches import DueKeys, Work, all_keys, whole_keys, works
 from .output import ResultWriter
-from .record_codec import RecordCodec
-from .state import Cells
 
 if TYPE_CHECKING:
     from .definition import Aggregation

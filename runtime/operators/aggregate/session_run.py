@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
+from ..columnar.key_batches import Work
+from ..columnar.record_codec import RecordCodec, RecordListCodec
 from ..contract import ShardContext
 from .buffers import reduce_segments
 from .columns import SESSION_END_COLUMN, SESSION_START_COLUMN
-from .key_batches import Work
-from .record_codec import RecordCodec, RecordListCodec
 from .run import AggregateRun, micros_to_ms
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
-from ..aggregate.key_batches import KeyRows, key_rows
+from ..columnar.key_batches import KeyRows, key_rows
 from ..segments import first_at_least
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from ....state.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..admission import note_event_time
-from ..aggregate.key_batches import DueKeys, Work, whole_keys, works
-from ..aggregate.record_codec import RecordCodec
 from ..aggregate.run import micros_to_ms
-from ..aggregate.state import Cells
+from ..columnar.cells import Cells
+from ..columnar.key_batches import DueKeys, Work, whole_keys, works
+from ..columnar.record_codec import RecordCodec
 from ..contract import ShardContext
 from .clock import InOrderRows
 from .columns import LATE_ROWS_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN

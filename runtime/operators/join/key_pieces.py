@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ....state.keys import KeyCodec
-from ..aggregate.key_batches import KeyRows, key_rows
+from ..columnar.key_batches import KeyRows, key_rows
 from .definition import Sizes
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
-from ..aggregate.key_batches import Work
+from ..columnar.key_batches import Work
 from ..processor.keyed_rows import micros_of
 from .blocks import decode_blocks
 from .columns import MATCHED_COLUMN, SIDE_COLUMN, TIME_COLUMN

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ....state.keys import KeyCodec
 from ...platform.batch_spool import BatchSpool
-from ..aggregate.key_batches import Work, key_rows
+from ..columnar.key_batches import Work, key_rows
 from ..contract import ShardContext
 from ..processor.keyed_rows import KEY_GROUP_COLUMN
 from .definition import StreamJoin

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...platform.arrow_types import arrow_schema
-from ..aggregate.record_codec import RecordCodec, large_binary
+from ..columnar.record_codec import RecordCodec, large_binary
 from .blocks import record_bytes, record_offsets
 from .columns import LEFT, RIGHT
 from .definition import JoinSide

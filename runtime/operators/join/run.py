@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from ...protocols.event_time import MIN_WATERMARK
 from ..admission import can_be_late, note_event_time, rows_in_time
-from ..aggregate.key_batches import DueKeys, KeyRows, Work, interleaved, work_of, works
+from ..columnar.key_batches import DueKeys, KeyRows, Work, interleaved, work_of, works
 from ..contract import ShardContext
 from ..processor.keyed_rows import micros_of
 from .columns import LEFT, MATCHED_COLUMN, PAIR, RIGHT, SIDE_COLUMN, TIME_COLUMN

@@ -17,7 +17,7 @@ from ....errors import CorruptStateError
 from ....state.layout import state_key
 from ....state.pool import writing
 from ....state.replica import ShardReplica
-from ..aggregate.key_batches import Work
+from ..columnar.key_batches import Work
 
 CHUNK_SLOT, MARK_SLOT, HEAD_SLOT = 0, 1, 2
 

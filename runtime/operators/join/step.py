@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...protocols.event_time import MIN_WATERMARK
-from ..aggregate.key_batches import Work
+from ..columnar.key_batches import Work
 from ..processor.keyed_rows import NO_TIME
 from ..segments import first_at_least
 from .blocks import NEVER, decode_blocks

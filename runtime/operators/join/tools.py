@@ -8,8 +8,8 @@ import numpy as np
 
 from ....state.keys import KeyCodec
 from ...protocols.event_time import MAX_WATERMARK
-from ..aggregate.key_batches import Work
-from ..aggregate.state import Cells
+from ..columnar.cells import Cells
+from ..columnar.key_batches import Work
 from ..contract import ShardContext
 from ..processor.keyed_rows import NO_TIME
 from .columns import LEFT, RIGHT

@@ -26,8 +26,8 @@ from mixedmode.runtime.operators.aggregate.buffers import (
     reduce_segments,
 )
 from mixedmode.runtime.operators.aggregate.moments import MomentsBuffer
-from mixedmode.runtime.operators.aggregate.record_codec import RecordCodec, RecordListCodec
 from mixedmode.runtime.operators.aggregate.results import Result
+from mixedmode.runtime.operators.columnar.record_codec import RecordCodec, RecordListCodec
 
 FIELDS = [
     pa.field("flag", pa.bool_()),

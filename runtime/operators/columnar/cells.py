@@ -1,4 +1,4 @@
-"""An aggregate's part of the state: one cell per key, and for keys that wait for a watermark one timer index entry.
+"""One cell per key, and for keys that wait for a watermark one timer index entry.
 
 Layout as in :mod:`state.layout`; the cell's timer slots are not used, since a key has one timer at most and its cell
 says which (the end of its window, or of its first session).
