@@ -157,8 +157,9 @@ class EpochRunner:
                 state = self.state.stages[stage.uid]
                 frame = None if rows is None else rows.of(stage)
                 state.watermark.advance(time_ms)
-                reach = self.graph.times.look_ahead(stage, frame) if at_once or stage.tells_inputs_apart else None
                 in_order = self.graph.times.in_order(stage)
+                looks = at_once or (in_order and stage.tells_inputs_apart)
+                reach = self.graph.times.look_ahead(stage, frame) if looks else None
                 spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=in_order, at_once=at_once)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
                 orders[stage.uid] = Order(spec, frame, visited, reach)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from ..connectors.sources.inputs import LiveInput, Reach, look_at
+from ..connectors.sources.inputs import LiveInput, Reach, by_input, look_at
+from ..operators.contract import EpochSpec
 from ..platform.spark_observations import unobserved
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.watermarks import ONLY
@@ -69,6 +70,18 @@ class EventTimes:
             return None
         with self.labelled("looking for the greatest event time"):
             return look_at(unobserved(frame) if stage.observed else frame, stage.event_time, inputs)
+
+    def told_by_tasks(self, stage: StageSpec, spec: EpochSpec) -> bool:
+        """Whether the tasks of an epoch say of each input how far it goes, and nobody has to know before it starts."""
+        if not stage.tells_inputs_apart or stage.edges or stage.operator.input_times is None:
+            return False
+        return spec.style == "random" and spec.in_order is None and not self.fires_at_once()
+
+    def told(self, stage: StageSpec, reports: Sequence[ShardReport]) -> Reach:
+        """What the tasks have said."""
+        times = [one for report in reports for one in report.seen or ()]
+        rows = sum(report.counters.rows_in for report in reports)
+        return Reach(rows, by_input(times, self.job.inputs_of(stage)))
 
     def would_fire(self, stage: StageSpec, fired: Mapping[str, int]) -> int:
         """What a stage would fire up to now; ``fired``: what earlier ones would."""

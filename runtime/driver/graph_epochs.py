@@ -161,7 +161,8 @@ class GraphEpochs:
         """One stage's Spark job, if it has anything to do; ``ran``: what earlier ones have done."""
         state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
-        if stage.tells_inputs_apart and reach is None and not stage.edges:
+        told_by_tasks = reach is None and order.frame is not None and self.times.told_by_tasks(stage, spec)
+        if stage.tells_inputs_apart and reach is None and not stage.edges and not told_by_tasks:
             reach = self.times.look_ahead(stage, order.frame)
         order = replace(order, reach=reach)
         done = Executed([])
@@ -185,11 +186,14 @@ class GraphEpochs:
                         inboxes=inboxes,
                         in_place=order.in_place,
                         input_rows=None if reach is None or stage.edges else reach.rows,
+                        tells_inputs=told_by_tasks,
                     )
             finally:
                 if sorts:
                     self.backlog.end()
         reports = done.reports
+        if told_by_tasks:
+            order = replace(order, reach=self.times.told(stage, reports))
         seen = self.times.seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
         fired_ms = state.watermark.fired_ms
         if order.fires_all(state):

@@ -215,6 +215,8 @@ class KeyedOperator(ABC):
     has_first_pass: bool = False
     #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.
     rows_column: str | None = None
+    #: Column of the event times in prepare()'s frame, if that has all input rows as they are; None: it has not.
+    input_times: str | None = None
 
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Turn an epoch's input rows into the rows that are shuffled (an aggregate computes partials here)."""

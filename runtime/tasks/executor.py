@@ -99,6 +99,7 @@ class EpochExecutor:
         inboxes: Mapping[int, ShardInbox] = MappingProxyType({}),
         in_place: bool = False,
         input_rows: int | None = None,
+        tells_inputs: bool = False,
     ) -> Executed:
         """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
 
@@ -114,6 +115,7 @@ class EpochExecutor:
             in_place: the rows are handed on by a stage in whose shards they are in their key groups here, and Spark
                 knows of each file which shard's it is.
             input_rows: how many rows there are, if that is known.
+            tells_inputs: the reports say of each input how far its event times go; the operator has ``input_times``.
 
         Raises:
             MixedModeError: Spark has brought rows to other partitions than those of their shards.
@@ -140,6 +142,7 @@ class EpochExecutor:
             sort=self._sort_plan(epoch) if frame is not None and sorter == "arrow" else None,
             hands_on=self._jobs.hands_on,
             feeds_a_stage=self.feeds_a_stage,
+            input_times=self.operator.input_times if tells_inputs and frame is not None else None,
         )
         reports: list[ShardReport] = []
         observed: dict[str, Row] = {}

@@ -42,6 +42,8 @@ class ShardReport:
     own_state: str | None = None
     #: Output rows that nobody takes.
     dropped_rows: int = 0
+    #: Of each frame that gave rows its number and the greatest event time in ms; None: nobody needs to know.
+    seen: tuple[tuple[int, int | None], ...] | None = None
 
     def to_bytes(self) -> bytes:
         body = asdict(self)
@@ -63,6 +65,7 @@ class ShardReport:
             events=tuple(body.get("events", ())),
             own_state=body.get("own_state"),
             dropped_rows=body.get("dropped_rows", 0),
+            seen=None if body.get("seen") is None else tuple((frame, time_ms) for frame, time_ms in body["seen"]),
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ from ..platform.worker_garbage import spare_what_is_loaded
 from ..platform.worker_socket import acknowledge_at_once
 from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
 from .handed_report import leave_report
+from .input_times import InputTimes
 from .meter import TaskMeter
 from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
@@ -83,6 +84,8 @@ class ShardTask:
     hands_on: StructType | None = None
     #: True if the output goes to another stage: each row with the watermark at which it is emitted.
     feeds_a_stage: bool = False
+    #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
+    input_times: str | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -104,7 +107,10 @@ class ShardTask:
             batches = (batch.rename_columns(names) for batch in batches)
         batches = checked_rows(batches, shard, self.lineages[shard].key_groups)
         attempt = _Attempt(self, shard, context.taskAttemptId())
-        report = attempt.run(batches)
+        times = None if self.input_times is None else InputTimes(self.input_times)
+        report = attempt.run(batches if times is None else times.reading(batches))
+        if times is not None:
+            report = replace(report, seen=times.seen)
         if attempt.spool is not None:
             leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
             yield from attempt.spool.hand_on()

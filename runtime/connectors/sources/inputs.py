@@ -50,10 +50,20 @@ def look_at(frame: DataFrame, event_time: str, inputs: Sequence[LiveInput]) -> R
         greatest_ms = None if row[0] is None else row[0] // 1000
         return Reach(row[1], {one.name: greatest_ms for one in inputs} if row[1] else {})
     found = frame.groupBy(INPUT_COLUMN).agg(F.max(time_us), F.count("*")).collect()
+    times = [(row[0], None if row[1] is None else row[1] // 1000) for row in found]
+    return Reach(sum(row[2] for row in found), by_input(times, inputs))
+
+
+def by_input(times_ms: Sequence[tuple[int, int | None]], inputs: Sequence[LiveInput]) -> dict[str, int | None]:
+    """The greatest event time of each live input that has rows.
+
+    Args:
+        times_ms: event times of rows, each with the number of the frame that they came from; None: rows without any.
+        inputs: the inputs.
+    """
     seen: dict[str, int | None] = {}
     for one in inputs:
-        mine = [row for row in found if row[0] in one.frames]
-        times = [row[1] // 1000 for row in mine if row[1] is not None]
+        mine = [time_ms for frame, time_ms in times_ms if frame in one.frames]
         if mine:
-            seen[one.name] = max(times, default=None)
-    return Reach(sum(row[2] for row in found), seen)
+            seen[one.name] = max((time_ms for time_ms in mine if time_ms is not None), default=None)
+    return seen

@@ -98,6 +98,7 @@ class StreamJoin(KeyedOperator):
     kind = "join"
     state_values = "joined"
     sort_columns = (TIME_COLUMN,)
+    input_times = TIME_COLUMN
     sizes = Sizes()
 
     def __init__(

@@ -7,7 +7,7 @@ partner become state.  A stream's rows meet those that wait, and each other, in 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -83,6 +83,10 @@ class JoinOperator(StreamJoin):
     ) -> FirstPass:
         """Pairs, and the rows of either side that stay."""
         return first_pass_of(self, frame, epoch, spread, counted=counted)
+
+    def prepares_by(self, epoch: EpochSpec) -> Hashable:
+        """Nothing, if Spark is asked nothing."""
+        return None if self.has_condition else ()
 
     def asks_about(self, frame: DataFrame) -> StructType | None:
         """Nothing in a first pass, of which the pairs are made already."""
