@@ -72,5 +72,9 @@ class UserCodeError(MixedModeError, RuntimeError):
     user's code, then says what was raised, and by which stage, handler, key and time."""
 
 
+class DataLossError(MixedModeError, RuntimeError):
+    """A source has forgotten messages that the job had not read yet.  The message names topic, partition, offsets."""
+
+
 class QueryError(MixedModeError, RuntimeError):
     """A running query failed.  ``__cause__`` holds the original error."""

@@ -82,6 +82,22 @@ class Broker:
         """Remove a topic."""
         self._admin.delete_topics([topic])[topic].result(60)
 
+    def remake(self, topic: str, partitions: int = 2) -> None:
+        """Remove a topic, and make another one of the same name."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import NewTopic
+
+        self.delete(topic)
+        until = time.monotonic() + 60
+        while True:
+            try:
+                self._admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
+                return
+            except KafkaException:  # the old one is not quite gone yet
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+
     def enlarge(self, topic: str, partitions: int) -> None:
         """Give a topic so many partitions."""
         from confluent_kafka.admin import NewPartitions

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from ...errors import OptionError, PlanError
 from ...runtime.platform.columns import is_case_sensitive
-from ...runtime.platform.spark_kafka import topic_range
+from ...runtime.platform.spark_kafka import check_topic, topic_range
 from ...runtime.platform.spark_sources import fixed_ends
 from ..inputs.environment import refuse_connect
 from ..inputs.event_time import check_event_time
@@ -106,7 +106,8 @@ def read(
         options: further options of Spark's connector: ``kafka.*``, ``maxOffsetsPerTrigger``, ``failOnDataLoss``…
 
     Raises:
-        PlanError: the topic cannot be asked for its offsets, the history is not of this topic, or the columns differ.
+        PlanError: no broker can be reached, there is no such topic, or it cannot be asked for its offsets; the history
+            is not of this topic, or the columns differ.
         OptionError: an option says which messages are read.
         SetupError: the session lacks the connector.
     """
@@ -120,6 +121,7 @@ def read(
     if history is None:
         if cut is not None:
             raise PlanError(f"cut = {cut!r} says where a history ends, and there is none; give history")
+        check_topic(spark, topic, source)
         text = f"none: topic {topic} alone, from its earliest offset"
         return _with_seam(read_frames(live=live_from("earliest")), Seam(text))
     refuse_connect(history)
@@ -148,7 +150,9 @@ def read(
         bounded_rows = bounded_rows.drop(*[name for name in names if name not in live_rows.columns])
     shown = ", ".join(f"{number}: {'earliest' if at == EARLIEST else at}" for number, at in sorted(begins.items()))
     text = f"by positions: topic {topic} is read from {why} (by partition {{{shown}}})"
-    seam = Seam(text, tuple(held.flaws(known)), tolerate_gaps, _HINT)
+    expected = {number: known.begins[number] if at == EARLIEST else at for number, at in begins.items()}
+    not_held = frozenset((topic, number) for number, at in begins.items() if at == EARLIEST)
+    seam = Seam(text, tuple(held.flaws(known)), tolerate_gaps, _HINT, {topic: expected}, not_held)
     return _with_seam(read_frames(bounded_rows, live_rows), seam)
 
 

@@ -159,6 +159,7 @@ class Inputs:
                     for number, part in enumerate(self.parts)
                     if part is live or (not part.is_live and part.branch == live.branch)
                 ),
+                None if live.seam is None else live.seam.claim,
             )
             for live in self.lives
         )

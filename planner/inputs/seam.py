@@ -5,7 +5,10 @@ A seam is told by ``explain()``.  Where it rests on positions, gaps and overlaps
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from ...runtime.connectors.sources.seams import SeamClaim
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,15 @@ class Seam:
     tolerates_flaws: bool = False
     #: What to do about them.
     hint: str = ""
+    #: Where live is to begin, by topic and partition, if it is told by positions.
+    begins: Mapping[str, Mapping[int, int]] | None = None
+    #: Partitions of which the history has nothing.
+    not_held: frozenset[tuple[str, int]] = frozenset()
+
+    @property
+    def claim(self) -> SeamClaim:
+        """What the runtime compares with where live begins, and tells at the switch."""
+        return SeamClaim(self.text, self.begins, self.not_held, self.tolerates_flaws)
 
     @property
     def refusal(self) -> str | None:

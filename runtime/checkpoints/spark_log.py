@@ -38,6 +38,19 @@ class SparkLog:
         entry = read_bytes(self._filesystem, f"{self._folder}/offsets/{batch_id}")
         return SparkPosition(batch_id=batch_id, offset_entry=entry.decode())
 
+    def first_offset(self, number: int) -> str | None:
+        """Where a source began that logs it as Spark's source for Kafka does; None: it has not begun, or logs it
+        otherwise.
+
+        Args:
+            number: the source's.
+        """
+        path = f"{self._folder}/sources/{number}/0"
+        if not exists(self._filesystem, path):
+            return None
+        _, mark, offset = read_bytes(self._filesystem, path).partition(b"v1\n")
+        return offset.decode(errors="replace") if mark else None
+
     def clear(self) -> None:
         """Forget everything: the next run asks the sources where they begin, under a new query id."""
         delete_quietly(self._filesystem, self._folder)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import Stopped
@@ -27,6 +28,13 @@ from .job_state import JobState
 from .pinned_backlog import PinnedBacklog
 from .source_rows import SourceRows
 from .stage_epochs import Order
+
+
+class Reused(NamedTuple):
+    """Of the stages that read the sources: how many shards were finished, and how many there are."""
+
+    finished: int
+    shards: int
 
 
 @dataclass
@@ -75,7 +83,7 @@ class EpochRunner:
         at_end: bool = False,
         pin: PinnedBacklog | None = None,
         live_position: str | None = None,
-    ) -> None:
+    ) -> Reused:
         """One epoch over batch keyed state, keys in order.
 
         Args:
@@ -87,6 +95,9 @@ class EpochRunner:
             at_end: all input ends with it.
             pin: keeps finished shards for a restarted driver; None: this pass is not the whole backlog.
             live_position: Spark's offsets entry of the live batch in ``rows``.
+
+        Returns:
+            How much of it an earlier run had done.
         """
         with self.turn:
             self.check_stopped()
@@ -118,6 +129,8 @@ class EpochRunner:
                 orders[stage.uid] = order
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders, pin)
             failpoint("backlog-epoch-applied")
+            shards = sum(len(self.state.stages[uid].shards) for uid in orders)
+            return Reused(sum(len(order.finished) for order in orders.values()), shards)
 
     def _pinned(self, stage: StageSpec, order: Order, pin: PinnedBacklog, live_position: str | None) -> Order:
         """What a stage that reads the sources has to do in a pinned pass: what an earlier run has left of it."""

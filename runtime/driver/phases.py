@@ -57,13 +57,16 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
         if batch_id <= state.batch_id:
             return
         rows = rows.with_live(job, batch)
-        if one_batch:
-            position = context.store.spark_log.position(batch_id).offset_entry
-            # A second batch holds what arrived while the job was down after a kill in the first.
-            pin = None if passes else run.pin
-            epochs.sorted_pass(phase, rows, final_ms, at_end=at_end, pin=pin, live_position=position)
-        else:
-            epochs.sorted_pass(phase, rows, None)
+        run.seams.check()
+        with run.losses.watching(batch_id) as watch:
+            if one_batch:
+                position = context.store.spark_log.position(batch_id).offset_entry
+                # A second batch holds what arrived while the job was down after a kill in the first.
+                pin = None if passes else run.pin
+                reused = epochs.sorted_pass(phase, rows, final_ms, at_end=at_end, pin=pin, live_position=position)
+                watch.had_read(*reused)
+            else:
+                epochs.sorted_pass(phase, rows, None)
         state.batch_id = batch_id
         run.offsets.read_in(batch_id, state.epoch)
         rows = SourceRows()
@@ -110,7 +113,8 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
         return
 
     def take(batch: DataFrame, batch_id: int) -> None:
-        run.epochs.streaming_epoch(phase, SourceRows.of_live(run.job, batch))
+        with run.losses.watching(batch_id):
+            run.epochs.streaming_epoch(phase, SourceRows.of_live(run.job, batch))
         state.batch_id = batch_id
         run.offsets.read_in(batch_id, state.epoch)
         run.checkpoints.checkpoint_if_due()
@@ -135,6 +139,7 @@ def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """isBacklog turns false: rows become visible, and under interval 0 a checkpoint is taken at once."""
     with run.context.turn:
         run.epochs.check_stopped()
+        run.seams.tell()
         for name in run.state.sources:
             run.sources.set_backlog(name, False, "the backlog is processed")
         if "history" in run.state.sources:
@@ -219,11 +224,13 @@ def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
         if batch_id <= state.batch_id or run.context.desk.ready_stop() is not None:
             return
         run.sources.note_lag()
-        if run.sources.live_is_in_backlog and run.job.has_phase("backlog"):
-            run.epochs.sorted_pass(phase, SourceRows.of_live(run.job, batch), OBSERVED, drop_late=True)
-            run.epochs.deliver()
-        else:
-            run.epochs.streaming_epoch(phase, SourceRows.of_live(run.job, batch))
+        rows = SourceRows.of_live(run.job, batch)
+        with run.losses.watching(batch_id):
+            if run.sources.live_is_in_backlog and run.job.has_phase("backlog"):
+                run.epochs.sorted_pass(phase, rows, OBSERVED, drop_late=True)
+                run.epochs.deliver()
+            else:
+                run.epochs.streaming_epoch(phase, rows)
         state.batch_id = batch_id
         run.offsets.read_in(batch_id, state.epoch)
         run.sources.note_lag()

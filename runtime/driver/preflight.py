@@ -18,7 +18,7 @@ from ..checkpoints.savepoints.restore import OPTION as SAVEPOINT_OPTION
 from ..checkpoints.savepoints.restore import check_origin, check_restorable
 from ..checkpoints.savepoints.store import open_savepoint
 from ..checkpoints.store import CheckpointStore
-from ..connectors.sources.live_sources import check_replayable
+from ..connectors.sources.live_sources import check_brokers, check_replayable
 from ..platform.filesystem import resolve
 from ..platform.folder_checks import check_folder
 from ..platform.place_probe import probe_places
@@ -35,11 +35,13 @@ def check_places(job: JobSpec) -> None:
 
     Raises:
         OptionError: a folder is a file or cannot be written to.
-        PlanError: the live source cannot be read again.
+        PlanError: the live source cannot be read again, or nobody is there to give it.
         CheckpointMismatchError: ``checkpointLocation`` or the savepoint is another job's.
         CheckpointError: another driver runs the job, there is no whole savepoint to begin with, or the location was
             begun from another one.
     """
+    if job.live is not None:
+        check_brokers(job.live)
     if job.checkpoint_location is not None:
         if job.live is not None:
             check_replayable(job.live)

@@ -25,7 +25,7 @@ from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.savepoints.completion import complete_pending
 from ..checkpoints.savepoints.restore import check_restorable, restore_if_asked
 from ..checkpoints.store import CheckpointStore
-from ..connectors.sources.forgotten import ForgottenMessages, forgotten_messages
+from ..connectors.sources.forgotten import ForgottenMessages, forgotten_messages, kafka_offsets
 from ..connectors.sources.live_sources import live_sources
 from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
@@ -222,7 +222,8 @@ def forgotten_behind(job: JobSpec, metadata: CheckpointMetadata) -> list[Forgott
     """What the live sources have forgotten behind a checkpoint."""
     if job.live is None or metadata.spark is None:
         return []
-    return forgotten_messages(job.spark, job.live, log_numbers(job.live), metadata.spark.offset_entry)
+    positions = kafka_offsets(job.live, log_numbers(job.live), metadata.spark.offset_entry)
+    return forgotten_messages(job.spark, positions)
 
 
 def _check_inputs(stage: StageSpec, live: Sequence[str], metadata: CheckpointMetadata, store: CheckpointStore) -> None:

@@ -22,7 +22,6 @@ from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import LiveSource, Stopped
 from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import (
-    MessagesLost,
     PhaseBegan,
     Restored,
     RunFinished,
@@ -41,7 +40,7 @@ from .commit_queue import CommitDesk
 from .endings import Ending
 from .live_start import LiveStart
 from .phases import IN_BACKLOG, PHASES
-from .recovery import Recovered, forgotten_behind, identify, recover, refuse_more_after_the_end
+from .recovery import Recovered, identify, recover, refuse_more_after_the_end
 from .running_job import RunContext, RunningJob
 from .snapshot import Published, Snapshot
 from .takeover import begin_branch, open_outputs, remove_older_branches
@@ -172,11 +171,14 @@ class JobRunner:
             self._close_tasks()
             raise
         except BaseException as error:
-            why = f"the query has failed: {explain_jvm_loss(translate(error), self.job.spark)}"
+            explained = error if self._run is None else self._run.losses.explained(error)
+            why = f"the query has failed: {explain_jvm_loss(translate(explained), self.job.spark)}"
             try:
                 context.lease.find_out()
             except LocationLost as lost:
                 raise lost from error
+            if explained is not error:
+                raise explained from error
             raise
         finally:
             self._thread_id = None
@@ -184,7 +186,7 @@ class JobRunner:
             # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
             steps: list[Callable[[], object]] = []
             if self._run is not None:
-                steps.append(self._run.events.close)
+                steps += [self._run.events.close, self._run.losses.close]
             if self._run is not None and self._ending is not None:
                 # Before another run may remove their files.
                 steps += [self._ending.wait_for_savepoints]
@@ -212,6 +214,7 @@ class JobRunner:
             context.listener.on(RunFinished(None))
             return
         context.live_start.settle(state)
+        run.seams.check()
         for uid, change in recovered.rewrites.items():
             run.checkpoints.rewrite(uid, change)
         run.events.open()
@@ -238,9 +241,6 @@ class JobRunner:
             listener.on(Restored(checkpoint.checkpoint_id, recovered.state.epoch, drained=bool(checkpoint.drained)))
         if recovered.savepoint is not None:
             listener.on(SavepointWritten(recovered.savepoint, by_recovery=True))
-        for lost in [] if checkpoint is None else forgotten_behind(recovered.job, checkpoint):
-            if lost.is_tolerated:  # of others Spark says that it does not go on
-                listener.on(MessagesLost(lost))
         for change in recovered.evolution:
             listener.on(StateEvolved(change))
 

@@ -29,7 +29,9 @@ from .graph_epochs import GraphEpochs
 from .job_state import JobState
 from .live_start import LiveStart
 from .pinned_backlog import PinnedBacklog
+from .seams import Seams
 from .snapshot import Published
+from .source_losses import SourceLosses
 from .source_offsets import SourceOffsets
 from .source_status import SourceStatus
 from .state_compactor import StateCompactor
@@ -86,6 +88,10 @@ class RunningJob:
     sources: SourceStatus
     #: What its micro-batches hold of the sources.
     offsets: SourceOffsets
+    #: What those have lost before they were read.
+    losses: SourceLosses
+    #: How live inputs go on from histories.
+    seams: Seams
     #: Keeps the finished shards of the backlog; None: the backlog is behind, or cannot be told from another one.
     pin: PinnedBacklog | None
     #: Whether the run goes on from a checkpoint.
@@ -112,6 +118,7 @@ class RunningJob:
             context.published.of_state(state)
             listener.on(fact)
 
+        losses = SourceLosses(job, state, context.store, listener)
         graph = GraphEpochs(
             job=job,
             state=state,
@@ -157,6 +164,8 @@ class RunningJob:
             ),
             sources=SourceStatus(job, state, scheduler, tasks, switched),
             offsets=SourceOffsets(job, listener),
+            losses=losses,
+            seams=Seams(job, state, losses, listener),
             pin=recovered.pin,
             is_recovered=recovered.checkpoint is not None,
         )

@@ -18,6 +18,7 @@ from .listeners import (
     CheckpointCompleted,
     EpochApplied,
     Fact,
+    MessagesLost,
     OffsetsKnown,
     PhaseBegan,
     RowsDelivered,
@@ -71,6 +72,8 @@ class RunHistory:
         self._checkpoint: dict[str, Any] | None = None
         self._checkpoints: deque[CheckpointReport] = deque(maxlen=_RECENT)
         self._phases: list[str] = []
+        #: What epochs that have no record yet have not found.
+        self._lost: list[MessagesLost] = []
         #: When the last epoch began, by the monotonic clock.
         self._epoch_started: float | None = None
 
@@ -79,7 +82,10 @@ class RunHistory:
         if isinstance(fact, EpochApplied):
             self._epoch(fact)
         elif isinstance(fact, OffsetsKnown):
-            self._offsets_known(fact)
+            entries = {name: offsets_entry(read) for name, read in fact.sources.items()}
+            self._of_sources(fact.epoch, lambda one: entries.get(one["description"], {}))
+        elif isinstance(fact, MessagesLost):
+            self._messages_lost(fact)
         elif isinstance(fact, WholeResultObserved):
             self._whole_result_observed(fact.observed)
         elif isinstance(fact, RowsDelivered):
@@ -149,6 +155,9 @@ class RunHistory:
         )
         with self._lock:
             self._recent.append(progress)
+            lost, self._lost = self._lost, []
+        for one in lost:
+            self._messages_lost(one)
 
     def _tell_ignored_timers(self, count: int) -> None:
         logger.warning(
@@ -170,15 +179,25 @@ class RunHistory:
                 in_all = durations["addBatch"] + elapsed_ms
                 self._replace_last(durationMs={**durations, "deliver": elapsed_ms, "triggerExecution": in_all})
 
-    def _offsets_known(self, known: OffsetsKnown) -> None:
-        entries = {name: offsets_entry(read) for name, read in known.sources.items()}
+    def _messages_lost(self, lost: MessagesLost) -> None:
+        def added(one: Mapping[str, Any]) -> Mapping[str, Any]:
+            known = one.get("dataLost", ())
+            return {"dataLost": [*known, lost.messages.to_json()]} if one["description"] == lost.source else {}
+
+        if not self._of_sources(lost.epoch, added):
+            with self._lock:
+                self._lost.append(lost)  # its epoch is to come
+
+    def _of_sources(self, epoch: int, more: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> bool:
+        """More is known of what an epoch has read of the sources; False: there is no record of it."""
         with self._lock:
             for at in reversed(range(len(self._recent))):
                 record = self._recent[at]
-                if record["batchId"] == known.epoch:
-                    told = [{**one, **entries.get(one["description"], {})} for one in record["sources"]]
+                if record["batchId"] == epoch:
+                    told = [{**one, **more(one)} for one in record["sources"]]
                     self._recent[at] = QueryProgress({**record, "sources": told})
-                    return
+                    return True
+        return False
 
     def _replace_last(self, **entries: Any) -> None:
         """The last epoch's record with more that is known of it; the old one may be in somebody's hands."""

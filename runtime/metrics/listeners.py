@@ -41,9 +41,20 @@ class StateEvolved:
 
 @dataclass(frozen=True)
 class MessagesLost:
-    """The live source has forgotten messages that the run would have gone on with."""
+    """The live source has forgotten messages before, or while, an epoch was to read them."""
 
     messages: ForgottenMessages
+    #: The live input.
+    source: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class SeamPassed:
+    """The switch is reached: how a live input went on from its history."""
+
+    source: str
+    seam: str
 
 
 @dataclass(frozen=True)
@@ -240,6 +251,7 @@ Fact = (
     Restored
     | StateEvolved
     | MessagesLost
+    | SeamPassed
     | LiveBegins
     | PhaseBegan
     | ShardsReused

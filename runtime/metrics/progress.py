@@ -51,7 +51,8 @@ class QueryProgress(FrozenDict):
     ``sources``
         ``description isBacklog finished``, and of a live input its own ``eventTime`` and ``isIdle``.  Soon after the
         epoch, when Spark has told them: ``startOffset endOffset latestOffset metrics`` as in Spark (offsets as JSON
-        values), and of a source with partitions ``lag``, how many messages of each wait.
+        values), and of a source with partitions ``lag``, how many messages of each wait.  ``dataLost``, if there are
+        any: ranges of messages that the source has forgotten and the epoch has not read (``failOnDataLoss = false``).
     ``sink``
         ``description`` with its guarantee, ``numOutputRows``, and ``outputBytes outputFiles`` in ``metrics``.
     ``coordinator``

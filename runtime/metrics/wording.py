@@ -15,6 +15,7 @@ from .listeners import (
     RunFinished,
     RunStopped,
     SavepointWritten,
+    SeamPassed,
     ShardsReused,
     SourceChanged,
     StateEvolved,
@@ -30,7 +31,10 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
         case StateEvolved(change):
             return "state-evolved", change
         case MessagesLost(messages):
-            return "data-lost", f"{messages}: gone from the source, and never read (failOnDataLoss = false)"
+            perhaps = "while they were read: any of them may be missing" if messages.fate == "perhaps" else "never read"
+            return "data-lost", f"{messages}: gone from the source, {perhaps} (failOnDataLoss = false)"
+        case SeamPassed(source, seam):
+            return "seam", f"{source}: {seam}"
         case LiveBegins(entry):
             return "positions", f"the live source begins at {' '.join(entry.splitlines()[2:])}"
         case PhaseBegan(kind):

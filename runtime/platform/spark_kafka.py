@@ -1,25 +1,32 @@
-"""What a Kafka cluster says of a topic, asked by the clients that Spark's connector brings along."""
+"""What a Kafka cluster says of topics, asked by the clients that Spark's connector brings along."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
 from ...errors import PlanError, SetupError
+from .brokers import OPTION, check_reachable
 from .gateway import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+logger = logging.getLogger(__name__)
+
 _ADMIN = "org.apache.kafka.clients.admin"
 _COMMON = "org.apache.kafka.common"
 #: What Spark's connector hands on to Kafka's clients begins so.
 _PREFIX = "kafka."
-#: How long a cluster that does not answer is waited for; Kafka's own default is a minute.
-_LONGEST_MS = "30000"
+#: How long a cluster that takes connections and does not answer is waited for; Kafka's own default is a minute.
+_LONGEST_MS = "10000"
+
+#: A topic and the number of a partition.
+Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -34,38 +41,142 @@ class TopicRange:
     first_times_ms: Mapping[int, int] = field(default_factory=dict)
 
 
+class NoSuchTopic(PlanError):
+    """There is no topic of that name."""
+
+
+class TopicClient:
+    """A client of one cluster, for questions about offsets; to be closed.
+
+    Args:
+        spark: the session, with Spark's connector.
+        options: as of Spark's connector: ``kafka.bootstrap.servers``, and what it takes to be let in.
+
+    Raises:
+        PlanError: nobody is there, or the options make no client.
+        SetupError: the session lacks the connector.
+    """
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        check_reachable(options)
+        self._spark = spark
+        self._options = options
+        self._admin = _admin(spark, options)
+        #: Java's objects for partitions: each epoch asks for the same ones.
+        self._keys: dict[Place, Any] = {}
+
+    def __enter__(self) -> TopicClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ask nothing any more."""
+        self._admin.close()
+
+    def range_of(self, topic: str) -> TopicRange:
+        """The offsets that a topic has now.
+
+        Raises:
+            NoSuchTopic: there is none of that name.
+            PlanError: there is no answer.
+        """
+        try:
+            names = java_class(self._spark, "java.util.Collections").singletonList(topic)
+            described = self._admin.describeTopics(names).allTopicNames().get().get(topic)
+            places = [(topic, int(one.partition())) for one in described.partitions()]
+            spec = java_class(self._spark, f"{_ADMIN}.OffsetSpec")
+            asked = [self._ask(places, one) for one in (spec.earliest(), spec.latest(), spec.forTimestamp(0))]
+            begins, ends, times = (one() for one in asked)
+            return TopicRange(
+                {number: int(begin.offset()) for (_, number), begin in begins.items()},
+                {number: int(end.offset()) for (_, number), end in ends.items()},
+                {number: int(one.timestamp()) for (_, number), one in times.items() if one.timestamp() >= 0},
+            )
+        except Py4JJavaError as error:
+            raise self._refused(topic, error) from error
+
+    def begins(self, places: Iterable[Place]) -> Callable[[], dict[Place, int]]:
+        """Ask for the first offset of partitions that are there, and go on; the answer is in what is returned.
+
+        Raises:
+            PlanError: (when the answer is looked at) there is none.
+        """
+        asked = sorted(places)
+        answer = self._ask(asked, java_class(self._spark, f"{_ADMIN}.OffsetSpec").earliest())
+
+        def offsets() -> dict[Place, int]:
+            try:
+                return {place: int(begin.offset()) for place, begin in answer().items()}
+            except Py4JJavaError as error:
+                raise self._refused(", ".join(sorted({topic for topic, _ in asked})), error) from error
+
+        return offsets
+
+    def _ask(self, places: Iterable[Place], spec: Any) -> Callable[[], dict[Place, Any]]:
+        """Ask for the offset of each partition that a specification means, with its time."""
+        request, keys = java_class(self._spark, "java.util.HashMap")(), {}
+        for place in places:
+            if place not in self._keys:
+                self._keys[place] = java_class(self._spark, f"{_COMMON}.TopicPartition")(*place)
+            keys[place] = self._keys[place]
+            request.put(keys[place], spec)
+        future = self._admin.listOffsets(request).all()
+
+        def answer() -> dict[Place, Any]:
+            found = future.get()
+            return {place: found.get(key) for place, key in keys.items()}
+
+        return answer
+
+    def _refused(self, topic: str, error: Py4JJavaError) -> PlanError:
+        brokers = next((value for name, value in self._options.items() if name.lower() == OPTION), None)
+        root = _root_of(error)
+        kind = NoSuchTopic if "UnknownTopicOrPartitionException" in root else PlanError
+        return kind(
+            f"topic {topic!r} at {OPTION} = {brokers!r} cannot be asked for its offsets: {root}; check the"
+            " address, the topic's name, and the kafka.* options"
+        )
+
+
 def topic_range(spark: SparkSession, topic: str, options: Mapping[str, str]) -> TopicRange:
     """Ask a cluster for the partitions of a topic, and which offsets they have now.
 
     Args:
         spark: the session, with Spark's connector.
         topic: its name.
-        options: as of Spark's connector: ``kafka.bootstrap.servers``, and what it takes to be let in.
+        options: as of :class:`TopicClient`.
 
     Raises:
-        PlanError: there is no such topic, or no answer.
+        NoSuchTopic: there is none of that name.
+        PlanError: there is no answer.
         SetupError: the session lacks the connector.
     """
-    admin = _admin(spark, options)
+    with TopicClient(spark, options) as client:
+        return client.range_of(topic)
+
+
+def check_topic(spark: SparkSession, topic: str, options: Mapping[str, str]) -> None:
+    """Raise if brokers can be reached, and say that there is no such topic.
+
+    Args:
+        spark: the session, with Spark's connector.
+        topic: its name.
+        options: as of :class:`TopicClient`.
+
+    Raises:
+        NoSuchTopic: they say so.
+        PlanError: nobody is there.
+        SetupError: the session lacks the connector.
+    """
+    check_reachable(options)
     try:
-        names = java_class(spark, "java.util.Collections").singletonList(topic)
-        described = admin.describeTopics(names).allTopicNames().get().get(topic)
-        partitions = [int(one.partition()) for one in described.partitions()]
-        spec = java_class(spark, f"{_ADMIN}.OffsetSpec")
-        begins, ends = (_ask(spark, admin, topic, partitions, one) for one in (spec.earliest(), spec.latest()))
-        times = _ask(spark, admin, topic, partitions, spec.forTimestamp(0))
-        return TopicRange(
-            {number: int(begin.offset()) for number, begin in begins.items()},
-            {number: int(end.offset()) for number, end in ends.items()},
-            {number: int(first.timestamp()) for number, first in times.items() if first.timestamp() >= 0},
-        )
-    except Py4JJavaError as error:
-        raise PlanError(
-            f"topic {topic!r} at kafka.bootstrap.servers = {options.get('kafka.bootstrap.servers')!r} cannot be asked"
-            f" for its offsets: {_root_of(error)}; check the address, the topic's name, and the kafka.* options"
-        ) from error
-    finally:
-        admin.close()
+        topic_range(spark, topic, options)
+    except NoSuchTopic:
+        raise
+    except PlanError as error:  # Spark may know a way in that its options do not tell
+        logger.info("whether topic %s is there is not known: %s", topic, error)
 
 
 def _admin(spark: SparkSession, options: Mapping[str, str]) -> Any:
@@ -84,15 +195,6 @@ def _admin(spark: SparkSession, options: Mapping[str, str]) -> Any:
             "the session lacks Spark's connector to Kafka; make it with spark.jars.packages ="
             " 'org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>', or with its jars in spark.jars"
         ) from error
-
-
-def _ask(spark: SparkSession, admin: Any, topic: str, partitions: list[int], spec: Any) -> dict[int, Any]:
-    """The offset of each partition that a specification means, with its time."""
-    asked, place = java_class(spark, "java.util.HashMap")(), java_class(spark, f"{_COMMON}.TopicPartition")
-    for partition in partitions:
-        asked.put(place(topic, partition), spec)
-    found = admin.listOffsets(asked).all().get()
-    return {partition: found.get(place(topic, partition)) for partition in sorted(partitions)}
 
 
 def _root_of(error: Py4JJavaError) -> str:

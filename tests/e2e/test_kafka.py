@@ -51,6 +51,9 @@ def test_a_topic_goes_on_right_behind_the_lake(world: World, kafka: Broker) -> N
     assert "{0: 20, 1: 20, 2: earliest}" in described.writeStream.format("noop").plan().explain().replace("\n", " ")
     query = world.start(described)
     assert query.wait_for("live", 120)
+    (seam,) = support.details(query, "seam")
+    assert f"live began at {topic} {{0: 20, 1: 20, 2: 0}}; was read up to {topic} {{0: 30, 1: 30, 2: 30}}" in seam
+    assert seam.endswith("history and live meet, without gap or overlap")
     (backlog,) = query.recentProgress
     source = backlog.sources[-1]
     assert (backlog.numInputRows, source["endOffset"]) == (90, {topic: {"0": 30, "1": 30, "2": 30}})

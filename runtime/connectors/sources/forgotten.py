@@ -1,21 +1,33 @@
-"""What a live source has forgotten of that which comes behind a job's position: retention does not wait for readers."""
+"""What a live source has forgotten of that which a job was to read: retention does not wait for readers.
+
+Offsets of a partition only grow, and what retention takes are the first ones.  So what is lost can be told exactly:
+from where the job stands, or a micro-batch begins, to where the partition begins now.  A partition that ends before the
+job's position belongs to a topic that was deleted and made anew.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from ....errors import MixedModeError
-from ...platform.spark_kafka import topic_range
+from ...platform.spark_kafka import NoSuchTopic, TopicClient, TopicRange
 from .live_sources import LiveSourceFacts, live_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 logger = logging.getLogger(__name__)
+
+#: Offsets by topic and partition, as Spark writes them.
+Offsets = Mapping[str, Mapping[int, int]]
+
+#: ``gone``: before anybody read them.  ``perhaps``: while they were read.  ``made-anew``: the topic was, and Spark goes
+#: on behind what it holds now.  ``no-partition``: it is there no more.
+Fate = Literal["gone", "perhaps", "made-anew", "no-partition"]
 
 
 @dataclass(frozen=True)
@@ -25,42 +37,143 @@ class ForgottenMessages:
     topic: str
     partition: int
     first: int
+    #: Before ``first`` if there are none (a topic made anew, and empty yet).
     last: int
     #: Whether the source was told to go on without them.
     is_tolerated: bool
+    fate: Fate = "gone"
+    #: Of a topic made anew: up to where the job had come in the old one.
+    reached: int | None = None
 
     def __str__(self) -> str:
-        return f"topic {self.topic}, partition {self.partition}, offsets {self.first} to {self.last}"
+        where = f"topic {self.topic}, partition {self.partition}"
+        if self.fate == "no-partition":
+            return f"{where}, offsets from {self.first} on"
+        if self.fate == "made-anew":
+            has = f"offsets {self.first} to {self.last}" if self.first <= self.last else "no messages"
+            return f"{where}, offsets from {self.reached} on (the topic was made anew, and has {has})"
+        return f"{where}, offsets {self.first} to {self.last}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For progress records."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "firstOffset": self.first,
+            "lastOffset": self.last,
+            "fate": self.fate,
+        }
+
+
+def is_tolerant(source: LiveSourceFacts) -> bool:
+    """Whether a source goes on without what it has lost."""
+    return source.options.get("failondataloss", "true").lower() == "false"
+
+
+def offsets_of(line: str) -> Offsets | None:
+    """An offset of Kafka's as Spark's log has it; None: it is none."""
+    try:
+        return {
+            topic: {int(number): int(at) for number, at in partitions.items()}
+            for topic, partitions in json.loads(line).items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        return None
+
+
+def kafka_offsets(live: DataFrame, numbers: Sequence[int], offset_entry: str) -> list[tuple[LiveSourceFacts, Offsets]]:
+    """The Kafka sources of a live frame, with their part of a position.
+
+    Args:
+        live: the frame.
+        numbers: for each of its sources the number under which Spark's log has its offset.
+        offset_entry: Spark's entry of the position.
+    """
+    lines, found = offset_entry.splitlines()[2:], []
+    for source, number in zip(live_sources(live), numbers, strict=True):
+        offsets = offsets_of(lines[number]) if source.name == "kafka" and number < len(lines) else None
+        if offsets is not None:
+            found.append((source, offsets))
+    return found
 
 
 def forgotten_messages(
-    spark: SparkSession, live: DataFrame, numbers: Sequence[int], offset_entry: str
+    spark: SparkSession, positions: Sequence[tuple[LiveSourceFacts, Offsets]]
 ) -> list[ForgottenMessages]:
-    """What the topics of a live frame do not have any more.  A cluster that gives no answer says nothing.
+    """What the topics do not have any more behind positions.  A cluster that gives no answer says nothing.
 
     Args:
         spark: the session.
-        live: the frame.
-        numbers: for each of its sources the number under which Spark's log has its offset.
-        offset_entry: Spark's entry of the position, from which the job goes on.
+        positions: of Kafka sources, where the job goes on.
     """
-    offsets, found = offset_entry.splitlines()[2:], []
-    for source, number in zip(live_sources(live), numbers, strict=True):
-        if source.name == "kafka" and number < len(offsets) and offsets[number].startswith("{"):
-            found += _of(spark, source, json.loads(offsets[number]))
+    found: list[ForgottenMessages] = []
+    for source, offsets in positions:
+        try:
+            with TopicClient(spark, source.options) as client:
+                for topic, at in offsets.items():
+                    found += behind(topic, at, _range_of(client, topic), is_tolerated=is_tolerant(source))
+        except MixedModeError as error:  # Spark may know a way in that its options do not tell
+            logger.info("whether messages behind the job's position are still there is not known: %s", error)
     return list(dict.fromkeys(found))
 
 
-def _of(spark: SparkSession, source: LiveSourceFacts, offset: dict[str, dict[str, int]]) -> list[ForgottenMessages]:
-    is_tolerated = source.options.get("failondataloss", "true").lower() == "false"
-    found = []
-    for topic, partitions in offset.items():
-        try:
-            begins = topic_range(spark, topic, source.options).begins
-        except MixedModeError as error:  # Spark may know a way in that its options do not tell
-            logger.info("whether messages behind the last checkpoint are still there is not known: %s", error)
+def _range_of(client: TopicClient, topic: str) -> TopicRange:
+    try:
+        return client.range_of(topic)
+    except NoSuchTopic:
+        return TopicRange({}, {})
+
+
+def behind(topic: str, at: Mapping[int, int], known: TopicRange, *, is_tolerated: bool) -> Iterator[ForgottenMessages]:
+    """What a topic lacks behind a position.
+
+    Args:
+        topic: its name.
+        at: the position, by partition.
+        known: which offsets the topic has.
+        is_tolerated: whether its reader goes on without.
+    """
+    for number in sorted({*at, *known.begins}):
+        position = at.get(number, 0)  # a partition that was added: all of it is to be read
+        if number not in known.begins:
+            yield ForgottenMessages(topic, number, position, position - 1, is_tolerated, "no-partition")
             continue
-        for number, at in sorted((int(number), at) for number, at in partitions.items()):
-            if begins.get(number, at) > at:
-                found.append(ForgottenMessages(topic, number, at, begins[number] - 1, is_tolerated))
-    return found
+        begin, end = known.begins[number], known.ends[number]
+        if end < position:
+            yield ForgottenMessages(topic, number, begin, end - 1, is_tolerated, "made-anew", position)
+        elif begin > position:
+            yield ForgottenMessages(topic, number, position, begin - 1, is_tolerated)
+
+
+def between(
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    before: Mapping[int, int],
+    after: Mapping[int, int],
+) -> Iterator[ForgottenMessages]:
+    """What a micro-batch lacks, whose reader goes on without.
+
+    Args:
+        topic: the topic.
+        start: where the micro-batch begins, by partition.
+        end: the first offsets behind it.
+        before: the topic's first offsets, before the micro-batch was read; of partitions that are there.
+        after: the same afterwards.
+    """
+    for number in sorted({*start, *end}):
+        first = start.get(number, 0)
+        if number not in end:
+            yield ForgottenMessages(topic, number, first, first - 1, True, "no-partition")
+            continue
+        last = end[number]
+        if last < first:
+            begin = min(before.get(number, 0), last)
+            yield ForgottenMessages(topic, number, begin, last - 1, True, "made-anew", first)
+            continue
+        gone = min(max(before.get(number, first), first), last)
+        perhaps = min(max(after.get(number, gone), gone), last)
+        if gone > first:
+            yield ForgottenMessages(topic, number, first, gone - 1, True)
+        if perhaps > gone:
+            yield ForgottenMessages(topic, number, gone, perhaps - 1, True, "perhaps")

@@ -8,12 +8,13 @@ which no operator looks at.  A job with one live input has no such column and pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from ...platform.columns import event_time_us
+from .seams import SeamClaim
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,6 +31,8 @@ class LiveInput:
     name: str
     #: Numbers of the frames whose rows move its watermark: its own, and that of the history which precedes it.
     frames: tuple[int, ...] = ()
+    #: How it goes on from its history; None: nobody has said.
+    seam: SeamClaim | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

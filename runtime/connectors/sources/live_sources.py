@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ....errors import PlanError
+from ...platform.brokers import check_reachable
 from ...platform.spark_sources import sources
 
 if TYPE_CHECKING:
@@ -80,6 +81,13 @@ class LiveSourceFacts:
 def live_sources(live: DataFrame) -> tuple[LiveSourceFacts, ...]:
     """The streaming sources of a frame, in the order in which Spark's log knows them."""
     return tuple(LiveSourceFacts(one.name, one.options) for one in sources(live) if one.is_streaming)
+
+
+def check_brokers(live: DataFrame) -> None:
+    """Raise PlanError if a Kafka source names brokers that take no connections: Spark would look for a minute."""
+    for source in live_sources(live):
+        if source.name == "kafka":
+            check_reachable(source.options)
 
 
 def check_replayable(live: DataFrame) -> None:

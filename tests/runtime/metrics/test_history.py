@@ -72,9 +72,9 @@ def test_other_events_do_not_push_out_the_phases() -> None:
         (StateEvolved("variable 'n' widened"), "state-evolved", "variable 'n' widened"),
         (LiveBegins('v1\n{"batchWatermarkMs":0}\n{"a":1}\n-'), "positions", 'the live source begins at {"a":1} -'),
         (
-            MessagesLost(ForgottenMessages("t", 2, 5, 9, True)),
+            MessagesLost(ForgottenMessages("t", 2, 5, 9, True), "live", 1),
             "data-lost",
-            "topic t, partition 2, offsets 5 to 9: gone from the source, and never read (failOnDataLoss = false)",
+            "topic t, partition 2, offsets 5 to 9: gone from the source, never read (failOnDataLoss = false)",
         ),
         (PhaseBegan("catch-up"), "phase", "catch-up"),
         (ShardsReused(3, 8), "reused", "3 of 8 shards were finished"),
