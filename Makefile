@@ -1,5 +1,5 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
-# Tests of Kafka need Maven, too, the first time; without it they are skipped.
+# Tests of Kafka and S3 need Maven, too, the first time; without it they are skipped.
 #   make test [ARGS="tests/state -x"]   make lint   make format   make demo   make clean
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)

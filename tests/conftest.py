@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ sys.path.append(str(Path(__file__).parent))
 import jvm_archive  # noqa: E402
 import kafka_broker  # noqa: E402
 import maven_jars  # noqa: E402
+import s3_server  # noqa: E402
 from spark_home import spark_home  # noqa: E402
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {jvm_archive.java_options()}")
@@ -64,6 +65,10 @@ _ARCHIVER = pytest.StashKey[subprocess.Popen[bytes]]()
 _SPARK_FIXTURES = {"spark", "driver_jvm"}
 #: Whoever uses this one has the marker "kafka"; with the variable such tests may not be skipped.
 _KAFKA_FIXTURE, _KAFKA_REQUIRED = "kafka", "MIXEDMODE_TESTS_NEED_KAFKA"
+#: The same for "s3".
+_S3_FIXTURE, _S3_REQUIRED = "s3", "MIXEDMODE_TESTS_NEED_S3"
+#: Jars that the tests' JVMs have beside Spark's own if there are tests with the marker.
+_JARS = {"kafka": "connector", "s3": "s3a"}
 
 # Time limits per example only measure how busy the machine is.
 settings.register_profile("mixedmode", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -71,14 +76,35 @@ settings.load_profile("mixedmode")
 
 
 @pytest.fixture(scope="session")
-def kafka_jars(request: pytest.FixtureRequest) -> str:
-    """Spark's connector to Kafka, as ``spark.jars`` takes it; empty in a run without tests of it, or without jars."""
-    if not any(item.get_closest_marker("kafka") for item in request.session.items):
-        return ""
+def more_jars(request: pytest.FixtureRequest) -> str:
+    """What the marked tests of the run need, as ``spark.jars`` takes it; nothing where it cannot be had."""
+    found: list[Path] = []
+    for marker, use in _JARS.items():
+        if any(item.get_closest_marker(marker) for item in request.session.items):
+            with suppress(maven_jars.NotToBeHad):
+                found += maven_jars.jars(use)
+    return ",".join(map(str, found))
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[s3_server.S3Server]:
+    """A local S3."""
+    server = s3_server.S3Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def s3(request: pytest.FixtureRequest) -> s3_server.S3Server:
+    """A local S3, and Spark's client for it; without that the test is skipped."""
     try:
-        return ",".join(map(str, maven_jars.jars("connector")))
-    except maven_jars.NotToBeHad:
-        return ""
+        maven_jars.jars(_JARS["s3"])
+    except maven_jars.NotToBeHad as error:
+        if os.environ.get(_S3_REQUIRED):
+            pytest.fail(f"{_S3_REQUIRED} is set, but {error}")
+        pytest.skip(f"no client for S3: {error}")
+    found: s3_server.S3Server = request.getfixturevalue("object_store")
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -97,11 +123,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka_broker.Bro
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory, kafka_jars: str) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[SparkSession]:
     """A small local session for the whole run; a test that changes its options must set them back."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.config("spark.jars", kafka_jars) if kafka_jars else SparkSession.builder
+    builder = SparkSession.builder.config("spark.jars", more_jars) if more_jars else SparkSession.builder
     session = (
         builder.master("local[2]")
         .appName("mixedmode-tests")
@@ -129,6 +155,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
         if _KAFKA_FIXTURE in fixtures:
             item.add_marker("kafka")
+        if _S3_FIXTURE in fixtures:
+            item.add_marker("s3")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

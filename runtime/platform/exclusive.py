@@ -1,19 +1,18 @@
-"""Putting a file where none is yet, and swapping one that only grows: what two drivers must not both succeed with.
-
-``pyarrow.fs`` has no conditional write.  What there is instead:
+"""Putting a file where none is yet: what two drivers must not both succeed with.
 
 ==========================================  ===================================================================
 local                                       a hard link under the final name, which fails if there is one
 HDFS                                        a rename, which does not replace
+S3, GCS, ABFS                               the store decides (:mod:`.conditional`)
 a ``FileSystemHandler`` of one's own        its ``put_if_absent(path, data) -> bool``, if it has one
-object stores (S3, GCS, ABFS), others       nothing: a look, then a write
+others (stores that fsspec serves, old ones) nothing: a look, then a write
 ==========================================  ===================================================================
 
 In the last row two writers that meet between the look and the write both succeed, and the later one's content stays.
 Nothing rests on that there: what must not be lost between two drivers goes to names that only one of them uses, and
 which of them counts is decided by listing (``lease.claims``: a generation is claimed by a file of its own, and given up
-if the listing after it shows another one; that is the compare-and-swap).  This holds on every store in which a file
-that was written is in the next listing.
+if the listing after it shows another one).  This holds on every store in which a file that was written is in the next
+listing.
 """
 
 from __future__ import annotations
@@ -26,7 +25,9 @@ from typing import Any
 from pyarrow import fs
 
 from ...state.pool import naming, sync_path
+from .conditional import ConditionalClient, azure_client, google_client
 from .filesystem import delete_quietly, exists, write_atomically
+from .s3 import S3
 
 
 def put_if_absent(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
@@ -45,12 +46,53 @@ def put_if_absent(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
     handler: Any = getattr(filesystem, "handler", None)
     if hasattr(handler, "put_if_absent"):
         return bool(handler.put_if_absent(path, data))
-    if exists(filesystem, path):
+    if exists(filesystem, path):  # a store may not look at the condition
         return False
+    found = conditional_client(filesystem, path)
+    if found is not None:
+        client, key = found
+        with contextlib.suppress(NotImplementedError):
+            return client.put_if_absent(key, data)
     if filesystem.type_name == "hdfs":
         return _rename(filesystem, path, data)
     write_atomically(filesystem, path, data)
     return True
+
+
+def decides(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
+    """False if a store takes a file that is to be put only if there is none, though there is.
+
+    Args:
+        filesystem: of the store; any other decides, or is known not to.
+        path: a file that is there.
+        data: its content.
+    """
+    found = conditional_client(filesystem, path)
+    if found is None:
+        return True
+    client, key = found
+    try:
+        return not client.put_if_absent(key, data)
+    except NotImplementedError:
+        return False
+
+
+def conditional_client(filesystem: fs.FileSystem, path: str) -> tuple[ConditionalClient, str] | None:
+    """Who writes a file of an object store under a condition, and its key there; None: nobody can."""
+    bucket, _, key = path.partition("/")
+    if isinstance(filesystem, S3):
+        return filesystem.client(bucket), key
+    if filesystem.type_name == "gcs":
+        return google_client(bucket), key
+    if filesystem.type_name == "abfs":
+        return azure_client(bucket, *_azure_account(filesystem)), key
+    return None
+
+
+def _azure_account(filesystem: fs.FileSystem) -> tuple[str, str | None, str | None]:
+    """Name, key and SAS token; pyarrow tells them to nobody but those that it sends the filesystem to."""
+    ((said,),) = filesystem.__reduce__()[1:]
+    return said["account_name"], said.get("account_key") or None, said.get("sas_token") or None
 
 
 def _link(path: str, data: bytes) -> bool:

@@ -13,6 +13,7 @@ from pyarrow import ArrowInvalid, fs
 
 from ...errors import OptionError
 from ...state.pool import naming, sync_path
+from .s3 import s3_filesystem
 
 #: Filesystems of pyarrow whose files appear when they are complete.
 _OBJECT_STORES = ("s3", "gcs", "abfs")
@@ -83,6 +84,7 @@ def resolve(location: str) -> tuple[fs.FileSystem, str]:
 
     Raises:
         ValueError: nothing here serves the URI's scheme.
+        OSError: a bucket of S3 cannot be used; says which setting may be wrong.
     """
     local = _LOCAL_URI.match(location)
     if local is not None:
@@ -99,6 +101,8 @@ def resolve(location: str) -> tuple[fs.FileSystem, str]:
 
 def _remote(parts: _Parts) -> tuple[fs.FileSystem, str]:
     scheme = _PYARROW_SCHEMES.get(parts.scheme, parts.scheme)
+    if scheme == "s3":
+        return s3_filesystem(parts.authority, parts.path, parts.query)
     location = f"{scheme}://{parts.authority}{quote(parts.path, safe=_UNQUOTED)}{parts.query}"
     try:
         return fs.FileSystem.from_uri(location)
@@ -109,7 +113,7 @@ def _remote(parts: _Parts) -> tuple[fs.FileSystem, str]:
         from fsspec.core import url_to_fs  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
         served, path = url_to_fs(f"{scheme}://{parts.authority}{parts.path}")
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, TypeError) as error:  # the last one: it wants arguments that no URI has
         instead = _INSTEAD.get(scheme, "install the fsspec package that does, or use one of the others")
         raise ValueError(f"neither pyarrow.fs nor fsspec serves {parts.scheme}: here ({error}); {instead}") from error
     return fs.PyFileSystem(fs.FSSpecHandler(served)), str(path)

@@ -10,6 +10,7 @@ Invariant: nothing is left behind, except empty folders on filesystems that make
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
@@ -20,11 +21,14 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ...errors import OptionError
+from .exclusive import decides
 from .filesystem import appears_whole, delete_quietly, is_local, list_files, read_bytes, resolve
-from .spark_paths import HadoopPlace, spark_uri
+from .spark_paths import HadoopPlace, missing_client, spark_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 _ALLOWED = "allowed: a folder on a filesystem that the driver and all executors reach under this name"
 
@@ -71,6 +75,13 @@ class _Probe:
             self.filesystem.create_dir(str(PurePosixPath(self.path).parent), recursive=True)
             with self.filesystem.open_output_stream(self.path) as stream:
                 stream.write(b"driver")
+            if not decides(self.filesystem, self.path, b"driver"):
+                logger.warning(
+                    "%s = %r is on a store that puts a file though it was told to do so only if there is none: two"
+                    " drivers that begin there in the same instant are told apart by listing alone",
+                    self._option,
+                    self._location,
+                )
         except OSError as error:
             raise self._error(f"cannot be written to: {error}") from error
         seen_by_spark = spark_uri(spark, self._location, self.path)
@@ -80,7 +91,7 @@ class _Probe:
             said = str(getattr(error, "java_exception", error)).splitlines()[0]
             raise self._error(
                 f"cannot be reached by Spark, which needs it for its own log and for staged rows, as {seen_by_spark}:"
-                f" {said}"
+                f" {said}{missing_client(spark, said)}"
             ) from error
         if not exists:
             raise self._error(

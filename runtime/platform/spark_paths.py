@@ -44,6 +44,22 @@ def hadoop_conf(spark: SparkSession, options: Mapping[str, str] | None = None) -
     return state.newHadoopConf() if options is None else state.newHadoopConfWithOptions(scala_map(spark, options))
 
 
+def missing_client(spark: SparkSession, said: str) -> str:
+    """What to do about a filesystem whose class Spark does not have, to be put behind what it says; empty: it has it.
+
+    Args:
+        spark: the session.
+        said: Hadoop's message.
+    """
+    if "ClassNotFoundException" not in said and "NoClassDefFoundError" not in said:
+        return ""
+    version = java_class(spark, "org.apache.hadoop.util.VersionInfo").getVersion()
+    return (
+        "; Spark's client for it is not on the class path (for S3: start Spark with spark.jars.packages ="
+        f" org.apache.hadoop:hadoop-aws:{version})"
+    )
+
+
 class HadoopPlace:
     """A path as Hadoop sees it: which filesystem a plain path is on is Spark's to say.
 

@@ -48,8 +48,8 @@ def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="session")
-def driver_jvm(tmp_path_factory: pytest.TempPathFactory, kafka_jars: str) -> Iterator[DriverJvm]:
+def driver_jvm(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[DriverJvm]:
     """A JVM for drivers in processes of their own, one after the other."""
-    made = DriverJvm(tmp_path_factory.mktemp("driver-jvm"), kafka_jars)
+    made = DriverJvm(tmp_path_factory.mktemp("driver-jvm"), more_jars)
     yield made
     made.close()

@@ -172,12 +172,17 @@ def refusal(start: Callable[[], MixedQuery]) -> mixedmode.MixedModeError:
 
 
 def write(path: Path, events: Sequence[Event]) -> None:
+    pq.write_table(table(events), path)
+
+
+def table(events: Sequence[Event]) -> pa.Table:
+    """Events as rows."""
     rows = [
         (key, None if seconds is None else START + timedelta(seconds=seconds), value) for key, seconds, value in events
     ]
     columns = list(zip(*rows, strict=True)) or [(), (), ()]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, ARROW_SCHEMA, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=ARROW_SCHEMA), path)
+    return pa.Table.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
 def committed(out: Path) -> list[tuple[Any, ...]]:

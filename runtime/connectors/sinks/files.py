@@ -2,7 +2,9 @@
 
 Tasks stage files below ``<path>/_mixedmode/<job id>`` (Spark and most readers skip folders that begin with ``_``); the
 commit renames each into ``<path>``.  A rename is atomic and its target name is fixed by the transaction, so a commit
-that was cut short is completed by doing it again.
+that was cut short is completed by doing it again.  Object stores have no rename: there the store copies each file,
+which appears whole, and the staged ones are removed when all are shown.  In between a reader sees some of a
+transaction's files, there as elsewhere.
 
 Several jobs may write one ``path``: each stages below its own id, and no two files have one name.  Readers see the
 output of all.  A job that starts anew (with a new checkpointLocation) is another job: what the earlier one has
@@ -23,7 +25,7 @@ from ....errors import CheckpointError, OptionError
 from ....state.pool import sync_path
 from ...platform.columns import column_fold
 from ...platform.failpoints import failpoint
-from ...platform.filesystem import absolute, delete_quietly, exists, list_files, resolve
+from ...platform.filesystem import absolute, appears_whole, delete_quietly, exists, list_files, resolve
 from ...platform.folder_checks import check_folder
 from ...platform.spark_paths import spark_uri
 from ..output_place import OutputPlace
@@ -103,6 +105,8 @@ class ParquetSink(Sink):
     def commit(self, transaction: SinkTransaction) -> None:
         # All are checked before one is moved.
         staged = {file.name for file in transaction.files if self.is_staged(file)}
+        copies = appears_whole(self._filesystem)
+        show = self._filesystem.copy_file if copies else self._filesystem.move
         for file in transaction.files:
             source = f"{self._staging}/{file.name}"
             target = f"{self._target}/{file.shown_as(transaction.id)}"
@@ -110,7 +114,7 @@ class ParquetSink(Sink):
                 if file.folder:
                     self._filesystem.create_dir(f"{self._target}/{file.folder}", recursive=True)
                 try:
-                    self._filesystem.move(source, target)
+                    show(source, target)
                 except OSError:
                     if not exists(self._filesystem, target):  # another driver commits the same checkpoint
                         raise
@@ -122,6 +126,8 @@ class ParquetSink(Sink):
                 )
         if not transaction.files:
             return
+        if copies:
+            self.discard(transaction.files)
         if staged and isinstance(self._filesystem, fs.LocalFileSystem):
             # The marker that says "visible" must not outlive the renames.
             for folder in sorted(

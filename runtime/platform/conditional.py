@@ -1,0 +1,242 @@
+"""Writes to an object store that depend on what is there: if nothing is, or if it is still what was seen.
+
+S3 (``If-None-Match``, ``If-Match``), Google's and Azure's stores decide both themselves, so of any number of writers
+one succeeds; ``pyarrow.fs`` has neither.  A request whose answer is lost may have done its work: each write carries a
+mark of its own, by which a refused one that is told of a file knows whether that is its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore, RetryConfig
+
+#: Metadata of a file: which write it is of.
+_WRITER = "mixedmode-writer"
+_ATTEMPTS = 8
+#: What a stream asks the library for at a time.
+_PIECE_BYTES = 1 << 20
+#: Between attempts of what the library does not try again.
+_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
+_RETRIES: RetryConfig = {"max_retries": _ATTEMPTS, "retry_timeout": timedelta(seconds=60)}
+
+
+@dataclass(frozen=True)
+class Version:
+    """A file's content, and what its store calls this version of it."""
+
+    data: bytes
+    tag: str
+
+
+class ConditionalClient:
+    """One bucket or container.
+
+    Args:
+        store: makes the library's, given how often it may try a request again.
+        name: the bucket, for errors.
+    """
+
+    def __init__(self, store: Callable[[RetryConfig], ObjectStore], name: str) -> None:
+        self._store = store(_RETRIES)
+        #: For writes, which are tried again here: an answer that says never is told from one that says not now.
+        self._once = store({"max_retries": 0})
+        self._name = name
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Write a file unless there is one; False: there is.
+
+        Args:
+            key: its path in the bucket.
+            data: its content.
+
+        Raises:
+            NotImplementedError: the store knows no conditions.
+            OSError: the store refuses it, or does not answer.
+        """
+        return self._write(key, data, "create")
+
+    def swap(self, key: str, seen: Version, data: bytes) -> bool:
+        """Write a file in place of the version that was seen; False: it is not there any more.
+
+        Args:
+            key: its path in the bucket.
+            seen: the version.
+            data: the new content.
+
+        Raises:
+            OSError: the store refuses it, or does not answer.
+        """
+        return self._write(key, data, {"e_tag": seen.tag})
+
+    def get(self, key: str) -> Version | None:
+        """What is there; None: nothing."""
+        found = self._get(key)
+        return None if found is None else found[0]
+
+    def stream(self, key: str) -> Iterator[bytes]:
+        """The content of a file, piece by piece; an answer that is cut off is asked for again from there on.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            OSError: the store refuses it, or does not answer.
+        """
+        import obstore
+
+        with self._naming(key):
+            found = obstore.get(self._store, key)
+            pieces = iter(found.stream(min_chunk_size=_PIECE_BYTES))
+        return self._pieces(key, pieces)
+
+    def _pieces(self, key: str, pieces: Iterator[Any]) -> Iterator[bytes]:
+        while True:
+            with self._naming(key):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield bytes(piece)
+
+    def reader(self, key: str) -> Any:
+        """A file that can be read from any place; errors as of :meth:`stream`."""
+        import obstore
+
+        with self._naming(key):
+            return obstore.open_reader(self._store, key)
+
+    def delete(self, key: str) -> None:
+        """Remove a file that may be gone."""
+        import obstore
+        from obstore.exceptions import BaseError
+
+        for pause_s in _PAUSES_S:
+            with contextlib.suppress(BaseError, FileNotFoundError):
+                obstore.delete(self._store, key)
+                return
+            time.sleep(pause_s)
+        with contextlib.suppress(FileNotFoundError), self._naming(key):
+            obstore.delete(self._store, key)
+
+    def _write(self, key: str, data: bytes, mode: Any) -> bool:
+        import obstore
+        from obstore.exceptions import (
+            AlreadyExistsError,
+            BaseError,
+            NotSupportedError,
+            PermissionDeniedError,
+            PreconditionError,
+            UnauthenticatedError,
+        )
+
+        mine = uuid.uuid4().hex
+        for pause_s in (*_PAUSES_S, None):
+            try:
+                obstore.put(self._once, key, data, attributes={_WRITER: mine}, mode=mode, use_multipart=False)
+                return True
+            except (AlreadyExistsError, PreconditionError):
+                found = self._get(key)
+                return found is not None and found[1] == mine
+            except NotSupportedError as error:
+                raise NotImplementedError(str(error)) from error
+            except BaseError as error:  # it may have been written all the same: the next attempt finds out
+                if "501 Not Implemented" in str(error):
+                    raise NotImplementedError(str(error)) from error
+                if pause_s is None or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+                    raise OSError(f"{self._name}/{key}: {error}") from error
+                time.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _get(self, key: str) -> tuple[Version, str | None] | None:
+        """The file, and the mark of its writer."""
+        import obstore
+
+        try:
+            with self._naming(key):
+                found = obstore.get(self._store, key)
+                version = Version(bytes(found.bytes()), found.meta["e_tag"] or "")
+        except FileNotFoundError:
+            return None
+        marks: Any = found.attributes
+        return version, marks.get(_WRITER)
+
+    @contextmanager
+    def _naming(self, key: str) -> Iterator[None]:
+        """Errors of the library as errors of a filesystem, which say where."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self._name}/{key}") from None
+        except BaseError as error:
+            raise OSError(f"{self._name}/{key}: {error}") from error
+
+
+@lru_cache(maxsize=16)
+def s3_client(
+    bucket: str,
+    *,
+    access_key: str | None,
+    secret_key: str | None,
+    session_token: str | None,
+    anonymous: bool,
+    endpoint: str | None,
+    scheme: str,
+    region: str | None,
+    path_style: bool,
+    proxy: str | None,
+    **_: object,
+) -> ConditionalClient:
+    """The client of a bucket of S3; the arguments are those of :class:`~.s3.S3Settings`."""
+    from obstore.store import S3Store
+
+    where = endpoint if endpoint is None or path_style else f"{bucket}.{endpoint}"
+    given: dict[str, Any] = {
+        "access_key_id": access_key,
+        "secret_access_key": secret_key,
+        "session_token": session_token,
+        "skip_signature": anonymous or None,
+        "endpoint": None if where is None else f"{scheme}://{where}",
+        "region": region,
+        "virtual_hosted_style_request": not path_style if endpoint else None,
+    }
+    options: Any = {"allow_http": True, **({} if proxy is None else {"proxy_url": proxy})}
+    config: Any = {name: value for name, value in given.items() if value is not None}
+    return ConditionalClient(
+        lambda retries: S3Store(bucket, config=config, client_options=options, retry_config=retries), bucket
+    )
+
+
+@lru_cache(maxsize=16)
+def google_client(bucket: str) -> ConditionalClient:
+    """The client of a bucket of Google's; credentials are those of the environment."""
+    from obstore.store import GCSStore
+
+    return ConditionalClient(lambda retries: GCSStore(bucket, retry_config=retries), bucket)
+
+
+@lru_cache(maxsize=16)
+def azure_client(container: str, account: str, key: str | None, token: str | None) -> ConditionalClient:
+    """The client of a container of Azure's.
+
+    Args:
+        container: its name.
+        account: the storage account's.
+        key: of the account; None: as the environment says.
+        token: a shared access signature; None: as the environment says.
+    """
+    from obstore.store import AzureStore
+
+    given = {"account_name": account, "account_key": key, "sas_key": token}
+    config: Any = {name: value for name, value in given.items() if value is not None}
+    return ConditionalClient(lambda retries: AzureStore(container, config=config, retry_config=retries), container)

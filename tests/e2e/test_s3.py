@@ -1,0 +1,104 @@
+"""Jobs with everything on an object store: a local S3, reached by Spark and by us with the same settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import support
+from mixedmode.runtime.platform.filesystem import list_files, resolve
+from pyspark.sql import SparkSession
+from s3_server import S3Server
+from s3_support import EVENTS, Place, started
+
+LATE = "pipeline.late-data.path"
+
+
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, s3: S3Server) -> Iterator[S3Server]:
+    """The server, which the session knows."""
+    conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    for name, value in s3.hadoop.items():
+        conf.set(name, value)
+    yield s3
+    for name in s3.hadoop:
+        conf.unset(name)
+
+
+def test_everything_of_a_job_lies_there(spark: SparkSession, store: S3Server) -> None:
+    """History, live files, checkpoints, output, late rows and a savepoint: over a restart the output is that of a batch
+    job.  A job with another parallelism and a function as sink goes on from the savepoint, where one request in twenty
+    fails: it has every row once, too."""
+    place = Place(spark, f"s3a://{store.make('plain')}/job")
+    place.land(EVENTS[:80], folder="history")
+    place.land(EVENTS[80:120])
+    options = {"path": f"{place.root}/out", LATE: f"{place.root.replace('s3a:', 's3:')}/late"}
+    query = started(place, place.job().writeStream, **options)
+    place.land(EVENTS[120:160])
+    query.processAllAvailable()
+    saved = query.savepoint(f"{place.root}/savepoint")
+    query.stop()
+    given = place.rows()
+    query = started(place, place.job().writeStream, **options)
+    place.land(EVENTS[160:], support.flush_after(EVENTS))
+    query.processAllAvailable()
+    place.land([("late", 0, 1)])
+    query.processAllAvailable()
+    assert [(row.key, row.value) for row in query.lateRows.collect()] == [("late", 1)]
+    query.stop()
+    assert support.without_flush(place.rows()) == support.sessions_of(EVENTS)
+    filesystem, path = resolve(place.root)
+    left = {info.path.removeprefix(f"{path}/").partition("/")[0] for info in list_files(filesystem, path)}
+    assert left == {"history", "landing", "checkpoints", "out", "late", "savepoint"}
+    assert not [info for info in list_files(filesystem, f"{path}/out") if not info.path.endswith(".parquet")]
+
+    bucket = store.make("flaky-5")
+    checkpoints = f"s3://{bucket}/checkpoints"
+    query = started(
+        place,
+        place.job().writeStream.foreachBatch(lambda frame, _: given.extend(tuple(row) for row in frame.collect())),
+        checkpointLocation=checkpoints,
+        **{"execution.savepoint.path": saved, "pipeline.parallelism": 3},
+    )
+    query.processAllAvailable()
+    query.stop()
+    assert support.without_flush(sorted(given, key=repr)) == support.sessions_of(EVENTS)
+    assert sum(store.failures(bucket).values()) > 5
+
+
+def test_start_says_what_is_wrong(spark: SparkSession, store: S3Server) -> None:
+    """An endpoint that does not answer, credentials that are refused, a bucket that is missing, jars that are: within
+    seconds, with the name of the setting.  Settings of a single bucket go before the general ones."""
+    conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    store.make("guarded")
+    place = Place(spark, f"s3a://{store.make('right')}")
+    place.land(EVENTS[:1])
+    different = {
+        "fs.s3a.bucket.guarded.access.key": "wrong",
+        "fs.s3a.bucket.nowhere.endpoint": "http://127.0.0.1:9",
+        "fs.nojar.impl": "org.example.NoJar",
+    }
+    live = spark.readStream.schema(support.ROW_SCHEMA).parquet(f"{place.root}/landing")
+    writer = support.sessions(None, live).writeStream.option("path", f"{place.root}/out")
+
+    def refusal(location: str) -> str:
+        began = time.monotonic()
+        error = str(support.refusal(lambda: writer.option("checkpointLocation", location).start()))
+        assert time.monotonic() - began < 60
+        assert f"checkpointLocation = {location!r}" in error
+        return error
+
+    for name, value in different.items():
+        conf.set(name, value)
+    try:
+        assert "spark.hadoop.fs.s3a.access.key" in refusal("s3a://guarded/x")
+        assert "http://127.0.0.1:9 does not answer" in (said := refusal("s3a://nowhere/x"))
+        assert "spark.hadoop.fs.s3a.endpoint" in said
+        assert "there is no bucket 'missing'" in refusal("s3://missing/x")
+        conf.set("fs.s3.impl", "org.example.NoJar")
+        assert "hadoop-aws" in (said := refusal("s3://right/x")) and "spark.jars" in said
+    finally:
+        for name in (*different, "fs.s3.impl"):
+            conf.unset(name)

@@ -1,0 +1,195 @@
+"""S3 through a local server: settings, writes under a condition, and requests that fail."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from mixedmode.errors import OptionError
+from mixedmode.runtime.platform import s3
+from mixedmode.runtime.platform.exclusive import conditional_client, decides, put_if_absent
+from mixedmode.runtime.platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve
+from mixedmode.runtime.platform.folder_checks import resolve_option
+from mixedmode.runtime.platform.s3 import S3Settings
+from pyarrow import fs
+from s3_server import FAILURES, S3Server
+
+MANY = 12
+
+
+@pytest.fixture
+def settings(object_store: S3Server, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What Spark was told, which tests may change."""
+    said = {name.removeprefix("fs.s3a."): text for name, text in object_store.hadoop.items()}
+    monkeypatch.setattr(s3, "hadoop_settings", lambda prefix, bucket: dict(said))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({}, S3Settings()),
+        ({"endpoint": "http://10.0.0.1:9000"}, S3Settings(endpoint="10.0.0.1:9000", scheme="http")),
+        ({"endpoint": "https://minio/"}, S3Settings(endpoint="minio", path_style=False)),
+        (
+            {"endpoint": "minio:1", "path.style.access": "True", "connection.ssl.enabled": "false"},
+            S3Settings(endpoint="minio:1", scheme="http"),
+        ),
+        (
+            {"access.key": "a", "secret.key": "b", "session.token": " c "},
+            S3Settings(access_key="a", secret_key="b", session_token="c"),
+        ),
+        ({"access.key": "a"}, S3Settings()),
+        ({"aws.credentials.provider": "org.x.AnonymousAWSCredentialsProvider"}, S3Settings(anonymous=True)),
+        (
+            {
+                "aws.credentials.provider": "org.x.AssumedRoleCredentialProvider",
+                "assumed.role.arn": "arn:x",
+                "access.key": "a",
+                "secret.key": "b",
+            },
+            S3Settings(role_arn="arn:x"),
+        ),
+        ({"endpoint.region": "eu-west-1"}, S3Settings(region="eu-west-1")),
+        ({"proxy.host": "p", "proxy.port": "3128"}, S3Settings(proxy="http://p:3128")),
+        (
+            {"proxy.host": "p", "proxy.username": "u", "proxy.password": "w", "proxy.ssl.enabled": "true"},
+            S3Settings(proxy="https://u:w@p:443"),
+        ),
+    ],
+)
+def test_hadoops_settings_are_ours(told: dict[str, str], expected: S3Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the meaning that Hadoop gives it."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    found = S3Settings.of_hadoop(told)
+    assert found == (expected if "endpoint" in told else S3Settings(**{**vars(expected), "path_style": False}))
+
+
+def test_secrets_are_not_shown() -> None:
+    """Whoever prints settings prints no key."""
+    assert "hidden" not in repr(S3Settings(access_key="hidden", secret_key="hidden", session_token="hidden"))
+
+
+def test_a_uri_may_say_more() -> None:
+    """What stands in it goes before Spark's settings; what is not known there is refused."""
+    said = S3Settings(region="a").with_uri("key:se%2Fcret", "?endpoint_override=here:9000&scheme=http&region=eu")
+    assert said == S3Settings("key", "se/cret", endpoint="here:9000", scheme="http", region="eu")
+    with pytest.raises(ValueError, match="'nosuch' behind the"):
+        S3Settings().with_uri("", "?nosuch=1")
+
+
+def test_a_pickled_filesystem_needs_no_environment(object_store: S3Server, settings: dict[str, str]) -> None:
+    """It reaches the same bucket where nothing else says how; ``s3://`` and ``s3a://`` name the same file."""
+    bucket = object_store.make("pickled")
+    filesystem, path = resolve(f"s3://{bucket}/a b/100%/c#d")
+    with filesystem.open_output_stream(path) as file:
+        file.write(b"here")
+    settings.clear()
+    restored = pickle.loads(pickle.dumps(filesystem))
+    assert read_bytes(restored, path) == b"here"
+    settings.update({name.removeprefix("fs.s3a."): text for name, text in object_store.hadoop.items()})
+    assert resolve(f"s3a://{bucket}/a b/100%/c#d") == (filesystem, path)
+    assert [info.path for info in list_files(filesystem, bucket, recursive=True) if info.is_file] == [path]
+
+
+def _of_many(work: Callable[[int], bool]) -> int:
+    with ThreadPoolExecutor(MANY) as writers:
+        (winner,) = [number for number, won in enumerate(writers.map(work, range(MANY))) if won]
+    return winner
+
+
+@pytest.mark.parametrize("bucket", ["races", "flaky-2-races"])
+def test_of_many_writers_one_succeeds(object_store: S3Server, settings: dict[str, str], bucket: str) -> None:
+    """In putting what is not there, and in replacing what they have all seen, though one request in twenty fails."""
+    filesystem, folder = resolve(f"s3a://{object_store.make(bucket)}/x")
+
+    def race(path: str) -> None:
+        winner = _of_many(lambda writer: put_if_absent(filesystem, path, b"%d" % writer))
+        found = conditional_client(filesystem, path)
+        assert found is not None
+        client, key = found
+        seen = client.get(key)
+        assert seen is not None and seen.data == b"%d" % winner
+        winner = _of_many(lambda writer: client.swap(key, seen, b"new %d" % writer))
+        assert read_bytes(filesystem, path) == b"new %d" % winner
+        delete_quietly(filesystem, path)
+        assert not client.swap(key, seen, b"late") and client.get(key) is None
+
+    for number in range(4):
+        race(f"{folder}/{number}")
+
+
+@pytest.mark.parametrize("bucket", ["naive", "old"])
+def test_a_store_may_know_no_conditions(object_store: S3Server, settings: dict[str, str], bucket: str) -> None:
+    """That can be found out; a file that is there stays all the same."""
+    filesystem, path = resolve(f"s3a://{object_store.make(bucket)}/x")
+    assert put_if_absent(filesystem, path, b"one") and not put_if_absent(filesystem, path, b"two")
+    assert read_bytes(filesystem, path) == b"one"
+    assert not decides(filesystem, path, b"one")
+    filesystem, path = resolve(f"s3a://{object_store.make('strict')}/{bucket}")
+    assert put_if_absent(filesystem, path, b"one") and decides(filesystem, path, b"two")
+    assert read_bytes(filesystem, path) == b"one"
+
+
+def test_requests_that_fail_are_tried_again(object_store: S3Server, settings: dict[str, str]) -> None:
+    """Refused, cut off, half answered, or done and not told: what was written is there, and what was read is whole."""
+    bucket = object_store.make("flaky-3")
+    filesystem, folder = resolve(f"s3a://{bucket}/x")
+    large = bytes(range(256)) * 4096 * 7
+
+    def use(number: int) -> None:
+        data = large if number % 20 == 0 else b"%d" % number
+        with filesystem.open_output_stream(f"{folder}/{number}") as file:
+            file.write(data)
+        filesystem.copy_file(f"{folder}/{number}", f"{folder}/copy-{number}")
+        filesystem.delete_file(f"{folder}/{number}")
+        assert read_bytes(filesystem, f"{folder}/copy-{number}") == data
+        with filesystem.open_input_file(f"{folder}/copy-{number}") as file:
+            file.seek(max(0, file.size() - 5))
+            assert file.read() == data[-5:]
+        assert not exists(filesystem, f"{folder}/{number}")
+
+    with ThreadPoolExecutor(4) as users:
+        list(users.map(use, range(100)))
+    assert len(list_files(filesystem, folder)) == 100
+    filesystem.delete_dir(folder)
+    assert list_files(filesystem, folder) == []
+    assert set(object_store.failures(bucket)) == set(FAILURES)
+
+
+def test_what_is_wrong_with_a_bucket_is_said_at_once(object_store: S3Server, settings: dict[str, str]) -> None:
+    """With the name of the setting; a missing file is a missing file."""
+
+    def refusal(bucket: str, **different: str) -> str:
+        settings.update({name.replace("_", "."): text for name, text in different.items()})
+        with pytest.raises(OptionError, match="checkpointLocation = 's3a:") as raised:
+            resolve_option("checkpointLocation", f"s3a://{bucket}/x")
+        return str(raised.value)
+
+    object_store.make("guarded")
+    assert "no bucket 'missing'" in refusal("missing")
+    assert "names no bucket" in refusal("")
+    with pytest.raises(FileNotFoundError, match="guarded/x"):
+        read_bytes(*resolve("s3a://guarded/x"))
+    said = refusal("guarded", access_key="wrong")
+    assert "INVALID_ACCESS_KEY" in said and "spark.hadoop.fs.s3a.access.key" in said and "wrong" not in said
+    said = refusal("guarded", endpoint="http://127.0.0.1:9")
+    assert "http://127.0.0.1:9 does not answer" in said and "spark.hadoop.fs.s3a.endpoint" in said
+
+
+def test_folders_are_nothing(object_store: S3Server, settings: dict[str, str]) -> None:
+    """None is made, and none stays when its last file goes."""
+    filesystem, folder = resolve(f"s3a://{object_store.make('folders')}/a/b")
+    filesystem.create_dir(folder, recursive=True)
+    assert not exists(filesystem, folder)
+    with filesystem.open_output_stream(f"{folder}/c") as file:
+        file.write(b"")
+    assert read_bytes(filesystem, f"{folder}/c") == b""
+    assert filesystem.get_file_info(folder).type == fs.FileType.Directory
+    filesystem.move(f"{folder}/c", f"{folder}/d")
+    filesystem.delete_file(f"{folder}/d")
+    filesystem.delete_file(f"{folder}/d")
+    assert not exists(filesystem, folder)

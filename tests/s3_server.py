@@ -1,0 +1,181 @@
+"""A local S3 for tests: moto on the loopback, and in front of it what real stores do now and then.
+
+``python s3_server.py`` is the server's process; it prints its address, and ends with its standard input, which is when
+whoever started it does, however that ends.
+
+What a bucket's name begins with says how it behaves:
+
+- ``flaky-<seed>``: one request in twenty fails, in one of the ways of :data:`FAILURES`.
+- ``guarded``: only requests with :data:`ACCESS_KEY` are let in.
+- ``naive``: conditions of writes are not looked at; ``old``: they are refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret"
+#: One in so many requests to a flaky bucket fails.
+RATE = 20
+#: How a request fails: before anything is done, or done and not told; with an answer, with none, or with half of one.
+FAILURES = ("refused", "done-but-refused", "cut", "done-but-cut", "half")
+_COUNTS = "/_failures"
+
+
+class S3Server:
+    """The server in a process of its own."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.address = self._process.stdout.readline().strip()
+        assert self.address, "the S3 server did not start"
+
+    @property
+    def hadoop(self) -> dict[str, str]:
+        """Settings by which Spark, and with it everybody, reaches it."""
+        return {
+            "fs.s3a.endpoint": f"http://{self.address}",
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.access.key": ACCESS_KEY,
+            "fs.s3a.secret.key": SECRET_KEY,
+            "fs.s3a.retry.interval": "50ms",
+            "fs.s3a.retry.throttle.interval": "50ms",
+        }
+
+    def make(self, bucket: str) -> str:
+        """Make a bucket; returns its name."""
+        request = urllib.request.Request(f"http://{self.address}/{bucket}", method="PUT", headers=_SIGNED)
+        with urllib.request.urlopen(request, timeout=60):
+            return bucket
+
+    def failures(self, bucket: str) -> dict[str, int]:
+        """How many requests to a bucket have failed, by the way they did."""
+        with urllib.request.urlopen(f"http://{self.address}{_COUNTS}", timeout=60) as answer:
+            found: dict[str, dict[str, int]] = json.load(answer)
+            return found.get(bucket, {})
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(60)
+
+
+_SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20240101/us-east-1/s3/aws4_request"}
+App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Unreliable:
+    """Stands before a store.
+
+    Args:
+        store: the store.
+    """
+
+    def __init__(self, store: App) -> None:
+        self._store = store
+        self._chances: dict[str, random.Random] = {}
+        self._failed: dict[str, Counter[str]] = {}
+        self._choosing = threading.Lock()
+        #: A condition and the write that depends on it are one step in a real store.
+        self._writing = threading.Lock()
+
+    def __call__(self, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        bucket = request["PATH_INFO"].split("/")[1]
+        if request["PATH_INFO"] == _COUNTS:
+            start("200 OK", [("Content-Type", "application/json")])
+            return [json.dumps(self._failed).encode()]
+        # An answer before the end of the request would end the connection, which nobody asked for.
+        if size := int(request.get("CONTENT_LENGTH") or 0):
+            body = request["wsgi.input"].read(size)
+            request["wsgi.input"] = io.BytesIO(body)
+        if bucket.startswith("guarded") and f"Credential={ACCESS_KEY}/" not in request.get("HTTP_AUTHORIZATION", ""):
+            return _error(start, "403 Forbidden", "InvalidAccessKeyId")
+        if request["REQUEST_METHOD"] == "PUT" and bucket.startswith(("naive", "old")):
+            condition = request.pop("HTTP_IF_NONE_MATCH", None)
+            if condition and bucket.startswith("old"):
+                return _error(start, "501 Not Implemented", "NotImplemented")
+        failure = self._choose(bucket) if bucket.startswith("flaky-") else None
+        if failure == "refused":
+            return _error(start, "503 Service Unavailable", "SlowDown")
+        if failure == "cut":
+            _cut(request)
+        if failure is None:
+            return self._answer(request, start)
+        told: list[Any] = []
+        body = b"".join(self._answer(request, lambda *said: told.extend(said)))
+        if failure == "done-but-refused":
+            return _error(start, "500 Internal Server Error", "InternalError")
+        if failure == "done-but-cut":
+            _cut(request)
+        start(*told)
+        return _half(body, request)
+
+    def _answer(self, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if request["REQUEST_METHOD"] not in ("PUT", "POST"):
+            return self._store(request, start)
+        with self._writing:
+            return list(self._store(request, start))
+
+    def _choose(self, bucket: str) -> str | None:
+        with self._choosing:
+            chance = self._chances.setdefault(bucket, random.Random(bucket))
+            if chance.randrange(RATE):
+                return None
+            failure = chance.choice(FAILURES)
+            self._failed.setdefault(bucket, Counter())[failure] += 1
+            return failure
+
+
+def _error(start: Callable[..., Any], status: str, code: str) -> list[bytes]:
+    body = f"<Error><Code>{code}</Code><Message>Not now.</Message></Error>".encode()
+    start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def _cut(request: dict[str, Any]) -> None:
+    request["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionError("cut")
+
+
+def _half(body: bytes, request: dict[str, Any]) -> Iterator[bytes]:
+    yield body[: len(body) // 2]
+    _cut(request)
+
+
+def serve() -> None:
+    """Serve until the standard input ends."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log(self, *_: object) -> None:
+            pass
+
+    app = Unreliable(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    server.daemon_threads = True  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(f"127.0.0.1:{server.server_port}", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    serve()
