@@ -1,9 +1,9 @@
 """Two joins of two streams: each flight with its hour's weather, and delays that an aircraft has again on its way back.
 
 January to November is the history of both sides, December lands while the queries run.  At the end each output is
-compared with one plain Spark batch over the whole year.
+compared with one plain Spark batch over the whole year; or over the last months of it, if their number is given.
 
-python examples/flights_and_weather.py
+python examples/flights_and_weather.py [months]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import mixedmode
 from flights.compare import compare
-from flights.data import SCHEMA, Flights, prepare
+from flights.data import SCHEMA, prepare
 from flights.jobs import DELAY
 from flights.session import start_session
 from pyspark.sql import DataFrame, SparkSession
@@ -51,29 +51,30 @@ def delayed_again(flights: Any, weather: Any) -> Any:
     )
 
 
-def main() -> int:
-    """Run both; returns the exit code."""
+def main(months: int = 12) -> int:
+    """Run both over so many months, of which the last one lands; returns the exit code."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark, data = start_session(folder), prepare(folder / "flights")
-        weather = weather_of(spark)
+        weather = weather_of(spark).where(f"hour >= '2013-{13 - months:02d}-01'")
+        lake = [str(data.lake / f"2013-{month:02d}.parquet") for month in range(13 - months, 12)]
         weather.where("hour < '2013-12-01'").write.parquet(str(folder / "weather"))
         days = F.floor((F.dayofmonth("hour") - 1) * PARTS / 31)
         december = weather.where("hour >= '2013-12-01'").withColumn("part", days)
         december.repartition(1).write.partitionBy("part").parquet(str(folder / "weather-to-come"))
-        equal = [run(spark, folder, data, job, weather) for job in (with_weather, delayed_again)]
+        equal = [run(spark, folder, lake, data.december, job, weather) for job in (with_weather, delayed_again)]
         spark.stop()
     return 0 if all(equal) else 1
 
 
-def run(spark: SparkSession, folder: Path, data: Flights, job: Any, weather: DataFrame) -> bool:
+def run(spark: SparkSession, folder: Path, lake: list[str], december: Path, job: Any, weather: DataFrame) -> bool:
     """From history to stream, to the end; says whether what has come out is what Spark's batch join gives."""
     name, started = job.__name__, time.monotonic()
     landing = {side: folder / name / side for side in ("flights", "weather")}
     for path in landing.values():
         path.mkdir(parents=True)
     flights = mixedmode.read(
-        history=spark.read.schema(SCHEMA).parquet(str(data.lake)),
+        history=spark.read.schema(SCHEMA).parquet(*lake),
         live={"flights": spark.readStream.schema(SCHEMA).parquet(str(landing["flights"]))},
     )
     hours = mixedmode.read(
@@ -86,7 +87,7 @@ def run(spark: SparkSession, folder: Path, data: Flights, job: Any, weather: Dat
     if not query.wait_for("live", timeout=300):
         sys.exit(f"not live after five minutes: {query.exception() or query.status}")
     print(f"{name}: history and switch after {time.monotonic() - started:.1f} s")
-    files = sorted(data.december.glob("*.parquet"))
+    files = sorted(december.glob("*.parquet"))
     for part in range(PARTS):
         for path in (folder / "weather-to-come" / f"part={part}").glob("*.parquet"):
             land(path, landing["weather"] / f"{part}.parquet")  # all are called the same
@@ -94,7 +95,7 @@ def run(spark: SparkSession, folder: Path, data: Flights, job: Any, weather: Dat
             land(path, landing["flights"] / path.name)
         query.processAllAvailable()
     query.stopWithSavepoint(str(folder / name / "savepoint"), drain=True)  # rows that still wait go out with nulls
-    year = spark.read.schema(SCHEMA).parquet(str(data.lake), str(data.december))
+    year = spark.read.schema(SCHEMA).parquet(*lake, str(december))
     expected = job(year, weather)
     outcome = compare(spark.read.schema(expected.schema).parquet(str(folder / name / "output")), expected)
     print(f"{name}: {'EQUAL to' if outcome.equal else 'DIFFERENT from'} one batch join: {outcome.rows} rows")
@@ -123,4 +124,4 @@ def weather_of(spark: SparkSession) -> DataFrame:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(int, sys.argv[1:])))

@@ -20,8 +20,11 @@ JAVA = f"""#!{sys.executable}
 import os, socket, sys, time
 properties = dict(line.strip().split("=", 1) for line in open(sys.argv[-1]) if "=" in line)
 host, port = properties["advertised.listeners"].removeprefix("PLAINTEXT://").split(":")
-server = socket.create_server((host, int(port)))
-open("started-" + str(os.getpid()), "w").close()
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind((host, int(port)))
+open("started-" + str(os.getpid()), "w").close()  # before anybody can see it listen
+server.listen()
 time.sleep(120)
 """
 USER = (

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,12 @@ class DriverJvm:
         self._log = folder / "jvm.log"
         home = spark_home(folder)
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
+        conf.set("spark.python.daemon.module", "warm_daemon")
         if jars:
             conf.set("spark.jars", jars)
         with open(self._log, "w", encoding="utf-8") as log, pytest.MonkeyPatch.context() as patched:
             patched.setenv("SPARK_HOME", str(home))
+            patched.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # its workers' too
             self._gateway: Any = launch_gateway(conf, {"stdout": log, "stderr": log})
 
     def run(
@@ -58,10 +61,10 @@ class DriverJvm:
             environment: what is different in the driver's.
         """
         words = [*map(str, arguments)]
-        around = self.environment(**environment)
+        around = self._environment(environment)
         try:
             if as_users_do:
-                command = [sys.executable, own_proxies.__file__, str(script), *words]
+                command = _command(script, words)
                 done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=_LONGEST_S)
             else:
                 done = forked_driver.run(script, words, around, self._folder, _LONGEST_S)
@@ -71,8 +74,21 @@ class DriverJvm:
         assert done.returncode in (0, KILLED), f"exit code {done.returncode}\n{said}\n{self._log.read_text()[-4000:]}"
         return done
 
-    def environment(self, **different: str) -> dict[str, str]:
-        """The environment of a driver that is to use this JVM."""
+    def start(
+        self, script: Path, *arguments: object, environment: dict[str, str], **pipes: Any
+    ) -> subprocess.Popen[str]:
+        """Start a driver that is told what to do as it runs; :meth:`settle` is to be called when it has ended.
+
+        Args:
+            script: the driver's.
+            arguments: of the script.
+            environment: what is different in the driver's.
+            pipes: what :class:`subprocess.Popen` takes for its input and output.
+        """
+        around = self._environment(environment)
+        return subprocess.Popen(_command(script, map(str, arguments)), env=around, text=True, **pipes)
+
+    def _environment(self, different: dict[str, str]) -> dict[str, str]:
         parameters = self._gateway.gateway_parameters
         here = {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
         return {**os.environ, **here, **different}
@@ -100,3 +116,7 @@ class DriverJvm:
         self._gateway.shutdown()
         self._gateway.proc.stdin.close()
         self._gateway.proc.wait(60)
+
+
+def _command(script: Path, arguments: Iterable[str]) -> list[str]:
+    return [sys.executable, own_proxies.__file__, str(script), *arguments]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -44,13 +43,14 @@ class Process:
     def __init__(self, folder: Path, jvm: DriverJvm, host: str, kind: str) -> None:
         self._jvm = jvm
         self._log = open(folder / f"{host}.log", "w")  # noqa: SIM115 - closed with the process
-        self._process = subprocess.Popen(
-            [sys.executable, str(DRIVER), str(folder), kind],
-            env=jvm.environment(**{PLACE_VARIABLE: f"{host}.1"}),
+        self._process = jvm.start(
+            DRIVER,
+            folder,
+            kind,
+            environment={PLACE_VARIABLE: f"{host}.1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            text=True,
             bufsize=1,
         )
         self._said: queue.Queue[str] = queue.Queue()

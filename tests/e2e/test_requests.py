@@ -36,12 +36,8 @@ class Job:
 
     def start(self, failpoints: str = "") -> None:
         """Start the driver and wait until it is live."""
-        self.process = subprocess.Popen(
-            [sys.executable, str(DRIVER), str(self.folder)],
-            env=self.jvm.environment(**{VARIABLE: failpoints}),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        failing = {VARIABLE: failpoints}
+        self.process = self.jvm.start(DRIVER, self.folder, environment=failing, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "live\n"
 
