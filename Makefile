@@ -1,6 +1,6 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
 # Tests of Kafka and S3 need Maven, too, the first time; without it they are skipped.
-#   make test [ARGS="tests/state -x"]   make lint   make format   make demo   make clean
+#   make test [ALL=1] [ARGS="tests/state -x"]   make lint   make format   make demo   make clean
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)
 
@@ -12,6 +12,12 @@ ARGS   ?=
 # cores busy; each has a Spark of its own, or two, hence two at a time where less than 12 GB are free.
 # In the order of the folders the files that take minutes (tests/e2e) come first, so no process ends up alone.
 JOBS   ?= $(shell cat /proc/meminfo 2>/dev/null | awk '/^MemAvailable/ { kib = $$2 } END { print (kib > 12000000 ? 3 : 2) }')
+# Markers of tests that need a server of their own, and minutes: .ci/run has them, or whoever says ALL=1 or names one.
+SERVERS := kafka s3
+ALL     ?=
+EMPTY   :=
+WITHOUT := $(if $(ALL)$(foreach marker,$(SERVERS),$(findstring $(marker),$(ARGS))),,$(SERVERS))
+MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))")
 # Of a chaos run.
 SECONDS ?= 300
 SEED    ?= 1
@@ -23,7 +29,8 @@ demo: java $(VENV)/.installed-demo
 	$(BIN)/python examples/demo.py $(ARGS)
 
 test: java $(VENV)/.installed-test
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(if $(WITHOUT),@echo "Without tests that need a server ($(WITHOUT)): ALL=1 or .ci/run has them.")
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MARKED) $(ARGS)
 
 chaos: java $(VENV)/.installed-test
 	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)

@@ -1,4 +1,4 @@
-"""A short chaos run; ``make chaos`` makes long ones."""
+"""One chaos run; ``make chaos`` makes many."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.timeout(1800)]  # several drivers, one after the other
 
 CHAOS = Path(__file__).with_name("chaos.py")
-RUNS = 2
+#: A short one in which a JVM is to be killed, daemons and workers (drivers are, one after the other, in tests/e2e).
+RUN = 17
 
 
-def test_random_jobs_survive_random_kills() -> None:
-    """Whatever was killed, each job has committed what its rows give, once, and its state is what it must be."""
-    command = [sys.executable, str(CHAOS), "--seed", "1", "--runs", str(RUNS), "--cluster-every", "0"]
+def test_a_random_job_survives_random_kills() -> None:
+    """Whatever was killed, the job has committed what its rows give, once, and its state is what it must be."""
+    command = [sys.executable, str(CHAOS), "--seed", "1", "--run", str(RUN), "--cluster-every", "0"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1750)
     assert done.returncode == 0, done.stdout
     said = re.fullmatch(r"(\d+) disturbed runs, (\d+) kills, (\d+) differences", done.stdout.splitlines()[-1])
     assert said is not None, done.stdout
     runs, kills, differences = map(int, said.groups())
-    assert (runs, differences) == (RUNS, 0), done.stdout
-    assert kills >= RUNS, done.stdout
+    assert (runs, differences) == (1, 0), done.stdout
+    assert kills >= 2, done.stdout
