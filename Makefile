@@ -16,7 +16,7 @@ JOBS   ?= $(shell cat /proc/meminfo 2>/dev/null | awk '/^MemAvailable/ { kib = $
 SERVERS := kafka s3
 ALL     ?=
 EMPTY   :=
-WITHOUT := $(if $(ALL)$(foreach marker,$(SERVERS),$(findstring $(marker),$(ARGS))),,$(SERVERS))
+WITHOUT := $(if $(strip $(ALL) $(foreach marker,$(SERVERS),$(findstring $(marker),$(ARGS)))),,$(SERVERS))
 MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))")
 # Of a chaos run.
 SECONDS ?= 300
