@@ -6,6 +6,7 @@ whoever started it does, however that ends.
 What a bucket's name begins with says how it behaves:
 
 - ``flaky-<seed>``: one request in twenty fails, in one of the ways of :data:`FAILURES`.
+- ``lost``: the answer to the first end of a large upload is.
 - ``guarded``: only requests with :data:`ACCESS_KEY` are let in.
 - ``naive``: conditions of writes are not looked at; ``old``: they are refused.
 """
@@ -111,6 +112,9 @@ class Unreliable:
             if condition and bucket.startswith("old"):
                 return _error(start, "501 Not Implemented", "NotImplemented")
         failure = self._choose(bucket) if bucket.startswith("flaky-") else None
+        if bucket.startswith("lost") and request["REQUEST_METHOD"] == "POST" and "uploadId" in request["QUERY_STRING"]:
+            failure = None if bucket in self._failed else "done-but-cut"
+            self._failed.setdefault(bucket, Counter())["done-but-cut"] += 1
         if failure == "refused":
             return _error(start, "503 Service Unavailable", "SlowDown")
         if failure == "cut":

@@ -65,20 +65,24 @@ class ConditionalClient:
             NotImplementedError: the store knows no conditions.
             OSError: the store refuses it, or does not answer.
         """
-        return self._write(key, data, "create")
+        return self._write(key, data, "create") is not None
 
-    def swap(self, key: str, seen: Version, data: bytes) -> bool:
-        """Write a file in place of the version that was seen; False: it is not there any more.
+    def swap(self, key: str, seen: Version | None, data: bytes) -> Version | None:
+        """Write a file in place of the version that was seen.
 
         Args:
             key: its path in the bucket.
-            seen: the version.
+            seen: the version; None: there was none.
             data: the new content.
 
+        Returns:
+            The new version; None: there is another one than was seen.
+
         Raises:
+            NotImplementedError: the store knows no conditions.
             OSError: the store refuses it, or does not answer.
         """
-        return self._write(key, data, {"e_tag": seen.tag})
+        return self._write(key, data, "create" if seen is None else {"e_tag": seen.tag})
 
     def get(self, key: str) -> Version | None:
         """What is there; None: nothing."""
@@ -127,7 +131,7 @@ class ConditionalClient:
         with contextlib.suppress(FileNotFoundError), self._naming(key):
             obstore.delete(self._store, key)
 
-    def _write(self, key: str, data: bytes, mode: Any) -> bool:
+    def _write(self, key: str, data: bytes, mode: Any) -> Version | None:
         import obstore
         from obstore.exceptions import (
             AlreadyExistsError,
@@ -141,11 +145,11 @@ class ConditionalClient:
         mine = uuid.uuid4().hex
         for pause_s in (*_PAUSES_S, None):
             try:
-                obstore.put(self._once, key, data, attributes={_WRITER: mine}, mode=mode, use_multipart=False)
-                return True
+                done = obstore.put(self._once, key, data, attributes={_WRITER: mine}, mode=mode, use_multipart=False)
+                return Version(data, done["e_tag"] or "")
             except (AlreadyExistsError, PreconditionError):
                 found = self._get(key)
-                return found is not None and found[1] == mine
+                return found[0] if found is not None and found[1] == mine else None
             except NotSupportedError as error:
                 raise NotImplementedError(str(error)) from error
             except BaseError as error:  # it may have been written all the same: the next attempt finds out

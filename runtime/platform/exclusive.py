@@ -1,4 +1,4 @@
-"""Putting a file where none is yet: what two drivers must not both succeed with.
+"""Putting a file where none is yet, and replacing one that was seen: what two drivers must not both succeed with.
 
 ==========================================  ===================================================================
 local                                       a hard link under the final name, which fails if there is one
@@ -12,12 +12,13 @@ In the last row two writers that meet between the look and the write both succee
 Nothing rests on that there: what must not be lost between two drivers goes to names that only one of them uses, and
 which of them counts is decided by listing (``lease.claims``: a generation is claimed by a file of its own, and given up
 if the listing after it shows another one).  This holds on every store in which a file that was written is in the next
-listing.
+listing.  Replacing (:func:`swap`) is decided by S3, GCS and ABFS alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import uuid
 from typing import Any
@@ -25,8 +26,8 @@ from typing import Any
 from pyarrow import fs
 
 from ...state.pool import naming, sync_path
-from .conditional import ConditionalClient, azure_client, google_client
-from .filesystem import delete_quietly, exists, write_atomically
+from .conditional import ConditionalClient, Version, azure_client, google_client
+from .filesystem import delete_quietly, exists, read_bytes, write_atomically
 from .s3 import S3
 
 
@@ -57,6 +58,46 @@ def put_if_absent(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:
         return _rename(filesystem, path, data)
     write_atomically(filesystem, path, data)
     return True
+
+
+def read_version(filesystem: fs.FileSystem, path: str) -> Version:
+    """A file as :func:`swap` takes it.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    found = conditional_client(filesystem, path)
+    if found is None:
+        return Version(read_bytes(filesystem, path), "")
+    client, key = found
+    version = client.get(key)
+    if version is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return version
+
+
+def swap(filesystem: fs.FileSystem, path: str, data: bytes, seen: Version | None) -> Version | None:
+    """Write a file, all or nothing, in place of the version that was seen; where nobody decides that, in any case.
+
+    Args:
+        filesystem: where.
+        path: the file; its folder exists.
+        data: its content.
+        seen: what was there; None: nothing.
+
+    Returns:
+        The new version; None: there is another one than was seen.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    found = conditional_client(filesystem, path)
+    if found is not None:
+        client, key = found
+        with contextlib.suppress(NotImplementedError):
+            return client.swap(key, seen, data)
+    write_atomically(filesystem, path, data)
+    return Version(data, "")
 
 
 def decides(filesystem: fs.FileSystem, path: str, data: bytes) -> bool:

@@ -44,8 +44,6 @@ class S3Settings:
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
     anonymous: bool = False
-    role_arn: str | None = None
-    role_session: str | None = None
     #: Host, and perhaps a port.
     endpoint: str | None = None
     scheme: str = "https"
@@ -61,21 +59,27 @@ class S3Settings:
 
     @classmethod
     def of_hadoop(cls, settings: Mapping[str, str]) -> S3Settings:
-        """What Hadoop's settings of a bucket say, without ``fs.s3a.`` before their names."""
+        """What Hadoop's settings of a bucket say, without ``fs.s3a.`` before their names.
+
+        Raises:
+            ValueError: they name a provider of credentials that exists in Hadoop only.
+        """
         given = {name: text.strip() for name, text in settings.items() if text.strip()}
         providers = given.get("aws.credentials.provider", "")
         access, secret = given.get("access.key"), given.get("secret.key")
         has_keys = access is not None and secret is not None
         secure = given.get("connection.ssl.enabled", "true").lower() != "false"
         scheme, endpoint = _endpoint(given.get("endpoint"), "https" if secure else "http")
-        by_role = _ASSUMED_ROLE in providers
+        if _ASSUMED_ROLE in providers:
+            raise ValueError(
+                f"spark.hadoop.fs.s3a.aws.credentials.provider = {providers} is Spark's alone; give the role to the"
+                " machines, or its temporary keys as spark.hadoop.fs.s3a.access.key, .secret.key and .session.token"
+            )
         return cls(
-            access_key=access if has_keys and not by_role else None,
-            secret_key=secret if has_keys and not by_role else None,
-            session_token=given.get("session.token") if has_keys and not by_role else None,
+            access_key=access if has_keys else None,
+            secret_key=secret if has_keys else None,
+            session_token=given.get("session.token") if has_keys else None,
             anonymous=_ANONYMOUS in providers and not has_keys,
-            role_arn=given.get("assumed.role.arn") if by_role else None,
-            role_session=given.get("assumed.role.session.name") if by_role else None,
             endpoint=endpoint,
             scheme=scheme,
             region=given.get("endpoint.region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
@@ -145,8 +149,6 @@ class S3(fs.S3FileSystem):
             secret_key=settings.secret_key,
             session_token=settings.session_token,
             anonymous=settings.anonymous,
-            role_arn=settings.role_arn,
-            session_name=settings.role_session,
             endpoint_override=settings.endpoint,
             scheme=settings.scheme,
             region=settings.region,
@@ -172,6 +174,10 @@ class S3(fs.S3FileSystem):
         """pyarrow's own gives up on an answer that is cut off."""
         bucket, _, key = path.partition("/")
         return _Pieces(self.client(bucket).stream(key))
+
+    def open_output_stream(self, path: str, *ignored: object, **also: object) -> _Upload:
+        """An upload; its end may have been done though the answer is lost, and cannot be done again."""
+        return _Upload(self, path, super().open_output_stream(path))
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """As :meth:`open_input_stream`, for reading from any place."""
@@ -215,6 +221,42 @@ class _Pieces:
         self._pieces, self._rest = iter(()), b""
 
     def __enter__(self) -> _Pieces:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Upload:
+    """A file that is there when it is closed."""
+
+    closed = False
+
+    def __init__(self, filesystem: S3, path: str, stream: pa.NativeFile) -> None:
+        self._filesystem, self._path, self._stream = filesystem, path, stream
+        self._size_bytes = 0
+        self.flush = stream.flush
+
+    def write(self, data: Any) -> int:
+        """Add bytes."""
+        size_bytes = int(self._stream.write(data))
+        self._size_bytes += size_bytes
+        return size_bytes
+
+    def tell(self) -> int:
+        return self._size_bytes
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            self._stream.close()
+        except OSError:
+            if self._filesystem.get_file_info(self._path).size != self._size_bytes:
+                raise
+
+    def __enter__(self) -> _Upload:
         return self
 
     def __exit__(self, *_: object) -> None:

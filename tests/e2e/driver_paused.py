@@ -1,16 +1,18 @@
 """A driver in a process of its own that counts as one of another host, and does what it is told line by line.
 
-``MIXEDMODE_PLACE=a.1 python driver_paused.py <folder> local|store``:
+``MIXEDMODE_PLACE=a.1 python driver_paused.py <folder> local|store|<URI>``:
 
 ``run <failpoints>``    start the query and process what is there; answers ``done``, or ``failed:`` and why
 ``stop``                stop the query; answers ``stopped``, or ``failed:`` and why
 ``wait``                wait for the query's own end; answers ``ended``, or ``failed:`` and why
 
-``store``: checkpoints and output are on a filesystem without rename, in which a file appears when it is closed.
+``store``: checkpoints and output are on a filesystem without rename, in which a file appears when it is closed.  A URI:
+they are below that, which is reached by the settings in ``TEST_HADOOP``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -30,14 +32,15 @@ from pyspark import cloudpickle
 OPTIONS = {
     "execution.backlog.final-watermark": "observed",
     "execution.checkpointing.interval": "1 hour",
-    "execution.lease.expiry": "3 s",
+    "execution.lease.expiry": os.environ.get("TEST_EXPIRY", "3 s"),
     "execution.lease.heartbeat-interval": "200 ms",
     "state.checkpoints.num-retained": "1",
 }
 
 
 def main(folder: Path, kind: str) -> None:
-    spark = support.driver_session()
+    said = json.loads(os.environ.get("TEST_HADOOP", "{}"))
+    spark = support.driver_session(settings={f"spark.hadoop.{name}": text for name, text in said.items()})
     support.compact_eagerly()
     if kind == "store":
         cloudpickle.register_pickle_by_value(refusing)
@@ -47,6 +50,8 @@ def main(folder: Path, kind: str) -> None:
 
         runner.resolve = files.resolve = resolve  # type: ignore[attr-defined]
     world = support.World(spark, folder)
+    if "://" in kind:
+        world.out, world.checkpoints = f"{kind}/out", f"{kind}/checkpoints"  # type: ignore[assignment]
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     query: Any = None
     print("ready", flush=True)

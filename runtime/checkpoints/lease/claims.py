@@ -8,6 +8,9 @@ Below ``<checkpointLocation>/mixedmode/lease``::
 Each claim of a location has a greater generation than all before it.  It is *established* once its owner has counted
 for the first time; an owner does nothing before that, so a claim that never was established has changed nothing.
 
+Where a store can swap, each count replaces the one before it, and whoever takes over replaces the last one that it has
+seen by ``{"stopped": true}``: from then on its owner cannot count any more, whatever it sees of the folder.
+
 The *branch* is the folder that a driver works in (:mod:`..store`): that of the claim before, if its owner
 is known to have ended, or else a new one, named after the generation and *seeded* from the checkpoints that were
 complete then.
@@ -31,6 +34,8 @@ from pyarrow import fs
 from ....errors import CheckpointMismatchError
 from ....state.owner import boot_id, is_alive, place, process_start_time
 from ...platform.checksummed import seal, unseal
+from ...platform.conditional import Version
+from ...platform.exclusive import read_version, swap
 from ...platform.filesystem import delete_quietly, exists, list_files, read_bytes, write_atomically
 
 #: Version of the files that this code writes; version 1 is ``driver.json``.
@@ -105,6 +110,8 @@ class Seen:
     claim: Claim
     #: What its owner has written of its counter; None: nothing yet.
     beat: bytes | None
+    #: What an object store calls that version of it.
+    tag: str = ""
 
     @property
     def is_established(self) -> bool:
@@ -113,17 +120,26 @@ class Seen:
     @property
     def is_released(self) -> bool:
         """True if its owner has given the location free."""
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            return self.beat is not None and bool(json.loads(self.beat)["released"])
-        return False
+        return _says(self.beat, "released")
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if somebody who was about to take over keeps its owner from counting on."""
+        return _says(self.beat, "stopped")
+
+
+def _says(beat: bytes | None, what: str) -> bool:
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return beat is not None and bool(json.loads(beat)[what])
+    return False
 
 
 @dataclass(frozen=True)
 class ClaimFolder:
     """The claims of one location; ``root`` is its folder ``mixedmode``.
 
-    No two drivers write one name, so nothing here needs more of a filesystem than that a file which was written is seen
-    by whoever lists the folder afterwards: local disks, HDFS and today's object stores keep that.
+    But for that, no two drivers write one name, so nothing here needs more of a filesystem than that a file which was
+    written is seen by whoever lists the folder afterwards: local disks, HDFS and today's object stores keep that.
     """
 
     filesystem: fs.FileSystem
@@ -150,8 +166,8 @@ class ClaimFolder:
         for name in sorted(name.removesuffix(_CLAIM) for name in names if name.endswith(_CLAIM)):
             if _NAME.match(name):
                 with contextlib.suppress(FileNotFoundError):
-                    claim = self._read(name)
-                    found.append(Seen(claim, self._beat(name) if f"{name}{_BEAT}" in names else None))
+                    claim, beat = self._read(name), self._beat(name) if f"{name}{_BEAT}" in names else None
+                    found.append(Seen(claim, None) if beat is None else Seen(claim, beat.data, beat.tag))
         old = self._read_old()
         return found if old is None else [Seen(old, b""), *found]
 
@@ -174,10 +190,35 @@ class ClaimFolder:
         }
         write_atomically(self.filesystem, f"{self.path}/{claim.name}{_CLAIM}", seal(json.dumps(body).encode()))
 
-    def beat(self, claim: Claim, count: int, *, released: bool = False) -> None:
-        """Write a claim's counter."""
-        body = {"version": LEASE_VERSION, "count": count, "released": released}
-        write_atomically(self.filesystem, f"{self.path}/{claim.name}{_BEAT}", json.dumps(body).encode())
+    def beat(self, claim: Claim, count: int, *, released: bool = False, last: Version | None = None) -> Version | None:
+        """Write a claim's counter.
+
+        Args:
+            claim: of the run that calls.
+            count: the counter.
+            released: whether the run gives the location free.
+            last: what this has returned before; None: this is the claim's first count.
+
+        Returns:
+            What was written; None: somebody has stopped it.
+        """
+        path = f"{self.path}/{claim.name}{_BEAT}"
+        data = json.dumps({"version": LEASE_VERSION, "count": count, "released": released}).encode()
+        done = swap(self.filesystem, path, data, last)
+        if done is None:
+            with contextlib.suppress(FileNotFoundError):
+                there = read_version(self.filesystem, path)
+                if not _says(there.data, "stopped"):  # a count whose answer never came
+                    return swap(self.filesystem, path, data, there)
+        return done
+
+    def stop(self, seen: Seen) -> bool:
+        """Keep a claim's owner from counting on, if it has not since; where no store decides that, it looks itself."""
+        if not seen.tag or not seen.is_established or seen.is_released or seen.is_stopped:
+            return True
+        body = json.dumps({"version": LEASE_VERSION, "stopped": True}).encode()
+        path = f"{self.path}/{seen.claim.name}{_BEAT}"
+        return swap(self.filesystem, path, body, Version(seen.beat or b"", seen.tag)) is not None
 
     def remove(self, claim: Claim) -> None:
         """Take a claim back."""
@@ -199,11 +240,11 @@ class ClaimFolder:
             body = json.dumps({**asdict(holder), "version": LEASE_VERSION}).encode()
             write_atomically(self.filesystem, self._old, body)
 
-    def _beat(self, name: str) -> bytes | None:
+    def _beat(self, name: str) -> Version:
         try:
-            return read_bytes(self.filesystem, f"{self.path}/{name}{_BEAT}")
+            return read_version(self.filesystem, f"{self.path}/{name}{_BEAT}")
         except FileNotFoundError:
-            return b""  # between two versions of it, where a file cannot be replaced in one step
+            return Version(b"", "")  # between two versions of it, where a file cannot be replaced in one step
 
     def _read(self, name: str) -> Claim:
         match = _NAME.match(name)

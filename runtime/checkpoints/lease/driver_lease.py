@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from ....errors import CheckpointError
+from ...platform.conditional import Version
 from .claims import Claim, ClaimFolder, Holder, Seen, authority, name_of
 from .rules import Tenure, Verdict, Watch, next_generation
 
@@ -91,7 +92,11 @@ class DriverLease:
         self._clock = clock or Clock()
         self._tenure = Tenure(expiry_ms)
         self._count = 0
+        #: The counter as this run has written it.
+        self._last: Version | None = None
         self._successor: Claim | None = None
+        #: Whether somebody keeps this run from counting on.
+        self._is_stopped = False
         self._lock = threading.RLock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -173,12 +178,12 @@ class DriverLease:
         name = name_of(generation, branch, self.run_id)
         claim = Claim(generation, branch, me, self._tenure.expiry_ms, parent, seed or (), is_alone, name)
         self._folder.put(claim)
-        if not watch.is_unchanged(self._folder.look(), claim):
+        if not watch.is_unchanged(self._folder.look(), claim) or not all(map(self._folder.stop, seen)):
             self._folder.remove(claim)
             return False
-        self.claim = claim
+        self.claim, self._last = claim, None
         if not self._renew():
-            self.claim = self._successor = None
+            self.claim, self._successor, self._is_stopped = None, None, False
             self._folder.remove(claim)
             return False
         _held_here.add(self.run_id)
@@ -199,7 +204,7 @@ class DriverLease:
         Raises:
             LocationLost: another run has taken the location over, or the claim cannot be renewed.
         """
-        if not look and self._successor is None and self._tenure.may_act(self._clock.now_ms()):
+        if not look and not self.is_lost and self._tenure.may_act(self._clock.now_ms()):
             return
         try:
             if self._renew():
@@ -221,7 +226,7 @@ class DriverLease:
     @property
     def is_lost(self) -> bool:
         """True if another run is known to have taken the location over."""
-        return self._successor is not None
+        return self._successor is not None or self._is_stopped
 
     def find_out(self) -> None:
         """Look whether another run has taken the location over, after a step has failed that it may have failed by.
@@ -244,16 +249,22 @@ class DriverLease:
             claim = self.claim
             if claim is None:
                 return True  # nothing was claimed, so nothing can be lost
-            if self._successor is not None:
+            if self.is_lost:
+                if self._successor is None:  # it had not begun yet
+                    self._is_succeeded(claim)
                 return False
             began_ms = self._clock.now_ms()
             try:
-                self._folder.beat(claim, self._count + 1)
+                last = self._folder.beat(claim, self._count + 1, last=self._last)
             except OSError:
                 if self._is_succeeded(claim):  # who came next cleans up, perhaps just while we write
                     return False
                 raise
-            self._count += 1
+            if last is None:
+                self._is_stopped = True
+                self._is_succeeded(claim)
+                return False
+            self._count, self._last = self._count + 1, last
             if self._is_succeeded(claim):
                 return False
             self._tenure.renewed(began_ms)
@@ -289,10 +300,11 @@ class DriverLease:
         with self._lock:
             claim, self.claim = self.claim, None
             _held_here.discard(self.run_id)
-            if claim is None or self._successor is not None:
+            if claim is None or self.is_lost:
                 return
             try:
-                self._folder.beat(claim, self._count + 1, released=True)
+                if self._folder.beat(claim, self._count + 1, released=True, last=self._last) is None:
+                    return
                 if not any(int(name[:8]) > claim.generation for name in self._folder.names()):
                     self._folder.tell_old_versions(None)
             except OSError as error:

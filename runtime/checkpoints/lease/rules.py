@@ -8,8 +8,10 @@ Pids of one host decide at once.  Of all other holders only their counters are s
   still for one expiry, on the newcomer's own monotonic clock, belongs to one that may not act any more.  The newcomer
   then claims, looks again, and takes its claim back unless it sees exactly what it has judged.
 
-Why that is enough: a count that the second look does not show was written after it, so its owner, who looks for claims
-after that, finds the newcomer's; and what the second look shows unchanged was written more than one expiry ago.
+Where a store can swap, the newcomer also replaces the counter that it has seen, which fails if it has moved since, and
+after which its owner cannot count.  Why it is enough without that, too: a count that the second look does not show was
+written after it, so its owner, who looks for claims after that, finds the newcomer's; and what the second look shows
+unchanged was written more than one expiry ago.
 """
 
 from __future__ import annotations
@@ -66,6 +68,9 @@ class Watch:
         is_certain, longest = True, Verdict("free")
         for one in relevant:
             claim = one.claim
+            if one.is_stopped:  # it stood still for one expiry before, and cannot renew
+                is_certain = False
+                continue
             lives = False if one.is_released else self.lives(claim)
             if lives is False:
                 continue
