@@ -2,8 +2,8 @@
 
 ``spark.hadoop.fs.s3a.*`` is the one place for endpoint and credentials: Hadoop reads it in the JVM, and here it is read
 once more, that of a single bucket (``fs.s3a.bucket.<bucket>.*``) before the general one.  What it leaves open comes
-from the environment, as for pyarrow alone.  A filesystem takes its settings along when it is pickled, so that tasks
-have the driver's and not those of their machine.
+from the driver's environment.  A filesystem takes its settings along when it is pickled, so that tasks have the
+driver's and not those of their machine.
 
 Invariants: a file is there whole or not at all; nothing is renamed (:meth:`S3.move` is a copy and a removal); folders
 are nothing, so none is made.
@@ -65,6 +65,7 @@ class S3Settings:
             ValueError: they name a provider of credentials that exists in Hadoop only.
         """
         given = {name: text.strip() for name, text in settings.items() if text.strip()}
+        given = {**_of_environment(given), **given}
         providers = given.get("aws.credentials.provider", "")
         access, secret = given.get("access.key"), given.get("secret.key")
         has_keys = access is not None and secret is not None
@@ -82,7 +83,7 @@ class S3Settings:
             anonymous=_ANONYMOUS in providers and not has_keys,
             endpoint=endpoint,
             scheme=scheme,
-            region=given.get("endpoint.region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+            region=given.get("endpoint.region"),
             path_style=given.get("path.style.access", "false").lower() == "true" or _is_address(endpoint),
             proxy=_proxy(given),
         )
@@ -105,6 +106,20 @@ class S3Settings:
             key, _, secret = user.partition(":")
             said |= {"access_key": unquote(key), "secret_key": unquote(secret), "session_token": None}
         return replace(self, **said)
+
+
+def _of_environment(given: Mapping[str, str]) -> dict[str, str]:
+    """What the driver's environment says, which tasks elsewhere do not have, under Hadoop's names."""
+    names: dict[str, tuple[str, ...]] = {
+        "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+        "endpoint.region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    }
+    if not {"access.key", "secret.key"} & given.keys() and _ANONYMOUS not in given.get("aws.credentials.provider", ""):
+        names["access.key"] = ("AWS_ACCESS_KEY_ID",)
+        names["secret.key"] = ("AWS_SECRET_ACCESS_KEY",)
+        names["session.token"] = ("AWS_SESSION_TOKEN",)
+    found = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in names.items()}
+    return {name: text for name, text in found.items() if text}
 
 
 def _endpoint(text: str | None, scheme: str) -> tuple[str, str | None]:
@@ -324,7 +339,7 @@ def s3_filesystem(authority: str, path: str, query: str) -> tuple[S3, str]:
         raise ValueError("the URI names no bucket")
     settings = S3Settings.of_hadoop(hadoop_settings(_PREFIX, bucket)).with_uri(user, query)
     path = f"{bucket}{path}"
-    if settings.region is None and settings.endpoint is None and not os.environ.get("AWS_ENDPOINT_URL"):
+    if settings.region is None and settings.endpoint is None:
         settings = replace(settings, region=_region_of(bucket))
     if (bucket, settings) not in _answered:
         _try_out(settings, bucket, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -53,10 +54,21 @@ def settings(object_store: S3Server, monkeypatch: pytest.MonkeyPatch) -> dict[st
 )
 def test_hadoops_settings_are_ours(told: dict[str, str], expected: S3Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has the meaning that Hadoop gives it."""
-    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-        monkeypatch.delenv(name, raising=False)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
     found = S3Settings.of_hadoop(told)
     assert found == (expected if "endpoint" in told else S3Settings(**{**vars(expected), "path_style": False}))
+
+
+def test_the_environment_says_what_hadoop_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and a token as a whole: those of one place are not mixed with those of the other."""
+    said = {"ENDPOINT_URL": "http://here:9", "REGION": "eu", "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}
+    for name, text in {**said, "SESSION_TOKEN": "c"}.items():
+        monkeypatch.setenv(f"AWS_{name}", text)
+    everything = S3Settings("a", "b", "c", endpoint="here:9", scheme="http", region="eu", path_style=True)
+    assert S3Settings.of_hadoop({"path.style.access": "true"}) == everything
+    found = S3Settings.of_hadoop({"access.key": "x", "secret.key": "y", "endpoint.region": "us"})
+    assert (found.access_key, found.session_token, found.region, found.endpoint) == ("x", None, "us", "here:9")
 
 
 def test_secrets_are_not_shown() -> None:
