@@ -111,7 +111,8 @@ class Unreliable:
             condition = request.pop("HTTP_IF_NONE_MATCH", None)
             if condition and bucket.startswith("old"):
                 return _error(start, "501 Not Implemented", "NotImplemented")
-        failure = self._choose(bucket) if bucket.startswith("flaky-") else None
+        is_made = request["REQUEST_METHOD"] == "PUT" and request["PATH_INFO"] == f"/{bucket}"
+        failure = self._choose(bucket) if bucket.startswith("flaky-") and not is_made else None
         if bucket.startswith("lost") and request["REQUEST_METHOD"] == "POST" and "uploadId" in request["QUERY_STRING"]:
             failure = None if bucket in self._failed else "done-but-cut"
             self._failed.setdefault(bucket, Counter())["done-but-cut"] += 1

@@ -26,8 +26,8 @@ from pyarrow import fs
 from .conditional import ConditionalClient, s3_client
 from .hadoop_settings import hadoop_settings
 
-#: Attempts of one request: one in twenty may fail for hours before as many in a row do.  Together some twenty seconds.
-ATTEMPTS = 8
+#: Attempts of one request: one in twenty may fail for years before as many in a row do.  Together some twenty seconds.
+ATTEMPTS = 10
 #: Those of the first request to a bucket, whose settings may be wrong, and how long each may take.
 _FIRST_ATTEMPTS, _FIRST_TIMEOUT_S = 3, 5.0
 _PREFIX = "fs.s3a."
@@ -171,7 +171,7 @@ class S3(fs.S3FileSystem):
             force_virtual_addressing=settings.endpoint is not None and not settings.path_style,
             connect_timeout=timeout_s,
             request_timeout=timeout_s,
-            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts),
+            retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=attempts),
             **_SMALL_FILES_AT_ONCE,
         )
 
