@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...platform.failpoints import failpoint
+from ...platform.query_log import started
 from ...platform.spark_sources import PlannedSource, sources
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class LiveSource:
         writer = writer.option("checkpointLocation", self.checkpoint)
         if self._name:
             writer = writer.queryName(f"{self._name} (live source)")
-        self.query = writer.start()
+        self.query = started(writer, self._frame.sparkSession, self.checkpoint)
         if self._stopping.is_set():
             self.stop()
         return self.query

@@ -1,0 +1,90 @@
+"""How Spark writes the log of a streaming query: offsets before each micro-batch, a commit behind it.
+
+Either way a file is written under another name and renamed, with its checksum beside it.  By default Spark does it by
+an interface of Hadoop's that, without Hadoop's native library, starts some thirty processes (``chmod``, ``readlink``)
+for each micro-batch on a local disk, which takes longer than all else.  On a local disk the other interface, which
+Spark takes where it does not find the first one, does the same with none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from .gateway import java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+OPTION = "spark.sql.streaming.checkpointFileManagerClass"
+_PACKAGE = "org.apache.spark.sql.execution.streaming"
+#: Where versions of Spark have it.
+_NAMES = tuple(f"{_PACKAGE}.{place}FileSystemBasedCheckpointFileManager" for place in ("checkpointing.", ""))
+#: How long Spark may take to make a query's sources.
+_PATIENCE_MS = 10_000
+_LOCK = threading.Lock()
+#: How many queries are being started in a session with the option set by us.
+_STARTING: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+
+
+def started(writer: DataStreamWriter, spark: SparkSession, folder: str) -> StreamingQuery:
+    """A query that writes its log without other processes, if that is on a local disk; what the user has set stays.
+
+    Spark reads the option while it makes a query and its sources, and nothing of a query can say it for itself alone.
+    So it is there as long as that takes, a fraction of a second.
+
+    Args:
+        writer: starts the query.
+        spark: the query's session.
+        folder: its checkpoint folder, as a URI.
+    """
+    with _without_processes(spark, folder):
+        query = writer.start()
+        with contextlib.suppress(Py4JError, PySparkException):  # one that fails at once tells so by itself
+            execution = query._jsq.streamingQuery()
+            execution.awaitInitialization(_PATIENCE_MS)
+            execution.offsetLog()
+            execution.commitLog()
+    return query
+
+
+@contextmanager
+def _without_processes(spark: SparkSession, folder: str) -> Iterator[None]:
+    name = _class_name(spark) if folder.startswith(("file:", "/")) else None
+    if name is None or not _begin(spark, name):
+        yield
+        return
+    try:
+        yield
+    finally:
+        _end(spark)
+
+
+def _begin(spark: SparkSession, name: str) -> bool:
+    with _LOCK:
+        count = _STARTING.get(spark, 0)
+        if count == 0 and spark.conf.get(OPTION, None) is not None:
+            return False
+        spark.conf.set(OPTION, name)
+        _STARTING[spark] = count + 1
+        return True
+
+
+def _end(spark: SparkSession) -> None:
+    with _LOCK:
+        _STARTING[spark] -= 1
+        if not _STARTING[spark]:
+            spark.conf.unset(OPTION)
+
+
+def _class_name(spark: SparkSession) -> str | None:
+    return next((name for name in _NAMES if isinstance(java_class(spark, name), JavaClass)), None)
