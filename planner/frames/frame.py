@@ -16,19 +16,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError, UnsupportedOperationError
+from ...runtime.platform.frame_columns import column_of_frame
 from ...runtime.platform.spark_durations import duration_ms
-from ...runtime.platform.spark_joins import column_of_frame
 from ...runtime.platform.spark_plans import HANDLE
 from ..inputs.analysis import check_stateless, is_aggregate
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, checked
-from ..inputs.schemas import check_reserved_columns, missing_column
+from ..inputs.schemas import check_named_once, check_reserved_columns, missing_column
 from ..stages.aggregates.grouped import grouping_of
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
+from ..stages.own_names import OwnNames
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
 from .grouped import MixedGroupedData
-from .joining import JoiningFrame, ambiguity_explained
+from .joining import JoiningFrame, columns_explained
 from .missing import hint_for
 from .nearest import no_attribute
 from .stateless import ColumnOrName, transformed
@@ -75,8 +76,18 @@ class MixedFrame(JoiningFrame):
         return self._inputs
 
     def __getitem__(self, item: str) -> Column:
-        """The column by name, good for both inputs; a join with other rows knows that it is of these."""
-        return column_of_frame(self._inputs.spark, self._column("column", item), self._inputs.ids[-1])
+        """The column by name, good for both inputs; a join with other rows knows that it is of these.
+
+        Raises:
+            PlanError: there is no such column, or several.
+        """
+        if "." in item and self._find(item) is None:
+            with columns_explained(f"column {item}"):
+                self._inputs.template.select(item)  # Spark says what is wrong with it
+            return F.col(item)
+        name = self._column("column", item)
+        check_named_once(name, self.schema, case_sensitive=self._inputs.case_sensitive)
+        return column_of_frame(self._inputs.spark, name, self._inputs.ids[-1])
 
     def __getattr__(self, name: str) -> Column:
         """The column by attribute, as on a DataFrame; anything else is an error that says what to do instead."""
@@ -110,7 +121,7 @@ class MixedFrame(JoiningFrame):
         return super().selectExpr(*texts) if one_group is None else one_group
 
     def _one_group(self, columns: Sequence[Any]) -> MixedFrame | None:
-        return self.agg(*columns) if is_aggregate(self._inputs.template, columns) else None
+        return self.agg(*columns) if is_aggregate(self._inputs.template, self._own(columns)) else None
 
     def withColumnRenamed(self, existing: str, new: str) -> MixedFrame:
         return self.withColumnsRenamed({existing: new})
@@ -188,7 +199,7 @@ class MixedFrame(JoiningFrame):
         if wrong or not exprs:
             got = repr(wrong[0]) if wrong else "none"
             raise PlanError(f"observe({observation!r}) takes aggregates such as F.count('*').alias('n'), got {got}")
-        return MixedFrame(self._inputs.observed(observation, exprs), self._watermark)
+        return MixedFrame(self._inputs.observed(observation, self._own(exprs)), self._watermark)
 
     # -- event time and keys -------------------------------------------------------------------------------------------
 
@@ -248,12 +259,15 @@ class MixedFrame(JoiningFrame):
         return self._grouped("groupingSets", cols, groupingSets)
 
     def _grouped(self, what: str, cols: Sequence[Any], sets: Any = None) -> MixedGroupedData[MixedFrame]:
-        given = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
-        rows = self._stage_input(what)
-        keys = resolve_keys(rows.inputs, tuple(given), what)
+        own = OwnNames.of(self._stage_input(what), what)
+        given = own.keys(self._own(cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols), what)
+        rows = own.rows
+        keys = resolve_keys(rows.inputs, given, what)
         is_plain = what == "groupBy" or (sets is None and not given)
+        if isinstance(sets, (list, tuple)):
+            sets = [own.keys(self._own(each), what) if isinstance(each, (list, tuple)) else each for each in sets]
         grouping = None if is_plain else grouping_of(what, rows.inputs, keys, sets)
-        return MixedGroupedData(rows, keys, MixedFrame._of, grouping)
+        return MixedGroupedData(own, keys, MixedFrame._of, self._own, grouping)
 
     def agg(self, *exprs: Column | dict[str, str]) -> Any:
         """Aggregate all rows as one group: ``groupBy().agg(…)``."""
@@ -336,8 +350,10 @@ class MixedFrame(JoiningFrame):
                 " dropDuplicates(…) before writeStream; a job without state is served by spark.readStream as it is"
             )
         self._check_stateless("writeStream")
-        if (stage := self._stage) is not None and self.columns == stage.output_schema.fieldNames():
-            return MixedStreamWriter(replace(self._inputs, parts=stage.bare_output.parts))
+        if (stage := self._stage) is not None:
+            bare = stage if stage.bare is None else replace(stage.bare, uid=stage.uid)
+            if self.columns == bare.output_schema.fieldNames():
+                return MixedStreamWriter(replace(self._inputs, parts=bare.bare_output.parts))
         if not self._has_carrier:
             return MixedStreamWriter(self._inputs)
         parts = [part.mapped("writeStream", lambda frame: frame.drop(CARRIER)) for part in self._inputs.parts]
@@ -352,7 +368,7 @@ class MixedFrame(JoiningFrame):
         carrying: Callable[..., DataFrame] | None = None,
     ) -> MixedFrame:
         """Apply an operation; ``carrying`` is the same with more columns in its result, given behind the frame."""
-        with ambiguity_explained(what):
+        with columns_explained(what):
             inputs, watermark = self._inputs.map(what, function, carrying), self._watermark
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
             return MixedFrame(inputs, watermark)

@@ -21,9 +21,10 @@ from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
 from ..stages.aggregates.pivot import Pivot
 from ..stages.group_state import plan_group_state
 from ..stages.keys import Keys
+from ..stages.own_names import OwnNames
 from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
 from ..stages.processor_rows import COGROUP, rows_of_one
-from ..stages.stage import STAGE_UID, KeyedStage, StageInput
+from ..stages.stage import STAGE_UID, KeyedStage
 from .cogrouped import MixedCogroupedData
 from .nearest import no_attribute
 
@@ -47,24 +48,28 @@ class MixedGroupedData(Generic[Frame]):
     """Rows by key; made by :meth:`MixedFrame.groupBy`.
 
     Args:
-        rows: what is grouped.
+        own: what is grouped, with a name for each column.
         keys: the grouping.
         result: makes the frame of what comes out of a stage.
+        of_frames: makes columns that were taken from joined frames those of what is grouped.
         grouping: the grouping sets; None: one, of all keys.
         pivot: the values that each aggregate is computed of; None: all rows.
     """
 
     def __init__(
         self,
-        rows: StageInput,
+        own: OwnNames,
         keys: Keys,
         result: Callable[[KeyedStage], Frame],
+        of_frames: Callable[[Sequence[Any]], list[Any]],
         grouping: GroupingSets | None = None,
         pivot: Pivot | None = None,
     ) -> None:
-        self._rows = rows
+        self._own = own
+        self._rows = own.rows
         self._keys = keys
         self._result = result
+        self._of_frames = of_frames
         self._grouping = grouping
         self._pivot = pivot
 
@@ -190,7 +195,8 @@ class MixedGroupedData(Generic[Frame]):
             raise PlanError("agg() takes no coordinator: only a processor handles events; use transformWithState")
         if unknown:
             raise TypeError(f"agg() got an unexpected keyword argument {next(iter(unknown))!r}")
-        given = _aggregates(exprs)
+        columns = _aggregates(exprs)
+        given = self._own.aggregates(columns if isinstance(columns, dict) else self._of_frames(columns))
         rows, keys = self._rows, self._keys
         inputs, watermark = rows.inputs, rows.watermark
         event_time = None if watermark is None else watermark.event_time
@@ -289,9 +295,12 @@ class MixedGroupedData(Generic[Frame]):
         if found is None and "." not in pivot_col:
             raise missing_column("column of pivot()", pivot_col, schema)
         column = pivot_col if found is None else quoted_name(found)
-        return MixedGroupedData(self._rows, self._keys, self._result, pivot=Pivot(column, tuple(values)))
+        pivot = Pivot(column, tuple(values))
+        return MixedGroupedData(self._own, self._keys, self._result, self._of_frames, pivot=pivot)
 
     def _check_plain(self, what: str) -> None:
+        if what != "pivot":
+            self._own.check_distinct(what)
         if self._pivot is not None:
             raise PlanError(f"{what} is not supported after pivot, as in Spark; only aggregates are: use agg")
         if self._grouping is not None:

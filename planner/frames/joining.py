@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from ...errors import PlanError
+from ...runtime.platform.frame_columns import with_frames
 from ...runtime.platform.spark_errors import error_text
 from ..stages.join.join import plan_join
+from ..stages.join.side_columns import not_there
+from ..stages.own_names import HOW_TO_TELL
+from ..stages.stage import side_columns_of
 from .unions import UnitedFrame, read_inputs
 
 if TYPE_CHECKING:
@@ -22,17 +26,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def ambiguity_explained(what: str) -> Iterator[None]:
-    """An error of Spark's about a name that several columns have says what to write instead."""
+def columns_explained(what: str) -> Iterator[None]:
+    """An error of Spark's about a name that several columns have, or a column that is gone, says what to do."""
     try:
         yield
     except AnalysisException as error:
+        if str(error.getCondition()).startswith("MISSING_ATTRIBUTES"):
+            raise not_there(f"{what}: ", (error.getMessageParameters() or {}).get("missingAttributes", "")) from error
         if error.getCondition() != "AMBIGUOUS_REFERENCE" or what == "join":  # which says more
             raise
-        raise PlanError(
-            f"{what}: {error_text(error)}; behind a join of two streams columns of one name are told by the names of"
-            " their frames: a.alias('a').join(b.alias('b'), …), then F.col('a.<name>') and F.col('b.<name>')"
-        ) from error
+        raise PlanError(f"{what}: {error_text(error)}; {HOW_TO_TELL}") from error
 
 
 class JoiningFrame(UnitedFrame):
@@ -46,6 +49,14 @@ class JoiningFrame(UnitedFrame):
     @abstractmethod
     def _stage_input(self, what: str) -> StageInput:
         """The rows for a keyed stage, if they are fit for one."""
+
+    def _own(self, columns: Sequence[Any]) -> list[Any]:
+        """Columns that were taken from frames which these rows are joined of, as those that they are here."""
+        known = side_columns_of(self._inputs)
+        if known is None:
+            return list(columns)
+        spark, find = self._inputs.spark, known.find
+        return [with_frames(spark, one, find) if isinstance(one, Column) else one for one in columns]
 
     def join(self, other: Any, on: Any = None, how: str | None = None) -> Self:
         """Join with the rows of another ``read()`` or keyed stage, which is a keyed stage, or with a static frame.

@@ -6,7 +6,7 @@ Each is applied lazily to every input, as Spark applies it, and to what comes ou
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.errors import AnalysisException
@@ -56,8 +56,12 @@ class StatelessFrame(Described):
     ) -> Self:
         """Apply an operation; ``carrying`` is the same with more columns in its result, given behind the frame."""
 
+    @abstractmethod
+    def _own(self, columns: Sequence[Any]) -> list[Any]:
+        """Columns that were taken from frames which these rows are joined of, as those that they are here."""
+
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> Self:
-        columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
+        columns = self._own(cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols)
         return self._map(
             "select",
             lambda frame: frame.select(*columns),
@@ -73,19 +77,24 @@ class StatelessFrame(Described):
         )
 
     def filter(self, condition: ColumnOrName) -> Self:
-        return self._map("filter", lambda frame: frame.filter(condition))
+        [own] = self._own([condition])
+        return self._map("filter", lambda frame: frame.filter(own))
 
     def where(self, condition: ColumnOrName) -> Self:
-        return self._map("where", lambda frame: frame.where(condition))
+        [own] = self._own([condition])
+        return self._map("where", lambda frame: frame.where(own))
 
     def withColumn(self, colName: str, col: Column) -> Self:
-        return self._map("withColumn", lambda frame: frame.withColumn(colName, col))
+        [own] = self._own([col])
+        return self._map("withColumn", lambda frame: frame.withColumn(colName, own))
 
     def withColumns(self, *colsMap: dict[str, Column]) -> Self:
-        return self._map("withColumns", lambda frame: frame.withColumns(*colsMap))
+        own = [dict(zip(each, self._own([*each.values()]), strict=True)) if each else each for each in colsMap]
+        return self._map("withColumns", lambda frame: frame.withColumns(*own))
 
     def drop(self, *cols: ColumnOrName) -> Self:
-        return self._map("drop", lambda frame: frame.drop(*cols))
+        own = self._own(cols)
+        return self._map("drop", lambda frame: frame.drop(*own))
 
     def dropna(
         self, how: str = "any", thresh: int | None = None, subset: str | tuple[str, ...] | list[str] | None = None
@@ -199,6 +208,8 @@ class StatelessFrame(Described):
             PlanError: that is no static frame, or such a join has no answer before a stream's end.
         """
         static = check_static("join", other, how)
+        if isinstance(on, Column):
+            [on] = self._own([on])
         side = broadcast_if_small(static) if self._is_behind_stage else static
         try:
             return self._map("join", lambda frame: frame.join(side, on, how))

@@ -74,6 +74,20 @@ def check_distinct_columns(name: str, schema: StructType, *, case_sensitive: boo
         raise PlanError(f"{name} has several columns named {', '.join(repeated)}; rename or drop them")
 
 
+def check_named_once(name: str, schema: StructType, *, case_sensitive: bool) -> None:
+    """Raise if several columns have a name; that of a column that there is."""
+    alike = [field for field in schema.fieldNames() if field == name or (not case_sensitive and _alike(field, name))]
+    if len(alike) > 1:
+        raise PlanError(
+            f"column {name} is ambiguous: {len(alike)} columns are called so; take it from the frame that was joined,"
+            f" as in a['{name}'], or give the frame a name before the join, as in a.alias('a'), and use 'a.{name}'"
+        )
+
+
+def _alike(one: str, other: str) -> bool:
+    return one.lower() == other.lower()
+
+
 def repeated_field(data_type: DataType, *, case_sensitive: bool = True) -> str | None:
     """A name that two fields of a struct, somewhere in the type, share."""
     if isinstance(data_type, ArrayType):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
@@ -38,6 +38,12 @@ class StageInput:
     watermark: Watermark | None
     #: Their columns, as the user knows them.
     schema: StructType
+
+
+class SideColumns(Protocol):
+    """The columns of a stage's rows that are those of the frames which were joined."""
+
+    def find(self, number: int, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +93,10 @@ class KeyedStage:
     kind: str | None = None
     #: Makes of its rows what users see, with more columns behind those; None: they are that.
     presented: Callable[..., DataFrame] | None = None
+    #: Which of these are columns of the frames that it joins; None: it joins none.
+    side_columns: SideColumns | None = None
+    #: The same without columns that only ``presented`` makes something of; None: it has none of these.
+    bare: KeyedStage | None = None
 
     @cached_property
     def template(self) -> DataFrame:
@@ -117,6 +127,14 @@ class KeyedStage:
         if name is None or name in self.output.template.columns:
             return None if name is None else Watermark(name, 0)
         return Watermark(CARRIER, 0, called=self.output_event_time_label)
+
+
+def side_columns_of(inputs: Inputs) -> SideColumns | None:
+    """Which columns are those of frames that were joined, of rows that one join gives; None: they are no such rows."""
+    [*parts] = inputs.parts
+    if len(parts) > 1 or parts[0].origin is None:
+        return None
+    return cast(KeyedStage, parts[0].origin).side_columns
 
 
 def stages_of(inputs: Inputs) -> tuple[KeyedStage, ...]:

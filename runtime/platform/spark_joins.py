@@ -6,10 +6,10 @@ Expressions and attributes are handles, as in :mod:`.spark_expressions`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: How Spark's streams mark an event-time column.
 _DELAY = "spark.watermarkDelayMs"
-#: Which frame of ours a column was taken from, on the expression of its name.
-_FRAME_TAG = "mixedmode.frame"
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class SparkJoin:
     def others(self) -> tuple[Any, ...]:
         """What else must be true, one by one."""
         condition = self.node.condition() if self._parts is None else self._parts._4()
-        return tuple(_conjuncts(condition.get())) if condition.isDefined() else ()
+        return tuple(_conjuncts(self.spark, condition.get())) if condition.isDefined() else ()
 
     def check_streaming(self, event_times: Collection[int], output_mode: str) -> None:
         """Have Spark check the join as one of two streams.
@@ -206,46 +204,6 @@ def is_same_value(plan: Any, one: int, other: int) -> bool:
     return True
 
 
-# -- columns that remember their frame ---------------------------------------------------------------------------------
-
-
-def column_of_frame(spark: SparkSession, name: str, frame: int) -> Column:
-    """A column that remembers where it was taken from.
-
-    Args:
-        spark: the session.
-        name: its name.
-        frame: the number of the frame.
-    """
-    expression = attribute(spark, name)
-    expression.setTagValue(_tag(spark), str(frame))
-    return as_column(spark, expression)
-
-
-def with_frames(spark: SparkSession, column: Column, find: Callable[[int, str], Any]) -> Column:
-    """A column in which those that remember their frames are replaced.
-
-    Args:
-        spark: the session.
-        column: the column.
-        find: given the number of a frame and a name the attribute that takes its place; None: it stays.
-    """
-    converter = getattr(java_class(spark, "org.apache.spark.sql.classic.ColumnNodeToExpressionConverter$"), "MODULE$")
-    tag = _tag(spark)
-
-    def other(node: Any) -> Any:
-        if class_name(node) != "UnresolvedAttribute":
-            return None
-        number = node.getTagValue(tag)
-        return find(int(number.get()), str(node.nameParts().apply(0))) if number.isDefined() else None
-
-    return as_column(spark, replaced(spark, converter.apply(cast(Any, column)._jc.node()), other))
-
-
-def _tag(spark: SparkSession) -> Any:
-    return java_class(spark, "org.apache.spark.sql.catalyst.trees.TreeNodeTag")(_FRAME_TAG)
-
-
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
@@ -279,10 +237,18 @@ def _without_common(spark: SparkSession, expression: Any) -> Any:
     return replaced(spark, expression, other) if found else expression
 
 
-def _conjuncts(expression: Any) -> list[Any]:
-    if class_name(expression) != "And":
-        return [expression]
-    return [one for child in items(expression.children()) for one in _conjuncts(child)]
+def _conjuncts(spark: SparkSession, expression: Any) -> list[Any]:
+    """What must be true, one by one: of ``NOT (x OR y)`` it is that neither is."""
+    kind = class_name(expression)
+    below = expression.child() if kind == "Not" else None
+    if kind == "And":
+        return [one for child in items(expression.children()) for one in _conjuncts(spark, child)]
+    if below is not None and class_name(below) == "Not":
+        return _conjuncts(spark, below.child())
+    if below is not None and class_name(below) == "Or":
+        opposite = java_class(spark, f"{_EXPRESSIONS}.Not")
+        return [one for child in items(below.children()) for one in _conjuncts(spark, opposite(child))]
+    return [expression]
 
 
 def _some(spark: SparkSession, value: Any) -> Any:

@@ -43,7 +43,8 @@ def of_two_stages(left: Any, right: Any) -> Any:
     for rows, key, time, value in ((left, "num", "ts", "value"), (right, "who", "paid", "cents")):
         windows = rows.withWatermark(time, DELAY).groupBy(F.col(key).alias("k"), F.window(time, "5 minutes"))
         sums.append(named(windows.agg(F.sum(value).alias(value)), f"sums-{key}"))
-    return named(sums[0].join(sums[1], ["k", "window"], "left"), "side-by-side")
+    both = named(sums[0].join(sums[1], ["k", "window"], "left"), "side-by-side")
+    return both.select("k", "window", "value", "cents", sums[1]["k"].alias("theirs"), sums[0].k.alias("mine"))
 
 
 def with_itself(left: Any, right: Any) -> Any:
@@ -64,7 +65,18 @@ def joined_twice(left: Any, right: Any) -> Any:
     return named(second.select("num", "ts", "seen", "v").dropDuplicates(), "once")
 
 
-JOBS: list[Callable[[Any, Any], Any]] = [behind_and_before, of_two_stages, with_itself, joined_twice]
+def by_their_frames(left: Any, right: Any) -> Any:
+    """Sides with the same names of columns, behind the join told by their frames, and by the names of these."""
+    a = left.withWatermark("ts", DELAY).withColumnRenamed("num", "k").alias("a")
+    b = right.withWatermark("paid", DELAY).selectExpr("who AS k", "paid AS ts", "cents AS value").alias("b")
+    within = (b["ts"] >= a["ts"]) & (b["ts"] <= a["ts"] + F.expr(f"INTERVAL {joins.RANGE_S} SECONDS"))
+    both = named(a.join(b, (a.k == b.k) & within, "left"), "both")
+    more = both.withColumn("more", b["value"] - a["value"]).where(a["value"] > 3).drop(b.k)
+    windows = more.groupBy(F.window("a.ts", "10 minutes"), a["k"])
+    return named(windows.agg(F.sum("more").alias("more"), F.count(b["ts"]), F.sum("a.value").alias("value")), "windows")
+
+
+JOBS: list[Callable[[Any, Any], Any]] = [behind_and_before, of_two_stages, with_itself, joined_twice, by_their_frames]
 
 
 @pytest.mark.parametrize("job", JOBS)

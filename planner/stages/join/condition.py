@@ -12,13 +12,15 @@ from pyspark.sql import Column, DataFrame
 
 from ....errors import PlanError
 from ....runtime.operators.join.columns import LEFT, RIGHT
+from ....runtime.platform.frame_columns import with_frames
 from ....runtime.platform.spark_errors import error_text
 from ....runtime.platform.spark_expressions import class_name, items, tree
-from ....runtime.platform.spark_joins import SparkJoin, is_same_value, renewed, share_attributes, with_frames
+from ....runtime.platform.spark_joins import SparkJoin, is_same_value, renewed, share_attributes
 from ....runtime.platform.spark_plans import analyzed
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, WINDOW_MARK
-from ...inputs.schemas import check_distinct_columns, find_column
+from ..own_names import OwnNames
 from .bounds import EQUAL, Bounded, EventTimeBounds
+from .side_columns import JoinedRows
 
 if TYPE_CHECKING:
     from ..stage import StageInput
@@ -39,7 +41,10 @@ _INSTEAD_OF_ANTI = "Use how='left', and keep the rows whose right key is null"
 class Frames:
     """Both sides as Spark's analyzer gets them: with the columns that users know, and the names of their frames."""
 
+    #: With a name of its own for each column.
     rows: tuple[StageInput, StageInput]
+    #: The same by the names that users know.
+    known: JoinedRows
     frames: tuple[DataFrame, DataFrame]
 
     @classmethod
@@ -47,13 +52,12 @@ class Frames:
         """The sides of a join.
 
         Raises:
-            PlanError: a side has two columns of one name.
+            PlanError: a side has two columns of the event time's name.
         """
-        names = "what join is called on", "what is to be joined"
-        for name, rows in zip(names, (left, right), strict=True):
-            check_distinct_columns(name, rows.schema, case_sensitive=rows.inputs.case_sensitive)
         here, there = (rows.inputs.template.drop(CARRIER) for rows in (left, right))
-        return cls((left, right), (here, renewed(there) if share_attributes(here, there) else there))
+        own = OwnNames.of(left, "join").rows, OwnNames.of(right, "join").rows
+        known = JoinedRows((left, right))
+        return cls(own, known, (here, renewed(there) if share_attributes(here, there) else there))
 
     def joined(self, on: Any, how: str | None) -> DataFrame:
         """What Spark makes of it; the arguments are those of ``DataFrame.join``.
@@ -78,17 +82,8 @@ class Frames:
 
     def _find(self, number: int, name: str) -> Any:
         """The column of a side that was taken from a frame which the side is, or is made of."""
-        sides = [side for side in (LEFT, RIGHT) if number in self.rows[side].inputs.ids]
-        if not sides:
-            return None
-        if len(sides) == 2:
-            raise _ambiguous(f"column {name} was taken from a frame that both sides are made of")
-        [side] = sides
-        schema, case_sensitive = self.rows[side].schema, self.rows[side].inputs.case_sensitive
-        found = find_column(name, schema, case_sensitive=case_sensitive)
-        if found is None:
-            return None
-        return list(items(analyzed(self.frames[side]).output()))[schema.fieldNames().index(found)]
+        at = self.known.place(number, name)
+        return None if at is None else list(items(analyzed(self.frames[at[0]]).output()))[at[1]]
 
 
 @dataclass(frozen=True)

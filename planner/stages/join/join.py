@@ -23,7 +23,7 @@ from ...inputs.sides import Side, united_sides
 from ..stage import KeyedStage, StageInput
 from .bounds import narrowed
 from .condition import Frames, JoinCondition
-from .output import join_output
+from .output import JoinOutput, join_output
 
 _KINDS: dict[str, How] = {
     "INNER": "inner",
@@ -62,41 +62,47 @@ def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> 
     sides = united_sides(plan.side(LEFT), plan.side(RIGHT), key_types, "join")
     key_schema = arrow_schema(StructType([StructField(key_column(at), one) for at, one in enumerate(key_types)]))
 
-    def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
-        condition.check_output_mode(output_mode)
-        return JoinOperator(
-            uid=uid,
-            how=plan.how,
-            key_schema=key_schema,
-            key_labels=plan.key_labels,
-            left=plan.join_side(LEFT),
-            right=plan.join_side(RIGHT),
-            bounds=plan.bounds,
-            condition=plan.residual,
-            condition_text=plan.residual_text,
+    delay_us = plan.output_delay_us
+
+    def stage_of(output: JoinOutput, bare: KeyedStage | None) -> KeyedStage:
+        def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
+            condition.check_output_mode(output_mode)
+            return JoinOperator(
+                uid=uid,
+                how=plan.how,
+                key_schema=key_schema,
+                key_labels=plan.key_labels,
+                left=plan.join_side(LEFT),
+                right=plan.join_side(RIGHT),
+                bounds=plan.bounds,
+                condition=plan.residual,
+                condition_text=plan.residual_text,
+                output_schema=output.schema,
+                output_columns=output.sources,
+                condition_columns=plan.residual_columns,
+                output_keys=output.keys,
+            )
+
+        return KeyedStage(
+            inputs=sides.inputs,
+            watermark=sides.watermark,
+            input_schema=late_sides_schema(*(rows.schema for rows in frames.rows)),
             output_schema=output.schema,
-            output_columns=output.sources,
-            condition_columns=plan.residual_columns,
-            output_keys=output.keys,
+            output_mode=None,
+            build=build,
+            why_observed=WHY_OBSERVED,
+            kind="a join of two streams",
+            refuses_complete="after a join, as in Spark: only an aggregation has a complete result",
+            warning=plan.warning,
+            output_event_time=output.event_time,
+            output_event_time_label=output.event_time_label,
+            output_delay_ms=0 if delay_us is None else -(-delay_us // 1000),
+            presented=output.presented,
+            side_columns=output.side_columns,
+            bare=bare,
         )
 
-    delay_us = plan.output_delay_us
-    return KeyedStage(
-        inputs=sides.inputs,
-        watermark=sides.watermark,
-        input_schema=late_sides_schema(left.schema, right.schema),
-        output_schema=output.schema,
-        output_mode=None,
-        build=build,
-        why_observed=WHY_OBSERVED,
-        kind="a join of two streams",
-        refuses_complete="after a join, as in Spark: only an aggregation has a complete result",
-        warning=plan.warning,
-        output_event_time=output.event_time,
-        output_event_time_label=output.event_time_label,
-        output_delay_ms=0 if delay_us is None else -(-delay_us // 1000),
-        presented=output.presented,
-    )
+    return stage_of(output, stage_of(output.bare, None) if output.hidden else None)
 
 
 class _Plan:

@@ -7,7 +7,8 @@ be called by their frames' (``a.k``): what follows the stage sees them so.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
@@ -15,11 +16,15 @@ from pyspark.sql.types import StructField, StructType
 
 from ....errors import PlanError
 from ....runtime.operators.join.columns import key_column, side_column
-from ....runtime.platform.spark_expressions import class_name, items, tree, without_alias
+from ....runtime.platform.frame_columns import hidden_columns, hiding
+from ....runtime.platform.spark_expressions import attribute, class_name, items, tree, without_alias
 from ....runtime.platform.spark_joins import qualified, qualifier_of
 from ....runtime.platform.spark_plans import analyzed
+from ....runtime.platform.spark_session import empty_frame
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
+from ...inputs.schemas import holds_floats
 from .condition import JoinCondition
+from .side_columns import ColumnsOfSides
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +46,16 @@ class JoinOutput:
     keys: tuple[str, ...]
     #: Makes of the stage's rows what users see, with more columns behind; None: they are that.
     presented: Callable[..., DataFrame] | None
+    #: Which of what users see are columns of the sides.
+    side_columns: ColumnsOfSides
+    #: How many of the columns, at the end, only the names of their frames call up.
+    hidden: int = 0
+
+    @property
+    def bare(self) -> JoinOutput:
+        """The same without these."""
+        count = len(self.sources) - self.hidden
+        return replace(self, schema=StructType(self.schema.fields[:count]), sources=self.sources[:count], hidden=0)
 
 
 def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_time: bool) -> JoinOutput:
@@ -54,33 +69,98 @@ def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_
     """
     spark = condition.join.spark
     sources = tuple(_sources(condition, expression) for expression in condition.join.outputs)
-    attributes = list(items(analyzed(joined).output()))
+    plan = analyzed(joined)
+    attributes, behind = list(items(plan.output())), _hidden(condition, plan)
     shown = joined.schema.fieldNames()
     fold = str if condition.frames.rows[0].inputs.case_sensitive else str.lower
     times = Counter(map(fold, shown))
     names = [name if times[fold(name)] == 1 else f"__j{place}" for place, name in enumerate(shown)]
-    schema = StructType(
-        [
-            _field(condition, field, name, found, keeps_time=keeps_time)
-            for field, name, found in zip(joined.schema.fields, names, sources, strict=True)
-        ]
-    )
+    fields = [
+        _field(condition, field, name, found, keeps_time=keeps_time)
+        for field, name, found in zip(joined.schema.fields, names, sources, strict=True)
+    ]
     event_time = _event_time(condition, sources, names) if keeps_time else None
-    qualifiers = [qualifier_of(one) for one in attributes]
-    presented = None
-    if names != shown or any(qualifiers):
-        columns = [
-            qualified(spark, name, label, qualifier)
-            for name, label, qualifier in zip(names, shown, qualifiers, strict=True)
-        ]
-        if event_time is not None and event_time not in shown:
-            columns.append(qualified(spark, event_time, CARRIER, ()))
-
-        def presented(frame: DataFrame, *more: Column) -> DataFrame:
-            return frame.select(*columns, *more)
-
     label = None if event_time is None else shown[names.index(event_time)]
-    return JoinOutput(schema, sources, event_time, label, _keys(condition, sources, names, how), presented)
+    keys = _keys(condition, sources, names, how)
+    # What they are taken from: of an inner join the key of the other side, if that is no other value.
+    hidden_names = [_equal(condition, at, sources, names, how) for at in behind]
+    more = [(place, at) for place, at in enumerate(behind) if hidden_names[place] is None]
+    for place, at in more:
+        side, column = at
+        hidden_names[place] = f"__j{len(names) + place}"
+        given = condition.frames.rows[side].schema.fields[column]
+        fields.append(StructField(f"__j{len(names) + place}", given.dataType, True))
+    sources = (*sources, *((side_column(*at),) for _, at in more))
+    schema = StructType(fields)
+    output = JoinOutput(schema, sources, event_time, label, keys, None, ColumnsOfSides(condition.frames.known))
+    by_id = [_place(condition, expression) for expression in condition.join.outputs]
+    qualifiers = [qualifier_of(one) for one in attributes]
+    if names == shown and not any(qualifiers) and not more:
+        by_name = [*zip(by_id, names, strict=True), *zip(behind, hidden_names, strict=True)]
+        side_columns = {at: attribute(spark, str(name)) for at, name in by_name if at is not None}
+        return replace(output, side_columns=replace(output.side_columns, shown=side_columns))
+    columns = [
+        qualified(spark, name, label, qualifier)
+        for name, label, qualifier in zip(names, shown, qualifiers, strict=True)
+    ]
+    if event_time is not None and event_time not in shown:
+        columns.append(qualified(spark, event_time, CARRIER, ()))
+    columns_behind = [
+        qualified(spark, str(name), str(one.name()), qualifier_of(one), one.metadata())
+        for name, one in zip(hidden_names, behind.values(), strict=True)
+    ]
+    made = empty_frame(spark, schema).select(*columns, *columns_behind)
+    own = list(items(analyzed(made).output()))
+    in_front, hidden = own[: len(columns)], own[len(columns) :]
+    side_columns = dict(zip(behind, hidden, strict=True))
+    side_columns |= {at: one for at, one in zip(by_id, in_front, strict=False) if at is not None}
+
+    def presented(frame: DataFrame, *more: Column) -> DataFrame:
+        if not hidden:
+            return frame.select(*columns, *more)
+        whole = frame.select(*columns, *columns_behind, *more)
+        return hiding(whole, in_front, hidden, whole.columns[len(own) :])
+
+    return replace(
+        output,
+        presented=presented,
+        side_columns=replace(output.side_columns, shown=side_columns),
+        hidden=len(more),
+    )
+
+
+def _hidden(condition: JoinCondition, plan: Any) -> dict[tuple[int, int], Any]:
+    """The columns that only the names of their frames call up, by side and place there."""
+    known = condition.places
+    return {known[id]: one for one in hidden_columns(plan) if (id := one.exprId().id()) in known}
+
+
+def _equal(
+    condition: JoinCondition,
+    at: tuple[int, int],
+    sources: Sequence[tuple[str, ...]],
+    names: Sequence[str],
+    how: str,
+) -> str | None:
+    """The output column that has the values of a key of the other side; None: there is none."""
+    if how != "inner":
+        return None
+    for pair in condition.join.keys:
+        if any(class_name(one) != "AttributeReference" for one in pair):
+            continue
+        places = [condition.places[one.exprId().id()] for one in pair]
+        if at in places:
+            other = places[1 - places.index(at)]
+            types = [condition.frames.rows[side].schema.fields[place].dataType for side, place in (at, other)]
+            if types[0] == types[1] and not holds_floats(types[0]) and (side_column(*other),) in sources:
+                return names[sources.index((side_column(*other),))]
+    return None
+
+
+def _place(condition: JoinCondition, expression: Any) -> tuple[int, int] | None:
+    """The side and place of the column that an output column is; None: it is computed."""
+    bare = without_alias(expression)
+    return condition.places.get(bare.exprId().id()) if class_name(bare) == "AttributeReference" else None
 
 
 def _sources(condition: JoinCondition, expression: Any) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ from .shape import Shape
 
 #: Parts that do not exist: a shape that needs one is refused, by a sentence.  Whoever builds a part deletes its word.
 NOT_YET = {
-    "alias behind a join",
     "complete to a format",
     "pipeline model",
     "union with a stage's output",
