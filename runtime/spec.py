@@ -100,6 +100,7 @@ class Settings(BaseModel):
     lease_heartbeat_ms: int = 5_000
     #: Whether a DataFrameWriter format honours txnAppId and txnVersion; None: if it is known to (Delta).
     sink_transactional: bool | None = None
+    sink_delivery_guarantee: Literal["exactly-once", "at-least-once"] | None = None
     #: Column added to what is delivered per checkpoint: the order of a key's rows; None: there is none.
     sink_order_column: str | None = None
     #: In a plan: what applies to the job, whoever chose it (see ``planner.plans.final_watermark``).

@@ -128,6 +128,25 @@ class Broker:
             producer.poll(0)
         assert producer.flush(60) == 0
 
+    def committed(self, topic: str) -> list[tuple[bytes | None, bytes, int]]:
+        """What a reader of committed messages sees: key, value and partition, each partition's in order."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        options = {"group.id": "tests", "isolation.level": "read_committed", "enable.partition.eof": True}
+        consumer, found = Consumer({**self._client, **options, "enable.auto.commit": False}), []
+        ends = self.ends(topic)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+        while ends:
+            message = consumer.poll(60)
+            assert message is not None, f"{topic} has open transactions"
+            if message.error() is None:
+                found.append((message.key(), message.value(), message.partition()))
+            else:
+                assert message.error().name() == "_PARTITION_EOF", message.error()
+                ends.pop(message.partition(), None)
+        consumer.close()
+        return found
+
     def ends(self, topic: str) -> dict[int, int]:
         """The end of each partition: the offset that its next message gets."""
         from confluent_kafka import TopicPartition

@@ -120,6 +120,14 @@ OPTIONS: tuple[Option, ...] = (
         "whether the output's format skips an append whose txnAppId and txnVersion it has; unset: if it is delta",
     ),
     Option(
+        "execution.sink.delivery-guarantee",
+        "sink_delivery_guarantee",
+        one_of("exactly-once", "at-least-once"),
+        "exactly-once, at-least-once",
+        "how often a row must be in the output; unset: once, if the format can",
+        alias="sink.delivery-guarantee",
+    ),
+    Option(
         "execution.sink.order-column",
         "sink_order_column",
         parse_name,

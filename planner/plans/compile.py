@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ...errors import PlanError
 from ...runtime.connectors.late_rows import OPTION as LATE_PATH
 from ...runtime.connectors.late_rows import LateRows
-from ...runtime.connectors.sinks import Deliveries, Sink, WholeResult, make_sink, table_format
+from ...runtime.connectors.sinks import Deliveries, Sink, WholeResult, check_guarantee, make_sink, table_format
 from ...runtime.connectors.sinks.formats import (
     FILE_FORMATS,
     FORMATS,
@@ -116,6 +116,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         table=request.table,
         partition_by=request.partition_by,
         transactional=settings.sink_transactional,
+        guarantee=settings.sink_delivery_guarantee,
         deliveries=_deliveries(
             stage,
             output.parts[0],
@@ -127,6 +128,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
             ),
         ),
     )
+    check_guarantee(sink, settings.sink_delivery_guarantee)
     sink.check(spark)
     bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
     specs, tail = observed_once(graph.specs(output_mode, settings), tail, settings, bounded)

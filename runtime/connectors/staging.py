@@ -91,3 +91,9 @@ def epoch_of(file_name: str) -> int:
     """The epoch in which a state or output file was written; attempts put it first in their names."""
     match = re.match(EPOCH_IN_NAME, file_name)
     return int(match[1]) if match else 0
+
+
+def writer_of(file_name: str) -> int:
+    """The shard, or the partition of the tail, that wrote an output file; 0: its name does not say."""
+    match = re.match(r"^e\d{8}-[a-z](\d{4,})-", file_name)
+    return int(match[1]) if match else 0

@@ -7,6 +7,7 @@ epoch leaves no trace in it.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -218,7 +219,7 @@ class Cut:
             sources=dict(self.sources),
             spark=self.spark,
             operators=tuple(stage.to_metadata(with_state=with_state) for stage in self.stages),
-            transaction=SinkTransaction(id=self.number, files=self.pending, form=self.form),
+            transaction=SinkTransaction(id=self.number, files=self.pending, form=self.form, token=uuid.uuid4().hex),
             late_rows=SinkTransaction(id=self.number, files=self.pending_late) if self.pending_late else None,
             rows_late_total=self.rows_late_total,
             drained=self.drained,

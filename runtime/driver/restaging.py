@@ -30,7 +30,7 @@ from ..checkpoints.metadata import CheckpointMetadata
 from ..connectors.output_place import OutputPlace
 from ..connectors.staged_form import StagedColumn, StagedForm, columns_of, sources_of
 from ..connectors.staged_output import SPARK_SCHEMA, partition_values
-from ..connectors.staging import StagedFile, check_staged, epoch_of, staging_folder
+from ..connectors.staging import StagedFile, check_staged, epoch_of, staging_folder, writer_of
 from ..connectors.transaction import SinkTransaction
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
@@ -72,7 +72,7 @@ def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoi
     sources = sources_of(mine.columns, old.form.columns, _what(metadata)) if old.left else []
     made = _restaged(job, old, sources)
     failpoint("restaged-before-named")
-    other = SinkTransaction(id=transaction.id, files=made, form=mine)
+    other = SinkTransaction(id=transaction.id, files=made, form=mine, token=transaction.unique)
     store.write_restaged(metadata.checkpoint_id, other)
     failpoint("restaged-named")
     if old.folder == job.sink.staging[1]:
@@ -208,8 +208,9 @@ class RestageTask:
         context = TaskContext.get()
         assert context is not None, "staged files are made into others only inside a Spark task"
         for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
-            name = f"e{epoch_of(self.names[place]):08d}-f{place:04d}-{self.unique}-{context.taskAttemptId()}"
-            files = self.made(self.names[place], name)
+            source = self.names[place]
+            origin = f"e{epoch_of(source):08d}-s{writer_of(source):04d}"
+            files = self.made(source, f"{origin}-f{place:04d}-{self.unique}-{context.taskAttemptId()}")
             yield report_batch(json.dumps([asdict(file) for file in files]).encode())
 
     def made(self, source: str, name: str) -> list[StagedFile]:

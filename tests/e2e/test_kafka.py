@@ -179,7 +179,8 @@ def test_messages_that_retention_took_behind_a_checkpoint(world: World, kafka: B
 
 
 def test_output_goes_to_a_topic(world: World, kafka: Broker) -> None:
-    """Rows with a value become messages when a checkpoint completes; what would not is refused by start()."""
+    """Rows with a value become messages when a checkpoint completes, sent by either client as is asked for; what would
+    not is refused by start()."""
     topic, shown = kafka.create("in", 1), kafka.create("out", 1)
     send(kafka, topic, range(10), 1)
     rows = numbered(topics.read(world.spark, kafka.bootstrap, topic, parse=without_positions))
@@ -200,8 +201,11 @@ def test_output_goes_to_a_topic(world: World, kafka: Broker) -> None:
     del there["topic"]
     assert "needs a topic" in str(support.refusal(lambda: start(messages)))
     there["topic"] = shown
-    query = start(messages)
-    query.awaitTermination(120)
-    assert f"topic {shown}: at-least-once" in query.lastProgress.sink["description"]
+    for guarantee in ("exactly-once", "at-least-once"):
+        there["sink.delivery-guarantee"] = guarantee
+        query = start(messages)
+        query.awaitTermination(120)
+        assert f"topic {shown}: {guarantee}" in query.lastProgress.sink["description"]
+        send(kafka, topic, range(10, 20), 1)
     found = topics.snapshot(world.spark, kafka.bootstrap, shown).selectExpr("CAST(value AS STRING)").collect()
-    check_each_once([(key, int(value), int(n)) for key, value, n in (row[0].split(",") for row in found)], range(10))
+    check_each_once([(key, int(value), int(n)) for key, value, n in (row[0].split(",") for row in found)], range(20))

@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import OptionError
-from .base import Sink
+from .base import Guarantee, Sink
 from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .formats import FORMATS
+from .kafka.guarantee import OPTION as GUARANTEE
+from .kafka.messages import FORMAT as KAFKA
+from .kafka.sink import KafkaSink
 from .per_epoch import ConsoleSink, MemorySink, NoopSink
 from .table import TableSink
 from .table_checks import table_format
@@ -22,7 +25,7 @@ from .table_checks import table_format
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["Deliveries", "Sink", "WholeResult", "make_sink", "table_format"]
+__all__ = ["Deliveries", "Sink", "WholeResult", "check_guarantee", "make_sink", "table_format"]
 
 #: Options of our own sinks besides ``path`` and ``checkpointLocation``.
 _OPTIONS: dict[str, tuple[str, ...]] = {"console": ("numRows", "truncate")}
@@ -39,6 +42,7 @@ def make_sink(
     table: str | None = None,
     partition_by: Sequence[str] = (),
     transactional: bool | None = None,
+    guarantee: Guarantee | None = None,
     deliveries: Deliveries | None = None,
 ) -> Sink:
     """The sink for what the user asked of the writer.
@@ -53,12 +57,17 @@ def make_sink(
         table: the table to append to; None: there is none.
         partition_by: columns that the output is laid out by.
         transactional: whether the format remembers ``txnVersion``; None: if it is known to.
+        guarantee: how often a row must be there; None: once, if that is to be had.
         deliveries: how rows are handed over; None: as they come.
 
     Raises:
         OptionError: an option that the format needs is missing, or it does not know one that was given.
     """
     name = "foreachBatch" if foreach_batch is not None else format
+    if table is None and name.lower() == KAFKA:
+        _check_kafka(path, partition_by, transactional)
+        if guarantee != "at-least-once":
+            return KafkaSink(schema, options, deliveries)
     if table is None and (name in FORMATS or foreach_batch is not None):
         _check_options(name, options)
         if partition_by and name != "parquet":
@@ -101,6 +110,27 @@ def make_sink(
     if format == "console":
         return _console(schema, options, given.whole)
     return NoopSink(schema)
+
+
+def check_guarantee(sink: Sink, wanted: Guarantee | None) -> None:
+    """Raise OptionError if a sink does not give the guarantee that was asked for."""
+    if wanted == "exactly-once" and sink.guarantee != wanted:
+        raise OptionError(
+            f"{GUARANTEE} = {wanted!r}, and {sink.name} gives {sink.guarantee}; leave the option out, or use what is"
+            " exactly-once: parquet, kafka, delta, foreachBatch with a function that is idempotent by its id"
+        )
+
+
+def _check_kafka(path: str | None, partition_by: Sequence[str], transactional: bool | None) -> None:
+    """Raise OptionError for what other formats know."""
+    for what, given in (("path", path), ("partitionBy", ", ".join(partition_by))):
+        if given:
+            raise OptionError(f'format "kafka" has no {what}, and {given!r} was given; leave it out')
+    if transactional:
+        raise OptionError(
+            "execution.sink.transactional = true is not for format kafka, which knows no txnVersion; use"
+            f" {GUARANTEE} = exactly-once"
+        )
 
 
 def _check_new(order_column: str, schema: StructType) -> None:

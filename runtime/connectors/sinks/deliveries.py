@@ -74,37 +74,47 @@ class Deliveries:
             facts.append(f"{self.order_column} is greater in a later row of a key")
         return "; ".join(facts)
 
-    def rows(self, staged: DataFrame, epochs: Collection[int]) -> DataFrame:
+    def rows(self, staged: DataFrame, epochs: Collection[int], places: tuple[str, str] | None = None) -> DataFrame:
         """The rows of a delivery.
 
         Args:
             staged: the rows of staged files, as Spark's file source reads them.
             epochs: those that the files are of.
+            places: names of two columns that are added: the name of each row's file, and its place in there.
         """
         if self.whole is not None:
             return self.whole.arranged(staged)
-        names = staged.columns
-        chosen = [F.col(quoted(name)) for name in names]
+        names = [*staged.columns, *(places or ())]
+        chosen = [F.col(quoted(name)) for name in staged.columns]
         key = self.key if len(epochs) > 1 else None  # one epoch has one row per key
+        more = [*_places(staged, places), *self._order(staged)]
         if key is not None:
             epoch = _other_than("epoch", names)
-            staged = _newest(staged.select(*chosen, _epoch(staged).alias(epoch), *self._order(staged)), key, epoch)
-        elif self.order_column is not None:
-            staged = staged.select(*chosen, *self._order(staged))
+            staged = _newest(staged.select(*chosen, *more, _epoch(staged).alias(epoch)), key, epoch)
+        elif more:
+            staged = staged.select(*chosen, *more)
         else:
             return staged
-        return staged.select(*chosen, *[F.col(quoted(name)) for name in [self.order_column] if name is not None])
+        added = [*(places or ()), *[name for name in [self.order_column] if name is not None]]
+        return staged.select(*chosen, *[F.col(quoted(name)) for name in added])
 
     def _order(self, staged: DataFrame) -> list[Column]:
         if self.order_column is None:
             return []
-        place = staged.metadataColumn("_metadata")["row_index"]
-        return [(F.shiftleft(_epoch(staged), _PLACE_BITS) + place).alias(self.order_column)]
+        order = F.shiftleft(_epoch(staged), _PLACE_BITS) + staged.metadataColumn("_metadata")["row_index"]
+        return [order.alias(self.order_column)]
 
 
 def _epoch(staged: DataFrame) -> Column:
     name = staged.metadataColumn("_metadata")["file_name"]
     return F.regexp_extract(name, EPOCH_IN_NAME, 1).cast("bigint")
+
+
+def _places(staged: DataFrame, names: tuple[str, str] | None) -> list[Column]:
+    if names is None:
+        return []
+    metadata = staged.metadataColumn("_metadata")
+    return [metadata["file_name"].alias(names[0]), metadata["row_index"].alias(names[1])]
 
 
 def _newest(rows: DataFrame, key: tuple[str, ...], epoch: str) -> DataFrame:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class DeliverySink(Sink):
-    """Calls :meth:`hand_over` when a checkpoint completes; not for a checkpoint without rows.
+class PerCheckpointSink(Sink):
+    """Calls :meth:`hand_over_transaction` when a checkpoint completes; not for a checkpoint without rows.
 
     Args:
         schema: the columns that are staged; ``schema`` of the sink has those that are delivered.
@@ -46,8 +46,8 @@ class DeliverySink(Sink):
         return f"; {facts}" if facts else ""
 
     @abstractmethod
-    def hand_over(self, rows: DataFrame, number: int) -> None:
-        """Give a checkpoint's rows away; may be called again with the same rows and number after a failure."""
+    def hand_over_transaction(self, transaction: SinkTransaction) -> None:
+        """Give a checkpoint's rows away; may be called again for the same ones after a failure."""
 
     def commit(self, transaction: SinkTransaction) -> None:
         files = transaction.files
@@ -62,9 +62,20 @@ class DeliverySink(Sink):
                         f"transaction {transaction.id} names {file.name}, which is not in {self._staging} and was not "
                         "delivered: somebody removed it; restore it, or use a new checkpointLocation"
                     )
-            epochs = {epoch_of(file.name) for file in files}
-            self.hand_over(self.deliveries.rows(self.frame(files), epochs), transaction.id)
+            self.hand_over_transaction(transaction)
             failpoint("sink-after-function")
             write_atomically(self._filesystem, delivered, b"")
             failpoint("sink-delivered")
         self.discard(files)
+
+
+class DeliverySink(PerCheckpointSink):
+    """One that hands all rows over together, as a frame; arguments are those of :class:`PerCheckpointSink`."""
+
+    @abstractmethod
+    def hand_over(self, rows: DataFrame, number: int) -> None:
+        """Give a checkpoint's rows away; may be called again with the same rows and number after a failure."""
+
+    def hand_over_transaction(self, transaction: SinkTransaction) -> None:
+        epochs = {epoch_of(file.name) for file in transaction.files}
+        self.hand_over(self.deliveries.rows(self.frame(transaction.files), epochs), transaction.id)

@@ -31,8 +31,8 @@ from .file_formats import (
     file_format,
 )
 from .formats import NEED_PATH, TRANSACTIONAL_FORMATS
-from .kafka_checks import FORMAT as KAFKA
-from .kafka_checks import check_messages
+from .kafka.messages import FORMAT as KAFKA
+from .kafka.messages import check_messages, topic_of
 from .output_folder import OutputFolder
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
@@ -92,7 +92,7 @@ class TableSink(DeliverySink):
 
     def describe(self) -> str:
         if self._is_kafka:
-            topic = next((text for name, text in self._options.items() if name.lower() == "topic"), None)
+            topic = topic_of(self._options)
             return (
                 f"kafka, {'the topic in column topic' if topic is None else f'topic {topic}'}: at-least-once (messages"
                 f" of a checkpoint may be sent again after a failure), sent when it completes{self.what_is_delivered}"

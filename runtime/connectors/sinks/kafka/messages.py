@@ -1,13 +1,19 @@
-"""Whether rows can be sent to Kafka, asked before there is a row: Spark looks when it sends the first ones."""
+"""What makes a row a message for Kafka; and whether rows are any, asked before there is one.
+
+Columns and types are those of Spark's writer, which looks when it sends the first ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
-from ....errors import OptionError, PlanError
+from .....errors import CheckpointError, OptionError, PlanError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -78,3 +84,46 @@ def check_messages(schema: StructType, options: Mapping[str, str], fold: Callabl
             f'format "kafka" sends the columns {", ".join(_COLUMNS)}, and would leave out {left}; put all that a'
             " message is to hold into its value, for example with F.to_json(F.struct(…)).alias('value')"
         )
+
+
+@dataclass(frozen=True)
+class MessageColumns:
+    """How a message is made of a row."""
+
+    #: The topic of all messages; None: the column says it.
+    topic: str | None
+    #: Places of the columns by what they are in a message.
+    places: Mapping[str, int]
+
+    @classmethod
+    def of(cls, schema: StructType, options: Mapping[str, str], fold: Callable[[str], str]) -> MessageColumns:
+        """Those of an output that has been checked; arguments as of :func:`check_messages`."""
+        places = {fold(field.name): place for place, field in enumerate(schema.fields)}
+        return cls(topic_of(options), {name: places[fold(name)] for name in _COLUMNS if fold(name) in places})
+
+    def messages(self, rows: pa.RecordBatch) -> Iterator[tuple[str, Any, Any, int, Any]]:
+        """Topic, value, key, partition (-1: the key's) and headers of each row.
+
+        Raises:
+            CheckpointError: a row has no topic.
+        """
+        values, keys, topics, partitions, headers = (
+            rows.column(self.places[name]).to_pylist() if name in self.places else repeat(None)
+            for name in ("value", "key", "topic", "partition", "headers")
+        )
+        if self.topic is not None:
+            topics = repeat(self.topic)
+        found = zip(range(rows.num_rows), topics, values, keys, partitions, headers, strict=False)
+        for _, topic, value, key, partition, its_headers in found:
+            if topic is None:
+                raise CheckpointError(
+                    "column topic is null in a row of the output, and the option topic, which would be for all rows, is"
+                    " not set; set it"
+                )
+            pairs = None if its_headers is None else [(one["key"], one["value"]) for one in its_headers]
+            yield topic, value, key, -1 if partition is None else partition, pairs
+
+
+def topic_of(options: Mapping[str, str]) -> str | None:
+    """The topic of all rows, if the options name one."""
+    return next((text for name, text in options.items() if name.lower() == "topic"), None)

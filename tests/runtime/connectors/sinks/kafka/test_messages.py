@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mixedmode.errors import MixedModeError
-from mixedmode.runtime.connectors.sinks.kafka_checks import check_messages
+from mixedmode.runtime.connectors.sinks.kafka.messages import check_messages
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,

@@ -1,0 +1,240 @@
+"""Sends the rows of a lane, each once: transaction by transaction, each of which also commits how far it goes.
+
+To connect is to fence: whoever connects as a lane's sender ends every transaction that an earlier one has left open,
+and whatever that one still tries fails.  Only then is the marker read, so it says for good what is sent, until somebody
+else connects.  This holds for attempts of one task as for drivers, whichever of them wakes up when.
+
+Invariants: rows before the marker's position are sent, no other row of the transaction is; nothing is sent for a
+transaction of an older branch than the marker's.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+
+from .....errors import CheckpointError
+from ....platform.failpoints import failpoint
+from .markers import Marker, newest_branch, position_of
+
+#: A transaction is closed behind so many rows, or so much of them: it must end before the broker's patience does.
+ROWS_PER_TRANSACTION = 100_000
+_BYTES_PER_TRANSACTION = 32 << 20
+#: How often a sender begins again without having got further, and how long it waits in between, at first and at most.
+_TRIES, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 8, 0.2, 10.0
+
+
+class Interrupted(Exception):
+    """A transaction did not come to its end, and may if it is tried again.
+
+    Args:
+        said: what has happened.
+        is_fenced: whether somebody else has connected as the same sender.
+    """
+
+    def __init__(self, said: str, *, is_fenced: bool = False) -> None:
+        super().__init__(said)
+        self.is_fenced = is_fenced
+
+
+class Connection(Protocol):
+    """A lane's producer, which keeps all earlier ones out from when it is made."""
+
+    def markers(self) -> list[Marker]:
+        """What the transactions of this lane have committed."""
+
+    def send(self, rows: pa.RecordBatch) -> str:
+        """Send messages, in the transaction that they begin if there is none; returns the topic of the last."""
+
+    def mark(self, marker: Marker) -> None:
+        """Have all messages in the log, and the marker in their transaction, which it begins if there is none."""
+
+    def commit(self) -> None:
+        """End the transaction: its messages and its marker are there together."""
+
+    def close(self) -> None:
+        """Give up what is open."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of a lane, and the position of each, in order."""
+
+    rows: pa.RecordBatch
+    positions: Sequence[int]
+
+    def since(self, position: int) -> pa.RecordBatch:
+        """Its rows from a position on."""
+        return self.rows.slice(bisect_left(self.positions, position))
+
+
+@dataclass
+class Chunk:
+    """The rows of a transaction, unless it must go on behind what is sent of it."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    #: Everything before this position is in it, or was before it.
+    end: int = 0
+
+    def is_full(self, rows: int) -> bool:
+        """Whether it is enough for a transaction of so many rows."""
+        has_rows = sum(piece.rows.num_rows for piece in self.pieces)
+        return has_rows >= rows or sum(piece.rows.nbytes for piece in self.pieces) >= _BYTES_PER_TRANSACTION
+
+
+def chunks(pieces: Iterable[Piece], end: int, rows: int) -> Iterator[Chunk]:
+    """Pieces put together; the last chunk ends with the lane.
+
+    Args:
+        pieces: those of a lane, in order.
+        end: the lane's.
+        rows: how many are enough for one.
+    """
+    chunk = Chunk()
+    for piece in pieces:
+        if not piece.rows.num_rows:
+            continue
+        if chunk.is_full(rows):
+            yield chunk
+            chunk = Chunk()
+        chunk.pieces.append(piece)
+        chunk.end = piece.positions[-1] + 1
+    if chunk.pieces:
+        chunk.end = end
+        yield chunk
+
+
+@dataclass
+class Sender:
+    """Sends one lane of one transaction of the sink.
+
+    Args:
+        connect: makes a connection, which fences all others of the lane; raises Interrupted.
+        branch: the driver's.
+        token: the transaction's.
+        end: the lane's.
+        rows: how many are enough for a transaction.
+        sleep: waits for so many seconds.
+    """
+
+    connect: Callable[[], Connection]
+    branch: int
+    token: str
+    end: int
+    rows: int = ROWS_PER_TRANSACTION
+    sleep: Callable[[float], None] = time.sleep
+    _connection: Connection | None = None
+    _topics: tuple[str, ...] = ()
+    _sent: int = 0
+    _tries: int = 0
+
+    def send(self, pieces: Callable[[int], Iterable[Piece]]) -> int:
+        """Send what is not sent yet; returns how many messages this sender has sent.
+
+        Args:
+            pieces: the lane's rows from a position on, in order; more of them before it do no harm.
+
+        Raises:
+            CheckpointError: a newer driver has taken over, or it is no use trying any more.
+        """
+        messages = 0
+        try:
+            self._until_done(self._look)
+            if self._sent < self.end:
+                for chunk in chunks(pieces(self._sent), self.end, self.rows):
+                    while self._sent < chunk.end:
+                        messages += self._until_done(partial(self._transaction, chunk))
+        finally:
+            self._disconnect()
+        return messages
+
+    def fence(self, topics: Iterable[str]) -> bool:
+        """Have no driver of an older branch send anything here; False: nothing but its open transaction is ended.
+
+        Args:
+            topics: some that exist; none are needed where something has been sent.
+
+        Raises:
+            CheckpointError: a newer driver has taken over, or it is no use trying any more.
+        """
+        try:
+            return bool(self._until_done(partial(self._fence, tuple(topics))))
+        finally:
+            self._disconnect()
+
+    def _fence(self, topics: tuple[str, ...]) -> int:
+        self._look()
+        assert self._connection is not None
+        topic = next(iter([*topics, *self._topics]), None)
+        if topic is not None:
+            self._connection.mark(Marker(self.branch, "", 0, topic))
+            self._connection.commit()
+        return topic is not None
+
+    def _until_done(self, act: Callable[[], int]) -> int:
+        while True:
+            try:
+                return act()
+            except Interrupted as error:
+                self._disconnect()
+                self._tries += 1
+                if self._tries >= _TRIES:
+                    raise CheckpointError(
+                        f"sending to Kafka got no further in {_TRIES} tries, {self._sent} of {self.end} rows are"
+                        f" there: {error}"
+                    ) from error
+                # Two attempts of one task fence each other: chance has one of them come through.
+                longest = min(_FIRST_PAUSE_S * 2**self._tries, _LONGEST_PAUSE_S)
+                self.sleep(random.uniform(longest / 2, longest))
+
+    def _look(self) -> int:
+        """Be the lane's only sender, and see how far it is sent."""
+        if self._connection is None:
+            self._connection = self.connect()
+        markers = self._connection.markers()
+        newest = newest_branch(markers)
+        if newest > self.branch:
+            raise CheckpointError(
+                f"another driver has taken this job over (branch {newest}; this one's is {self.branch}): what this one"
+                " still had to send to Kafka is not sent"
+            )
+        self._topics = tuple(marker.topic for marker in markers)
+        self._got_to(position_of(markers, self.token))
+        return 0
+
+    def _transaction(self, chunk: Chunk) -> int:
+        if self._connection is None:
+            self._look()
+            if self._sent >= chunk.end:
+                return 0
+        connection = self._connection
+        assert connection is not None
+        messages, topic = 0, ""
+        for piece in chunk.pieces:
+            rows = piece.since(self._sent)
+            if rows.num_rows:
+                topic = connection.send(rows)
+                messages += rows.num_rows
+        if topic:
+            connection.mark(Marker(self.branch, self.token, chunk.end, topic))
+            failpoint("kafka-before-commit")
+            connection.commit()
+            failpoint("kafka-after-commit")
+        self._got_to(chunk.end)
+        return messages
+
+    def _got_to(self, position: int) -> None:
+        if position > self._sent:
+            self._sent, self._tries = position, 0
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

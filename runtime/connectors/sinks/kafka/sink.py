@@ -1,0 +1,192 @@
+"""``format("kafka")``: each row of a checkpoint is a message once, for readers with ``isolation.level=read_committed``.
+
+Rows wait in staged files until their checkpoint is complete.  Then tasks send them, lane by lane (:mod:`.lanes`), in
+transactions each of which also commits how far it goes (:mod:`.markers`): after a crash of whatever process the same
+rows are dealt to the same lanes, and each goes on behind what is sent (:mod:`.sender`).
+
+So what is atomic is a transaction: a small checkpoint is one, of a large one readers see the first before the last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from .....errors import CheckpointError, OptionError
+from ....platform.columns import column_fold, quoted
+from ....platform.failpoints import failpoint
+from ....platform.filesystem import exists, read_bytes, write_atomically
+from ....platform.worker_errors import translate
+from ...staging import epoch_of
+from ..deliveries import Deliveries
+from ..per_checkpoint import PerCheckpointSink
+from .client import check_config, offsets_are_kept_ms
+from .client_options import PREFIX, client_options, not_to_be_had
+from .guarantee import OPTION, check_client
+from .lanes import MOST_LANES, ROWS_PER_LANE, Lane, lanes_of
+from .messages import FORMAT, MessageColumns, check_messages, topic_of
+from .probe import probe
+from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
+from .sender import ROWS_PER_TRANSACTION
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from ...transaction import SinkTransaction
+
+#: Columns that no message has.
+_FILE, _ROW, _LANE, _START, _POSITION = "__file", "__row", "__lane", "__start", "__position"
+_FENCING_THREADS = 4
+
+
+class KafkaSink(PerCheckpointSink):
+    """Sends each checkpoint's rows, each once.
+
+    Args:
+        schema: the output's columns.
+        options: the writer's: ``kafka.*`` and ``topic``.
+        deliveries: which of the staged rows are sent.
+
+    Raises:
+        OptionError: the sink does not know an option, or sets it itself.
+    """
+
+    name = FORMAT
+    guarantee = "exactly-once"
+
+    def __init__(self, schema: StructType, options: Mapping[str, str], deliveries: Deliveries | None = None) -> None:
+        super().__init__(schema, deliveries)
+        self._options = dict(options)
+        self._topic = topic_of(options)
+        for name, text in options.items():
+            if name.lower() != "topic" and not name.lower().startswith(PREFIX):
+                raise OptionError(
+                    f'format "kafka" does not know the option {name} = {text!r}; its options are topic, and {PREFIX}…'
+                    " for the client"
+                )
+        self.fencing = (
+            "Kafka lets no earlier producer commit, and the newer driver's markers say that it has taken over"
+        )
+        if self._topic is None:
+            self.fencing += ", once something has been sent (there is no option topic to mark before)"
+        self._config = client_options(options)
+        self._columns: MessageColumns | None = None
+        self._job_id = ""
+        #: The time on the clock on the wall.
+        self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+    def describe(self) -> str:
+        where = "the topic in column topic" if self._topic is None else f"topic {self._topic}"
+        return (
+            f"kafka, {where}: exactly-once for readers with isolation.level=read_committed, sent when a checkpoint"
+            f" completes, in transactions of about {ROWS_PER_TRANSACTION} rows at most, each visible as a whole (a"
+            f" checkpoint of up to {ROWS_PER_LANE} rows is one){self.what_is_delivered}"
+        )
+
+    def check(self, spark: SparkSession) -> None:
+        check_client()
+        check_messages(self.schema, self._options, column_fold(spark))
+        refused = check_config(self._config)
+        if refused is not None:
+            raise not_to_be_had(*refused)
+        super().check(spark)
+
+    def check_place(self, spark: SparkSession) -> None:
+        probe(self._config, self._topic)
+        if not str(spark.sparkContext.master).startswith("local["):
+            _check_workers(spark)
+
+    def open(
+        self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None
+    ) -> None:
+        super().open(spark, filesystem, staging, job_id, staging_uri)
+        self._job_id = job_id
+        self._columns = MessageColumns.of(self.schema, self._options, column_fold(spark))
+
+    def fence(self) -> None:
+        if not self.branch:
+            return
+        task, topics = self._task(""), () if self._topic is None else (self._topic,)
+        with ThreadPoolExecutor(_FENCING_THREADS, "mixedmode-fence") as threads:
+            list(threads.map(lambda lane: task.sender(lane, 0).fence(topics), range(MOST_LANES)))
+
+    def hand_over_transaction(self, transaction: SinkTransaction) -> None:
+        lanes = lanes_of(transaction.files)
+        begun = f"{self._staging}/sending-{transaction.id:08d}"
+        if exists(self._filesystem, begun):
+            self._check_remembered(int(read_bytes(self._filesystem, begun)), transaction.id)
+        else:
+            write_atomically(self._filesystem, begun, str(self.now_ms()).encode())
+        failpoint("kafka-before-sending")
+        task = self._task(transaction.unique)
+        sending = self._chosen(task, transaction, lanes) if self._must_choose(transaction) else self._all(task, lanes)
+        try:
+            sending.collect()
+        except Exception as error:
+            translated = translate(error)
+            raise translated from translated.__cause__
+
+    def _task(self, token: str) -> SendTask:
+        assert self._columns is not None, "open() comes first"
+        return SendTask(self._config, self._columns, self._job_id, self.branch, token, ROWS_PER_TRANSACTION)
+
+    def _must_choose(self, transaction: SinkTransaction) -> bool:
+        epochs = {epoch_of(file.name) for file in transaction.files}
+        return self.deliveries.key is not None and len(epochs) > 1
+
+    def _all(self, task: SendTask, lanes: list[Lane]) -> DataFrame:
+        """The rows as they are staged, in a task for each lane."""
+        assert self._spark is not None, "open() comes first"
+        send = FileTask(task, self._filesystem, self._staging, tuple(lanes), tuple(self.schema.fieldNames()))
+        return self._spark.range(0, len(lanes), 1, len(lanes)).mapInArrow(send, SENT_SCHEMA)
+
+    def _chosen(self, task: SendTask, transaction: SinkTransaction, lanes: list[Lane]) -> DataFrame:
+        """Those that no later one replaces, which Spark finds: a lane's in a partition, in their order."""
+        assert self._spark is not None, "open() comes first"
+        epochs = {epoch_of(file.name) for file in transaction.files}
+        rows = self.deliveries.rows(self.frame(transaction.files), epochs, (_FILE, _ROW))
+        places = [
+            (file.name, lane.number, start)
+            for lane in lanes
+            for file, start in zip(lane.files, lane.starts, strict=True)
+        ]
+        files = self._spark.createDataFrame(places, f"{_FILE} string, {_LANE} int, {_START} bigint")
+        names = [F.col(quoted(name)) for name in self.schema.fieldNames()]
+        placed = rows.join(F.broadcast(files), _FILE).select(
+            *names, F.col(_LANE), (F.col(_START) + F.col(_ROW)).alias(_POSITION)
+        )
+        in_lanes = placed.repartitionById(lanes[-1].number + 1, F.col(_LANE)).sortWithinPartitions(_POSITION)
+        return in_lanes.mapInArrow(RowTask(task, {lane.number: lane.rows for lane in lanes}), SENT_SCHEMA)
+
+    def _check_remembered(self, begun_ms: int, number: int) -> None:
+        """Raise CheckpointError if Kafka may have forgotten how far an earlier attempt had come."""
+        gone_by_ms, kept_ms = self.now_ms() - begun_ms, offsets_are_kept_ms(self._config)
+        if gone_by_ms < kept_ms:
+            return
+        raise CheckpointError(
+            f"the output of checkpoint {number} began to be sent to Kafka {gone_by_ms // 3_600_000} hours ago,"
+            f" and the brokers remember for {kept_ms // 3_600_000} hours how far that came (offsets.retention.minutes):"
+            f" what of it is there cannot be told. Set {OPTION} = at-least-once for this start, which sends all of it"
+            " (again)"
+        )
+
+
+def _check_workers(spark: SparkSession) -> None:
+    """Raise OptionError if a worker has no client."""
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check_client()
+        yield from batches
+
+    try:
+        spark.range(0, 1, 1, 1).mapInArrow(look, "id bigint").collect()
+    except Exception as error:
+        translated = translate(error)
+        raise translated from translated.__cause__
