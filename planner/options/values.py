@@ -9,9 +9,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
+from fractions import Fraction
 
-#: A bare number: pandas would read it as nanoseconds, other tools as milliseconds or seconds.
+#: A bare number: one tool reads it as milliseconds, another as seconds.
 _UNITLESS = re.compile(r"[+-]?\d+(\.\d*)?")
+#: A number and its unit, as often as one likes: Spark's way to write an interval.
+_PART = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))\s*([a-z]+)\s*")
+#: How Spark and others call a unit, and its nanoseconds; each may have an s behind it.
+_UNITS_NS = {
+    name: ns
+    for ns, names in (
+        (1, "ns nano nanosecond"),
+        (1_000, "us micro microsecond"),
+        (1_000_000, "ms msec milli millisecond"),
+        (10**9, "s sec second"),
+        (60 * 10**9, "m min minute"),
+        (3_600 * 10**9, "h hr hour"),
+        (86_400 * 10**9, "d day"),
+        (604_800 * 10**9, "w week"),
+    )
+    for name in names.split()
+}
 
 _DURATION_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _SIZE_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
@@ -19,25 +38,42 @@ _SIZE_UNITS = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 def parse_duration_ms(text: str) -> int:
     """``"10 s"``, ``"500 ms"``, ``"1 hour"`` or ``"0"`` in milliseconds; never negative."""
-    import pandas as pd
-
-    stripped = text.strip()
+    stripped = text.strip().lower()
     if _UNITLESS.fullmatch(stripped):
         if float(stripped) == 0:
             return 0
         raise ValueError("it has no unit")
-    try:
-        duration = pd.Timedelta(stripped)
-    except ValueError as error:
-        raise ValueError("it is not a duration") from error
-    if not isinstance(duration, pd.Timedelta):  # NaT
-        raise ValueError("it is not a duration")
-    if duration < pd.Timedelta(0):
+    by_clock = ":" in stripped or stripped.startswith("p")
+    duration_ns = _by_clock_ns(text.strip()) if by_clock else _by_units_ns(stripped)
+    if duration_ns < 0:
         raise ValueError("it is negative")
-    duration_ms, rest_ns = divmod(duration.value, 1_000_000)
-    if rest_ns:
+    if duration_ns % 1_000_000:
         raise ValueError("it is not a whole number of milliseconds")
-    return int(duration_ms)
+    return int(duration_ns // 1_000_000)
+
+
+def _by_units_ns(text: str) -> Fraction:
+    total_ns, at = Fraction(0), 0
+    while True:
+        part = _PART.match(text, at)
+        unit_ns = part and (_UNITS_NS.get(part[2]) or _UNITS_NS.get(part[2].removesuffix("s")))
+        if not part or not unit_ns:
+            raise ValueError("it is not a duration")
+        total_ns += Fraction(part[1]) * unit_ns
+        at = part.end()
+        if at == len(text):
+            return total_ns
+
+
+def _by_clock_ns(text: str) -> Fraction:
+    """``01:30:00`` and ``PT1H30M``."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        duration = TypeAdapter(timedelta).validate_python(text)
+    except ValidationError as error:
+        raise ValueError("it is not a duration") from error
+    return Fraction(duration // timedelta(microseconds=1) * 1_000)
 
 
 def parse_positive_duration_ms(text: str) -> int:

@@ -14,11 +14,26 @@ from mixedmode.planner.options.values import (
     parse_positive_duration_ms,
     parse_size_bytes,
 )
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 
 @pytest.mark.parametrize(
     ("text", "expected_ms"),
-    [("10 s", 10_000), ("500 ms", 500), ("1 hour", 3_600_000), ("0", 0), ("0 s", 0), ("1.5 seconds", 1_500)],
+    [
+        ("10 s", 10_000),
+        ("500 ms", 500),
+        ("1 hour", 3_600_000),
+        ("0", 0),
+        ("0 s", 0),
+        ("1.5 seconds", 1_500),
+        ("1h30m", 5_400_000),
+        ("2 Days 3 MINUTES", 172_980_000),
+        ("1 week -1 day", 518_400_000),
+        ("00:01:30.5", 90_500),
+        ("1 day, 01:00:00", 90_000_000),
+        ("PT1H", 3_600_000),
+    ],
 )
 def test_durations_are_read_with_their_units(text: str, expected_ms: int) -> None:
     """A duration has a unit; 0 needs none."""
@@ -33,6 +48,11 @@ def test_durations_are_read_with_their_units(text: str, expected_ms: int) -> Non
         ("soon", "it is not a duration"),
         ("", "it is not a duration"),
         ("NaT", "it is not a duration"),
+        ("10 parsecs", "it is not a duration"),
+        ("1 s and more", "it is not a duration"),
+        ("1 month", "it is not a duration"),
+        ("10 s 5", "it is not a duration"),
+        ("0.1 ms", "it is not a whole number of milliseconds"),
         ("-1 s", "it is negative"),
         ("1 us", "it is not a whole number of milliseconds"),
     ],
@@ -41,6 +61,22 @@ def test_a_bad_duration_is_refused_with_the_reason(text: str, problem: str) -> N
     """Durations are never guessed: the error says what is wrong."""
     with pytest.raises(ValueError, match=f"^{problem}$"):
         parse_duration_ms(text)
+
+
+@pytest.mark.spark
+def test_durations_are_those_of_sparks_intervals(spark: SparkSession) -> None:
+    """What Spark takes for an interval of days or less means the same here."""
+    texts = [
+        "1 week",
+        "1 day 2 hours",
+        "90 minutes -10 seconds",
+        "1.25 seconds",
+        "3 milliseconds",
+        "2000 microseconds",
+        "1 HOUR 1 minute 1 second 1 millisecond",
+    ]
+    asked = [F.expr(f"unix_millis(timestamp '1970-01-01' + interval '{text}')") for text in texts]
+    assert [parse_duration_ms(text) for text in texts] == list(spark.range(1).select(*asked).first() or ())
 
 
 @pytest.mark.parametrize("text", ["0", "0 ms"])
