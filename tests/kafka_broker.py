@@ -21,6 +21,7 @@ import sys
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -231,10 +232,7 @@ def keep(folder: Path, jars: list[str]) -> None:
 
 
 def _launch(folder: Path, jars: list[str]) -> tuple[subprocess.Popen[bytes], str]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        broker, controller = one.getsockname()[1], other.getsockname()[1]
+    broker, controller = _free_port(), _free_port()
     shutil.rmtree(folder / "data", ignore_errors=True)
     (folder / "data").mkdir()
     # What Kafka's own tool writes, in a JVM of its own that takes as long to start as the broker.
@@ -247,6 +245,15 @@ def _launch(folder: Path, jars: list[str]) -> tuple[subprocess.Popen[bytes], str
     with open(folder / "broker.log", "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, preexec_fn=_die_with_parent)
     return process, f"127.0.0.1:{broker}"
+
+
+def _free_port() -> int:
+    """One below those that the kernel gives to whoever asks for any: nobody else gets it while the broker starts."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 def _uuid() -> str:
