@@ -1,6 +1,7 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
 # Tests of Kafka and S3 need Maven, too, the first time; without it they are skipped.
 #   make test [ALL=1] [ARGS="tests/state -x"]   make lint   make format   make demo   make clean
+#   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)
 
@@ -22,7 +23,7 @@ MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))"
 SECONDS ?= 300
 SEED    ?= 1
 
-.PHONY: demo test chaos lint format bench bench-full bench-growth clean java
+.PHONY: demo test test-matrix chaos lint format bench bench-full bench-growth clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -31,6 +32,10 @@ demo: java $(VENV)/.installed-demo
 test: java $(VENV)/.installed-test
 	$(if $(WITHOUT),@echo "Without tests that need a server ($(WITHOUT)): ALL=1 or .ci/run has them.")
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MARKED) $(ARGS)
+
+# What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all.
+test-matrix: java $(VENV)/.installed-test
+	$(BIN)/python tests/matrix.py $(ARGS)
 
 chaos: java $(VENV)/.installed-test
 	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)

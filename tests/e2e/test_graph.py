@@ -47,6 +47,7 @@ def test_a_bounded_job_of_two_stages_gives_what_is_expected(world: World, mode: 
     assert [one["operatorName"] for one in query.lastProgress["stateOperators"]] == ["sessions", "hours"]
 
 
+@pytest.mark.smoke
 def test_a_job_of_two_stages_goes_from_backlog_to_stream(world: World) -> None:
     """What straddles the switch is carried over in both stages; in each epoch the later stage fires up to what the
     earlier one has; nothing is late, and no file is left between the stages."""

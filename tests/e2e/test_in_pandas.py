@@ -189,6 +189,7 @@ def utc(times: pd.Series) -> pd.Series:
     return times.dt.tz_localize(ZONE).dt.tz_convert("UTC")
 
 
+@pytest.mark.smoke
 def test_a_job_moves_between_rows_and_frames_with_its_state(world: World) -> None:
     """A backlog and a stream on frames, a stream on rows, then on frames again: the sessions of one batch job."""
     events = support.flush_after(support.stream_of(160))

@@ -106,6 +106,7 @@ def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     assert job.output == EXPECTED
 
 
+@pytest.mark.smoke
 def test_killed_around_a_compaction(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed before and after compacted state takes the place of what it was made of, in memory and in a checkpoint."""
     job = Job(
