@@ -98,7 +98,7 @@ class FrameView:
         }
         # It copies: handlers may write into their frames, and Arrow's memory is not theirs.
         frame = pd.DataFrame(values, index=pd.RangeIndex(stop - start))
-        frame.columns = pd.Index(reader.names, dtype=object)
+        frame.columns = pd.Index(reader.names)
         return frame
 
     def _changes_with_nulls(self, data_type: DataType) -> bool:
@@ -121,6 +121,8 @@ class FrameView:
                 # Not pandas' zones, which know other offsets before 1901 than Arrow's, PySpark's.
                 local = pc.local_timestamp(column.cast(pa.timestamp("us", settings.time_zone)))
                 return local.cast(pa.timestamp("ns")).to_numpy(zero_copy_only=False)
+            if isinstance(data_type, TimestampNTZType):
+                return column.cast(pa.timestamp("ns")).to_numpy(zero_copy_only=False)
             return self._converter(data_type)(column.to_pandas(**_TO_PANDAS))
         except pa.ArrowInvalid as error:
             if not isinstance(data_type, (TimestampType, TimestampNTZType)):

@@ -97,7 +97,7 @@ def test_frames_of_a_batch_are_their_owners() -> None:
         first["more"] = first["n"] * 2
         first.loc[2, "n"] = -1
         first["s"] = "x"
-        first.drop(columns=["b"], inplace=True)
+        del first["b"]
     second = view.frame(3, 6)
     assert second.to_dict("list") == {"n": [3, 4, 5], "s": ["s3", "s4", "s5"], "b": [True] * 3}
     assert first.to_dict("list") == {"n": [0, 1, -1], "s": ["x"] * 3, "more": [0, 2, 4]}
