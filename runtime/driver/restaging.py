@@ -208,10 +208,13 @@ class RestageTask:
         context = TaskContext.get()
         assert context is not None, "staged files are made into others only inside a Spark task"
         for place in [place for batch in batches for place in batch.column(0).to_pylist()]:
-            source = self.names[place]
-            origin = f"e{epoch_of(source):08d}-s{writer_of(source):04d}"
-            files = self.made(source, f"{origin}-f{place:04d}-{self.unique}-{context.taskAttemptId()}")
+            files = self.made(self.names[place], self.name(place, context.taskAttemptId()))
             yield report_batch(json.dumps([asdict(file) for file in files]).encode())
+
+    def name(self, place: int, attempt: int) -> str:
+        """What an attempt makes of the file at a place: epoch and writer stay, since deliveries go by both."""
+        epoch, writer = epoch_of(self.names[place]), writer_of(self.names[place])
+        return f"e{epoch:08d}-s{writer:04d}-f{place:04d}-{self.unique}-{attempt}"
 
     def made(self, source: str, name: str) -> list[StagedFile]:
         """What one file becomes."""

@@ -57,7 +57,7 @@ class Stage:
         """A checkpoint with a file of each of two epochs."""
         files: list[StagedFile] = []
         for epoch, rows in ((1, ROWS[:2]), (2, ROWS[2:])):
-            output = self.sink.output.open(f"e{epoch:08d}-x", self.schema)
+            output = self.sink.output.open(f"e{epoch:08d}-s{epoch:04d}-x", self.schema)
             columns = [pa.array(values, pa.int64()) for values in zip(*rows, strict=True)]
             output.write(pa.RecordBatch.from_arrays(columns, names=self.schema.names))
             files += output.finish()
@@ -93,8 +93,7 @@ class Stage:
 @pytest.fixture(autouse=True)
 def tasks_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(task: RestageTask, count: int) -> list[str]:
-        names = [f"e{restaging.epoch_of(name):08d}-f{place}-{task.unique}" for place, name in enumerate(task.names)]
-        made = [task.made(source, name) for source, name in zip(task.names, names, strict=True)]
+        made = [task.made(source, task.name(place, 7)) for place, source in enumerate(task.names)]
         return [json.dumps([asdict(file) for file in files]) for files in made]
 
     monkeypatch.setattr(restaging, "_run", lambda spark, task, count: run(task, count))
@@ -112,12 +111,14 @@ def test_what_fits_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_other_names_and_places(tmp_path: Path) -> None:
-    """Rows keep their order and their epochs; what was made is named, and used again; nothing else is left."""
+    """Rows keep their order, their epochs and their shards, the transaction what tells it from others; what was made is
+    named, and used again; nothing else is left."""
     metadata = Stage(tmp_path, ["k", "n"]).staged()
     today = Stage(tmp_path, ["number", "key"])
     made = today.pending(metadata)
     assert today.rows(made) == [{"number": n, "key": k} for k, n in ROWS]
-    assert [file.name[:10] for file in made.files] == ["e00000001-", "e00000002-"]
+    assert [file.name[:16] for file in made.files] == ["e00000001-s0001-", "e00000002-s0002-"]
+    assert made.unique == metadata.transaction.unique
     assert today.store.restaged(3) == made
     assert sorted(path.name for path in Path(today.store.output).iterdir()) == sorted(file.name for file in made.files)
     assert today.pending(metadata) == made

@@ -19,6 +19,7 @@ from .sender import Interrupted
 
 #: How long a broker may need to make a topic, where it does so by itself.
 _CREATION_S = 3.0
+_PAUSE_S = 0.1
 
 
 def probe(config: Mapping[str, str], topic: str | None) -> None:
@@ -31,24 +32,31 @@ def probe(config: Mapping[str, str], topic: str | None) -> None:
     Raises:
         OptionError: they cannot be reached, have no such topic, or do not take transactions of this user.
     """
-    where = f"{PREFIX}bootstrap.servers = {config.get('bootstrap.servers')!r}"
-    client = None
+    where, until = f"{PREFIX}bootstrap.servers = {config.get('bootstrap.servers')!r}", time.monotonic() + REQUEST_S
+    while True:
+        try:
+            _try_out(config, topic)
+            return
+        except Interrupted as error:
+            if error.is_fenced:  # by another job that just starts
+                return
+            if time.monotonic() > until:
+                said = f"the brokers do not answer as they should within {REQUEST_S:g} s: {error}"
+                raise OptionError(f"{where}: {said}") from error
+            time.sleep(_PAUSE_S)
+        except CheckpointError as error:
+            raise OptionError(f"{where}: {error}") from error
+
+
+def _try_out(config: Mapping[str, str], topic: str | None) -> None:
+    client = Client(config, sender_id("check", 0), MessageColumns(topic, {}))
     try:
-        client = Client(config, sender_id("check", 0), MessageColumns(topic, {}))
         if topic is not None:
             _check_topic(client, config, topic)
             client.mark(Marker(0, "check", 0, topic))
             client.commit()
-    except Interrupted as error:
-        if not error.is_fenced:
-            raise OptionError(
-                f"{where}: the brokers do not answer as they should within {REQUEST_S:g} s: {error}"
-            ) from error
-    except CheckpointError as error:
-        raise OptionError(f"{where}: {error}") from error
     finally:
-        if client is not None:
-            client.close()
+        client.close()
 
 
 def _check_topic(client: Client, config: Mapping[str, str], topic: str) -> None:
@@ -56,6 +64,6 @@ def _check_topic(client: Client, config: Mapping[str, str], topic: str) -> None:
     while not client.has_topic(topic):
         if time.monotonic() > until:
             raise OptionError(f"topic = {topic!r} is not known to the brokers, and they do not make it; make it")
-        time.sleep(0.1)
+        time.sleep(_PAUSE_S)
     if not may_write(config, topic):
         raise OptionError(f"topic = {topic!r}: the job's user may not write to it; it needs WRITE")

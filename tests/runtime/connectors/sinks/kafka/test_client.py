@@ -110,6 +110,7 @@ def test_what_the_brokers_say(kafka: Broker, topic: str) -> None:
 
 def test_brokers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their address is in the error."""
-    monkeypatch.setattr("mixedmode.runtime.connectors.sinks.kafka.client.REQUEST_S", 0.2)
+    for module in ("client", "probe"):
+        monkeypatch.setattr(f"mixedmode.runtime.connectors.sinks.kafka.{module}.REQUEST_S", 0.2)
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers = '127\.0\.0\.1:1': the brokers do not answer"):
         probe(client_options({"kafka.bootstrap.servers": "127.0.0.1:1"}), None)
