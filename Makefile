@@ -1,12 +1,14 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
-# Tests of Kafka and S3 need Maven, too, the first time; without it they are skipped.
-#   make test [ALL=1] [ARGS="tests/state -x"]   make lint   make format   make demo   make clean
+# Tests of Kafka, S3, Delta and Iceberg need Maven, too, the first time; without it they are skipped.
+#   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make lint   make format   make demo   make clean
 #   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)
 
 PYTHON ?= python3
 VENV   ?= .venv
+# Of the tests with Delta and Iceberg tables, which are not to be had for the newest Spark.
+VENV_DELTA ?= .venv-delta
 BIN    := $(VENV)/bin
 ARGS   ?=
 # A test waits for processes that start and leases that end about as long as it computes, so three at a time keep two
@@ -23,7 +25,7 @@ MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))"
 SECONDS ?= 300
 SEED    ?= 1
 
-.PHONY: demo test test-matrix chaos lint format bench bench-full bench-growth clean java
+.PHONY: demo test test-delta test-of-tables test-matrix chaos lint format bench bench-full bench-growth clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -36,6 +38,12 @@ test: java $(VENV)/.installed-test
 # What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all.
 test-matrix: java $(VENV)/.installed-test
 	$(BIN)/python tests/matrix.py $(ARGS)
+
+test-delta:
+	@$(MAKE) --no-print-directory VENV=$(VENV_DELTA) test-of-tables
+
+test-of-tables: java $(VENV)/.installed-test-delta
+	$(BIN)/python -m pytest tests/lake --numprocesses 2 --dist loadfile $(ARGS)
 
 chaos: java $(VENV)/.installed-test
 	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) $(ARGS)

@@ -40,7 +40,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import kafka
+    from . import delta, iceberg, kafka
     from .planner.frames.frame import read
     from .planner.frames.sql import sql
     from .planner.inputs.environment import check_environment
@@ -75,6 +75,8 @@ __all__ = [
     "UnknownStateError",
     "UserCodeError",
     "check_environment",
+    "delta",
+    "iceberg",
     "kafka",
     "read",
     "sql",
@@ -82,7 +84,7 @@ __all__ = [
 ]
 
 #: Modules that are names of their own.
-_MODULES = ("kafka",)
+_MODULES = ("delta", "iceberg", "kafka")
 #: Where the names that need Spark or pydantic live.
 _LAZY = {
     "CoordinatorContext": ".runtime.protocols.operator_events.coordinator",

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,13 @@ from spark_home import spark_home  # noqa: E402
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {jvm_archive.java_options()}")
 os.environ.setdefault("SPARK_HOME", str(spark_home(Path(__file__).parents[1] / "build")))
+
+#: Delta and Iceberg go by Spark's version; their tests have an environment with one that both know.
+_IS_OF_LAKE = any(
+    f"_{'.'.join(version('pyspark').split('.')[:2])}_" in jar.artifact
+    for jar in maven_jars.locked(maven_jars.LOCK.read_text())
+)
+collect_ignore = [] if _IS_OF_LAKE else ["lake"]
 
 #: So many tests of Spark start so many JVMs that an archive of their classes pays.
 _MANY = 200

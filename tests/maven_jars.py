@@ -76,24 +76,24 @@ def jars(use: str) -> list[Path]:
     Raises:
         NotToBeHad: they are not in the cache, and there is no Maven client, or no registry for it.
     """
-    folder = cached()
+    folder = cached(use)
     if isinstance(folder, NotToBeHad):
         raise folder
     return [folder / jar.path for jar in locked(LOCK.read_text()) if jar.use == use]
 
 
 @cache
-def cached() -> Path | NotToBeHad:
-    """The folder of all jars, or why there is none: a registry that does not answer is asked once."""
-    text = LOCK.read_text()
+def cached(use: str) -> Path | NotToBeHad:
+    """The folder of the jars of a use, or why there is none: a registry that does not answer is asked once."""
+    wanted = [jar for jar in locked(LOCK.read_text()) if jar.use == use]
     root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "mixedmode-tests"
-    folder = root / hashlib.sha256(text.encode()).hexdigest()[:16]
+    folder = root / hashlib.sha256(repr(wanted).encode()).hexdigest()[:16]
     if not folder.exists():
         root.mkdir(parents=True, exist_ok=True)
         try:
             with _alone(root / "fetching"):
                 if not folder.exists():
-                    _fetch(locked(text), folder)
+                    _fetch(wanted, folder)
         except NotToBeHad as error:
             return error
     return folder

@@ -72,7 +72,7 @@ def test_a_broker_ends_with_its_last_user(tmp_path: Path, monkeypatch: pytest.Mo
 def test_every_jar_has_coordinates_and_a_checksum() -> None:
     """The lock file names each jar once for each use, by a fixed version and a SHA-256."""
     found = maven_jars.locked(maven_jars.LOCK.read_text())
-    assert {jar.use for jar in found} == {"broker", "connector", "s3a"}
+    assert {jar.use for jar in found} == {"broker", "connector", "delta", "iceberg", "s3a"}
     assert len({(jar.use, jar.group, jar.artifact) for jar in found}) == len(found) > 40
     assert all(len(bytes.fromhex(jar.sha256)) == 32 and jar.version[0].isdigit() for jar in found)
 

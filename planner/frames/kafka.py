@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ...errors import OptionError, PlanError
+from ...errors import PlanError
 from ...runtime.platform.columns import is_case_sensitive
 from ...runtime.platform.spark_kafka import check_topic, topic_range
 from ...runtime.platform.spark_sources import fixed_ends
@@ -31,19 +30,22 @@ from ..inputs.schemas import find_column, missing_column, quoted
 from ..inputs.seam import Seam
 from .frame import MixedFrame
 from .frame import read as read_frames
+from .seamed import Parse, as_they_are, parsed, source_options, with_seam
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["read", "snapshot"]
 
-Parse = Callable[[DataFrame], DataFrame]
-
 #: Options that say which messages are read; :func:`read` and :func:`snapshot` say that themselves.
 _OURS = (
     *("subscribe", "subscribepattern", "assign", "kafka.bootstrap.servers"),
     *("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp"),
     *("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"),
+)
+_WHY_OURS = (
+    "says which messages are read, which history, cut and topic do; leave it out, or read the topic by spark.readStream"
+    " and give it to mixedmode.read()"
 )
 
 
@@ -111,19 +113,19 @@ def read(
         OptionError: an option says which messages are read.
         SetupError: the session lacks the connector.
     """
-    source = {"kafka.bootstrap.servers": bootstrap, **_checked(options)}
-    rows_of = parse or _as_they_are
+    source = {"kafka.bootstrap.servers": bootstrap, **source_options(options, _OURS, _WHY_OURS)}
+    rows_of = parse or as_they_are
 
     def live_from(offsets: str) -> DataFrame:
         stream = spark.readStream.format("kafka").options(**source, subscribe=topic, startingOffsets=offsets)
-        return _parsed(rows_of, stream.load())
+        return parsed(rows_of, stream.load())
 
     if history is None:
         if cut is not None:
             raise PlanError(f"cut = {cut!r} says where a history ends, and there is none; give history")
         check_topic(spark, topic, source)
         text = f"none: topic {topic} alone, from its earliest offset"
-        return _with_seam(read_frames(live=live_from("earliest")), Seam(text))
+        return with_seam(read_frames(live=live_from("earliest")), Seam(text))
     refuse_connect(history)
     if cut is not None:
         column, moment = cut
@@ -134,7 +136,7 @@ def read(
             " earliest offset; that both sides are whole up to there, and from there on, is the author's statement"
         )
         flaws = flaws_of_cut(topic_range(spark, topic, source), cut_ms)
-        return _with_seam(read_frames(bounded[0], live[1]), Seam(text, tuple(flaws), tolerate_gaps, _HINT))
+        return with_seam(read_frames(bounded[0], live[1]), Seam(text, tuple(flaws), tolerate_gaps, _HINT))
     known, ends = topic_range(spark, topic, source), fixed_ends(history, topic)
     if ends is None:
         names = position_columns(history, positions, case_sensitive=is_case_sensitive(spark))
@@ -153,7 +155,7 @@ def read(
     expected = {number: known.begins[number] if at == EARLIEST else at for number, at in begins.items()}
     not_held = frozenset((topic, number) for number, at in begins.items() if at == EARLIEST)
     seam = Seam(text, tuple(held.flaws(known)), tolerate_gaps, _HINT, {topic: expected}, not_held)
-    return _with_seam(read_frames(bounded_rows, live_rows), seam)
+    return with_seam(read_frames(bounded_rows, live_rows), seam)
 
 
 def snapshot(
@@ -181,38 +183,11 @@ def snapshot(
         OptionError: an option says which messages are read.
         SetupError: the session lacks the connector.
     """
-    source = {"kafka.bootstrap.servers": bootstrap, **_checked(options)}
+    source = {"kafka.bootstrap.servers": bootstrap, **source_options(options, _OURS, _WHY_OURS)}
     known = topic_range(spark, topic, source)
     reader = spark.read.format("kafka").options(**source, subscribe=topic)
     begins, ends = (offsets_option(topic, offsets) for offsets in (known.begins, known.ends))
-    return _parsed(parse or _as_they_are, reader.options(startingOffsets=begins, endingOffsets=ends).load())
-
-
-def _as_they_are(messages: DataFrame) -> DataFrame:
-    return messages
-
-
-def _parsed(parse: Parse, messages: DataFrame) -> DataFrame:
-    rows = parse(messages)
-    if not isinstance(rows, DataFrame):
-        raise PlanError(f"parse must return a DataFrame, got {type(rows).__name__}")
-    return rows
-
-
-def _checked(options: Mapping[str, Any] | None) -> dict[str, str]:
-    given = {name: _text(value) for name, value in (options or {}).items()}
-    for name, value in given.items():
-        if name.lower() in _OURS:
-            raise OptionError(
-                f"option {name} = {value!r} says which messages are read, which history, cut and topic do; leave it"
-                " out, or read the topic by spark.readStream and give it to mixedmode.read()"
-            )
-    return given
-
-
-def _text(value: Any) -> str:
-    """A value of an option as Spark reads it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return parsed(parse or as_they_are, reader.options(startingOffsets=begins, endingOffsets=ends).load())
 
 
 def _part_by_time(frame: DataFrame, name: str, moment: Any) -> tuple[DataFrame, DataFrame]:
@@ -248,9 +223,3 @@ def _moment_ms(spark: SparkSession, moment: Any) -> int:
     row = spark.range(1).select(F.unix_millis(_moment(spark, moment).cast("timestamp"))).first()
     assert row is not None
     return int(row[0])
-
-
-def _with_seam(frame: MixedFrame, seam: Seam) -> MixedFrame:
-    inputs = frame._inputs
-    parts = tuple(replace(part, seam=seam) if part.is_live else part for part in inputs.parts)
-    return MixedFrame(replace(inputs, parts=parts), frame._watermark)

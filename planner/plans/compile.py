@@ -17,6 +17,7 @@ from ...runtime.connectors.sinks.formats import (
     FILE_FORMATS,
     FORMATS,
     PATHLESS_FORMATS,
+    REPLACING_FORMATS,
     WHOLE_FORMATS,
 )
 from ...runtime.connectors.sources.lanes import live_frame
@@ -28,6 +29,7 @@ from ...runtime.platform.spark_session import session_settings
 from ...runtime.spec import JobSpec, Settings, StageSpec
 from ..inputs.analysis import spark_plan
 from ..inputs.inputs import Inputs, Part
+from ..inputs.loose_tables import loose_tables
 from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
@@ -199,11 +201,11 @@ def _whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: s
                 " whatever reads the output"
             )
         return None
-    if format not in WHOLE_FORMATS:
+    if format not in WHOLE_FORMATS and format.lower() not in REPLACING_FORMATS:
         raise PlanError(
             f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
-            f" {', '.join(WHOLE_FORMATS[:-1])} or {WHOLE_FORMATS[-1]}, and in its function overwrite the table, or"
-            " outputMode update"
+            f" {', '.join((*REPLACING_FORMATS, *WHOLE_FORMATS[:-1]))} or {WHOLE_FORMATS[-1]}, and in its function"
+            " overwrite the table, or outputMode update"
         )
     return WholeResult(output.arrangement)
 
@@ -316,10 +318,12 @@ def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
             "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
             " aggregation has a complete result; use append or update"
         )
-    if written != "append" and format.lower() in FILE_FORMATS:
+    replaces = written == "complete" and format.lower() in REPLACING_FORMATS
+    if written != "append" and format.lower() in FILE_FORMATS and not replaces:
+        also = " and complete" if format.lower() in REPLACING_FORMATS else ""
         raise PlanError(
-            f"format {format} supports outputMode append only, got {written}: files are never rewritten; use append, or"
-            " foreachBatch and merge the rows into a table"
+            f"format {format} supports outputMode append{also} only, got {written}: files are never rewritten; use"
+            " append, or foreachBatch and merge the rows into a table"
         )
     return request.output_mode or stage.output_mode or "append"
 
@@ -338,6 +342,7 @@ def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:
                     boundedness="bounded",
                     columns="; ".join(dict.fromkeys(_columns(stage, part) for part in inputs.histories)),
                     spark_plan=spark_plan(history),
+                    warning=loose_tables(history),
                 )
             )
         lives += [

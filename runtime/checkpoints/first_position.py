@@ -9,6 +9,10 @@ A source that logs its start is left to its log: Spark's ``sources/`` outlives a
 Spark has committed a micro-batch, so a first one is run and committed at once; of a source that begins "from now" it is
 empty, and rows that it has all the same are landed here and read with the backlog.
 
+A source that was told to begin behind an offset (:data:`~..connectors.sources.live_sources.FIRST_OFFSET`) is one whose
+log says that it has read up to there, before it has read anything: two micro-batches that nobody has run, since Spark
+asks a source for the rows between its last two.
+
 Invariants:
 - ``position.json`` with an entry is written when the rows are durable and before Spark commits the micro-batch: from
   then on recovery goes back to behind that micro-batch, whatever Spark's log says.
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FORMAT = 1
+#: The number of the micro-batch up to which sources seem to have read that were told where to begin.
+_TOLD_BATCH = 1
 #: Name of the folder below ``<checkpointLocation>/mixedmode``.
 FOLDER = "first-position"
 
@@ -55,10 +61,12 @@ class FirstPosition:
 
     #: The identity of each source.
     sources: tuple[str, ...]
-    #: Spark's entry of micro-batch 0, which is behind the job; None: the sources' own logs say where they begin.
+    #: Spark's entry of a micro-batch that is behind the job; None: the sources' own logs say where they begin.
     entry: str | None = None
-    #: Rows of micro-batch 0 that were landed.
+    #: Rows of the micro-batch that were landed.
     rows: int = 0
+    #: The number of the micro-batch that the entry is of.
+    batch: int = 0
 
 
 @dataclass
@@ -95,6 +103,10 @@ class FirstPositions:
         return any(source.first_position_by == "asked" for source in self.sources)
 
     @property
+    def _are_told(self) -> bool:
+        return all(source.first_offset is not None for source in self.sources)
+
+    @property
     def _identities(self) -> tuple[str, ...]:
         return tuple(source.identity for source in self.sources)
 
@@ -108,7 +120,7 @@ class FirstPositions:
             return None
         try:
             body = json.loads(unseal(read_bytes(self._filesystem, self._file)))
-            return FirstPosition(tuple(body["sources"]), body["entry"], body["rows"])
+            return FirstPosition(tuple(body["sources"]), body["entry"], body["rows"], body.get("batch", 0))
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptStateError(
                 f"{self._file}, which says where the live source begins, is damaged ({error}); restore it, or start "
@@ -166,7 +178,9 @@ class FirstPositions:
             log.clear()
             return False
         if known.entry is not None:
-            log.rewind(SparkPosition(batch_id=0, offset_entry=known.entry))
+            log.rewind(SparkPosition(batch_id=known.batch, offset_entry=known.entry))
+            if replay and entry is not None and self._are_told:
+                log.plan(known.batch + 1, entry)
         elif replay:
             log.replay(entry)
         else:
@@ -194,9 +208,18 @@ class FirstPositions:
             return known
         if self._are_asked:
             return self._commit_first(live, location) or known
-        if history_first and not all(source.is_files for source in self.sources):
-            return self._have_logged(live) or known
-        return known
+        told = live.told_entry(self.sources)
+        if told is not None:
+            self._begin_behind(told)
+        if history_first and not all(source.is_files or source.first_offset for source in self.sources):
+            logged = self._have_logged(live)
+            if logged is not None or told is None:
+                return logged or known
+            self._begin_behind(told)
+        return known if told is None else self._save(FirstPosition(self._identities, told, batch=_TOLD_BATCH))
+
+    def _begin_behind(self, told: str) -> None:
+        self.store.spark_log.begin_behind(SparkPosition(batch_id=_TOLD_BATCH, offset_entry=told))
 
     def _commit_first(self, live: LiveSource, location: str) -> FirstPosition | None:
         """Run and commit micro-batch 0, its rows landed."""
@@ -232,7 +255,7 @@ class FirstPositions:
         def look(batch: DataFrame, batch_id: int) -> None:
             if batch.isEmpty():
                 entry = self.store.spark_log.position(batch_id).offset_entry
-                settled.append(self._save(FirstPosition(self._identities, entry)))
+                settled.append(self._save(FirstPosition(self._identities, entry, batch=batch_id)))
 
         live.drain(look, at_once=True)
         if settled:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 
@@ -97,6 +98,18 @@ class SparkLog:
             self._restore("offsets", position.batch_id - 1, entry)
         self._restore("commits", position.batch_id, _COMMITTED)
         return forgotten
+
+    def begin_behind(self, position: SparkPosition) -> None:
+        """Make the log of a query that has read up to a position, and nothing since; none has run."""
+        self.restart()
+        self.rewind(position)
+        path = f"{self._folder}/metadata"
+        if not exists(self._filesystem, path):
+            write_atomically(self._filesystem, path, json.dumps({"id": str(uuid.uuid4())}).encode())
+
+    def plan(self, batch_id: int, entry: str) -> None:
+        """Have the batch behind a position be one that was planned before, with the very rows that it had then."""
+        self._restore("offsets", batch_id, entry.encode(), exactly=True)
 
     def check(self, position: SparkPosition | None = None, numbers: Sequence[int] | None = None) -> None:
         """Look for what rewinding cannot restore: the query's id, and each source's own log of what it has read.

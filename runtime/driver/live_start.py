@@ -56,10 +56,15 @@ class LiveStart:
         if first.entry is not None:
             self.listener.on(LiveBegins(first.entry))
             if not first.rows:
-                state.batch_id = 0
+                state.batch_id = first.batch
+
+    @property
+    def batch(self) -> int:
+        """The number of the micro-batch whose rows were landed."""
+        return 0 if self._first is None else self._first.batch
 
     def landed(self, state: JobState) -> DataFrame | None:
-        """The landed rows, which belong to micro-batch 0; None: there are none, or they have been read."""
+        """The landed rows, which belong to the first micro-batch; None: there are none, or they have been read."""
         if self._first is None or not self._first.rows or state.batch_id >= 0 or self.job.live is None:
             return None
         return self._positions.landed(self.job.spark, self.job.live, self.location)
@@ -67,4 +72,4 @@ class LiveStart:
     def was_read(self, state: JobState) -> None:
         """The landed rows, if there are any, have been processed."""
         if self.landed(state) is not None:
-            state.batch_id = 0
+            state.batch_id = self.batch

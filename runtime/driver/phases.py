@@ -128,7 +128,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
 
     if (landed := context.live_start.landed(state)) is not None:
         with context.turn:
-            take(landed, 0)
+            take(landed, context.live_start.batch)
         if context.desk.ready_stop() is not None:
             return
     context.live.drain(on_batch)

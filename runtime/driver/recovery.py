@@ -8,6 +8,7 @@ Without a checkpoint the job starts from the beginning: nothing of an earlier at
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
@@ -214,8 +215,25 @@ def check_sources(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointS
             f"{store.location!r} are {', '.join(stored_live)}: Spark's log knows them by their order, so their "
             "names, number and order are fixed for the life of the state"
         )
+    _check_told(job, metadata, store)
     for stage in job.stages:
         _check_inputs(stage, live, metadata, store)
+
+
+def _check_told(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+    """Raise CheckpointMismatchError if a history that is read in part ends somewhere else than when it was begun."""
+    history = metadata.sources.get("history")
+    if job.live is None or metadata.spark is None or history is None or history.finished or history.position is None:
+        return
+    began = metadata.spark.offset_entry.splitlines()[2:]
+    for number, source in zip(log_numbers(job.live), live_sources(job.live), strict=True):
+        told, at = source.first_offset, began[number] if number < len(began) else None
+        if told is not None and at is not None and json.loads(told) != json.loads(at):
+            raise CheckpointMismatchError(
+                f"the job in {store.location!r} has read a part of its history up to checkpoint"
+                f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at {told}, so what lies"
+                " between would come twice or not at all. Give the version (or snapshot) that the job began with"
+            )
 
 
 def forgotten_behind(job: JobSpec, metadata: CheckpointMetadata) -> list[ForgottenMessages]:

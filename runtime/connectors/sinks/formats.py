@@ -8,11 +8,11 @@ FORMATS = ("parquet", "memory", "console", "noop")
 PASSING_FORMATS = ("memory", "console", "noop")
 #: Formats without a use for a path.
 PATHLESS_FORMATS = (*PASSING_FORMATS, "foreachBatch")
+#: Formats whose tables are overwritten by one commit: readers see the old rows or the new ones.
+REPLACING_FORMATS = ("delta", "iceberg")
 #: Those that can show the whole result in place of the one before.
 WHOLE_FORMATS = (*PASSING_FORMATS, "foreachBatch")
 #: Spark's own formats that cannot do without a path or a table.
-NEED_PATH = ("csv", "json", "orc", "text", "xml", "avro", "delta")
+NEED_PATH = ("csv", "json", "orc", "text", "xml", "avro", "delta", "iceberg")
 #: Formats that can only add rows.
 FILE_FORMATS = ("parquet", *NEED_PATH)
-#: Formats that are known to skip an append whose ``txnVersion`` they have.
-TRANSACTIONAL_FORMATS = ("delta",)

@@ -4,17 +4,21 @@ csv, json, orc, jdbc, Delta, a registered Python data source: what a batch job c
 Spark does not tell such a writer that it has seen these rows before, so after a failure between the append and its
 acknowledgement they are appended again: at-least-once.
 
-A *transactional* format closes that gap.  It remembers ``txnVersion`` by ``txnAppId`` together with the rows, and skips
-an append whose version it already has (https://docs.delta.io/latest/delta-streaming.html#idempotent-table-writes-in-foreachbatch).
-The application id is the job's, the same over restarts; the version is the checkpoint's id, which only grows.  A driver
-that takes over from one that may still be running goes on with greater versions than any that the other can give, and
-begins by appending nothing under the first of them: what the other hands over later is skipped.
+A *transactional* format closes that gap: it remembers transactions together with their rows
+(:mod:`.transaction_memory`).  The application id is the job's, the same over restarts; the version is the checkpoint's
+id, which only grows.  A driver that takes over from one that may still be running goes on with greater versions than
+any that the other can give, and begins by appending nothing under the first of them: what the other hands over later is
+skipped, by formats that skip.
+
+The whole result, if that is what is delivered, takes the place of the one before, by one commit of the format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
 
 from ....errors import OptionError
 from ...platform.columns import column_fold
@@ -30,19 +34,20 @@ from .file_formats import (
     check_writable,
     file_format,
 )
-from .formats import NEED_PATH, TRANSACTIONAL_FORMATS
+from .formats import NEED_PATH
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.messages import check_messages, topic_of
+from .lake_checks import check_lake
 from .output_folder import OutputFolder
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
+from .transaction_memory import memory_of
 
 if TYPE_CHECKING:
     from pyarrow import fs
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_APPLICATION, _VERSION = "txnAppId", "txnVersion"
 #: A version is the branch of the checkpoint, then its id.
 _BRANCH_BITS = 32
 
@@ -79,12 +84,13 @@ class TableSink(DeliverySink):
         self.table = table
         self._options = dict(options or {})
         self._partition_by = tuple(partition_by)
-        self.is_transactional = format.lower() in TRANSACTIONAL_FORMATS if transactional is None else transactional
-        self.guarantee: Guarantee = "exactly-once" if self.is_transactional else "at-least-once"
-        self.fencing = f"greater {_VERSION}s after a take-over" if self.is_transactional else None
+        self._memory = memory_of(format, transactional)
+        self.guarantee: Guarantee = "at-least-once" if self._memory is None else "exactly-once"
+        self.fencing = None if self._memory is None else self._memory.fencing
         self._job_id: str | None = None
-        ours = [name for name in self._options if name.lower() in (_APPLICATION.lower(), _VERSION.lower())]
-        if self.is_transactional and ours:
+        not_theirs = () if self._memory is None else self._memory.ours
+        ours = [name for name in self._options if name.lower() in {one.lower() for one in not_theirs}]
+        if ours:
             raise OptionError(
                 f"option {ours[0]} = {self._options[ours[0]]!r} is set by the job itself, to its own id and the"
                 f" checkpoint's; leave it out, or set execution.sink.transactional to false"
@@ -99,11 +105,12 @@ class TableSink(DeliverySink):
             )
         where = f" in table {self.table}" if self.table else f" in {self.path}" if self.path else ""
         how = (
-            f"exactly-once by {_APPLICATION} and {_VERSION}"
-            if self.is_transactional
-            else "at-least-once (rows of a checkpoint may be appended again after a failure)"
+            "at-least-once (rows of a checkpoint may be appended again after a failure)"
+            if self._memory is None
+            else f"exactly-once by {self._memory.by}"
         )
-        return f"{self.name}{where}: {how}, appended when a checkpoint completes{self.what_is_delivered}"
+        done = "appended" if self.deliveries.whole is None else "overwritten by one commit"
+        return f"{self.name}{where}: {how}, {done} when a checkpoint completes{self.what_is_delivered}"
 
     def check(self, spark: SparkSession) -> None:
         try:
@@ -126,6 +133,7 @@ class TableSink(DeliverySink):
             check_jdbc(spark, self.name, self._options)
         if self.table is not None:
             check_table(spark, self.table, self.name, self.schema, self._partition_by)
+        check_lake(spark, self.name, (self.table, self.path), self.schema, self._partition_by, self._options)
         super().check(spark)
 
     @property
@@ -144,21 +152,32 @@ class TableSink(DeliverySink):
         self._job_id = job_id
 
     def fence(self) -> None:
-        if self.is_transactional and self.branch:
+        if self.fencing is not None and self.branch:
             assert self._spark is not None, "open() comes first"
-            self.hand_over(self._spark.createDataFrame([], self.schema), 0)
+            self._write(self._spark.createDataFrame([], self.schema), 0, replaces=False)
 
     def hand_over(self, rows: DataFrame, number: int) -> None:
         if self._spark is not None:
             # Spark looks a data source of Python's up in this thread's session, and in no other.
             activate(self._spark)
-        writer = rows.write.format(self.name).mode("append").options(**self._options)
-        if self._partition_by:
-            writer = writer.partitionBy(*self._partition_by)
-        if self.is_transactional:
+        self._write(rows, number, replaces=self.deliveries.whole is not None)
+
+    def _write(self, rows: DataFrame, number: int, *, replaces: bool) -> None:
+        options = dict(self._options)
+        if self._memory is not None:
             assert self._job_id is not None, "open() comes first"
             version = (self.branch << _BRANCH_BITS) + number
-            writer = writer.option(_APPLICATION, self._job_id).option(_VERSION, version)
+            if self._memory.has(rows, self.table, self.path, (self._job_id, version)):
+                return
+            options |= self._memory.options(self._job_id, version)
+        if replaces and self.table is not None and rows.sparkSession.catalog.tableExists(self.table):
+            # The older writer would make another table, without what somebody has set for this one.
+            rows.writeTo(self.table).options(**options).overwrite(F.lit(True))
+            return
+        mode = "overwrite" if replaces and self.table is None else "append"
+        writer = rows.write.format(self.name).mode(mode).options(**options)
+        if self._partition_by:
+            writer = writer.partitionBy(*self._partition_by)
         if self.table is not None:
             (writer.option("path", self.path) if self.path else writer).saveAsTable(self.table)
         else:

@@ -17,6 +17,7 @@ from ...platform.columns import column_fold
 from ...platform.spark_errors import NOT_THERE, spark_says
 from ...platform.spark_tables import can_store, check_name, has_catalog, name_parts
 from .file_formats import file_format
+from .formats import REPLACING_FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +93,9 @@ def _check_existing(
 ) -> None:
     if str(spark.catalog.getTable(table).tableType) == "VIEW":
         raise OptionError(f"toTable({table!r}): it is a view; give the name of a table, or of one that can be made")
+    kinds = {format.lower(), "" if stored is None else stored.lower()}
+    if stored is not None and len(kinds) > 1 and not kinds.isdisjoint(REPLACING_FORMATS):
+        raise OptionError(f"format is {format}, but table {table} is of format {stored}; leave the format out")
     held = None if stored is None else file_format(spark, stored)
     if held is None:
         return  # a temporary view, beside which a table can be made, or a format with rules of its own

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...platform.failpoints import failpoint
 from ...platform.query_log import started
-from ...platform.spark_sources import PlannedSource, sources
+from ...platform.spark_sources import PlannedSource, log_numbers, sources
+from .live_sources import LiveSourceFacts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +27,9 @@ _RATE_LIMITS = frozenset(
         "maxRecordsPerTrigger",
     )
 )
+
+#: How Spark's log says that a source has given nothing yet.
+_NO_OFFSET = "-"
 
 OnBatch = Callable[["DataFrame", int], None]
 
@@ -74,6 +78,18 @@ class LiveSource:
     def is_drained(self) -> bool:
         """True if the query has found nothing more when it last looked at the source."""
         return self.query is not None and self.query.isActive and not self.query.status["isDataAvailable"]
+
+    def told_entry(self, facts: Sequence[LiveSourceFacts]) -> str | None:
+        """Spark's entry of a position at which the sources were told to begin; None: none was.
+
+        Args:
+            facts: about each of them, in the order of the frame.
+        """
+        if all(one.first_offset is None for one in facts):
+            return None
+        told = {number: one.first_offset for number, one in zip(log_numbers(self._frame), facts, strict=True)}
+        offsets = [told[number] or _NO_OFFSET for number in sorted(told)]
+        return "\n".join(["v1", '{"batchWatermarkMs":0,"batchTimestampMs":0}', *offsets])
 
     def start(self, on_batch: OnBatch, trigger: dict[str, Any]) -> StreamingQuery:
         """Start the query, or go on with it where it was."""

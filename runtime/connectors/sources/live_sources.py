@@ -30,8 +30,10 @@ _KNOWN: dict[str, FirstPositionBy] = {
 }
 #: Options that say what a source reads, as against how; with another value it is another source.
 _PLACES = ("assign", "database", "host", "path", "port", "subscribe", "subscribepattern", "table", "topic", "url")
+#: An option of ours, which no source looks at: the offset behind which a stream begins, as Spark's log has it.
+FIRST_OFFSET = "mixedmode.first-offset"
 #: Options that say where it begins, where they say it for good.
-_BEGINNINGS = ("startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp")
+_BEGINNINGS = ("startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp", FIRST_OFFSET)
 _NOW = ("latest", "now")
 
 
@@ -48,9 +50,16 @@ class LiveSourceFacts:
         """Who keeps the position at which it begins."""
         if self.name.startswith("FileSource"):
             return "logged"
+        if self.first_offset is not None:
+            return "given"
         if self.name == "delta" and self.from_now is None:
             return "given"  # a table's beginning, or a version: asked again, it is the same or holds more
         return _KNOWN.get(self.name, "asked")
+
+    @property
+    def first_offset(self) -> str | None:
+        """The offset behind which it was told to begin, in its own words; None: it begins where it wants to."""
+        return self.options.get(FIRST_OFFSET)
 
     @property
     def is_files(self) -> bool:
@@ -92,7 +101,15 @@ def check_brokers(live: DataFrame) -> None:
 
 def check_replayable(live: DataFrame) -> None:
     """Raise PlanError if a source begins from now, and after a crash begins from another now."""
-    for source in live_sources(live):
+    found = live_sources(live)
+    behind = next((source for source in found if source.first_offset is not None), None)
+    for source in found:
+        if behind is not None and source.first_position_by == "asked":
+            raise PlanError(
+                f"live source {source.name!r} keeps no record of where it begins, and beside it {behind.name!r} begins"
+                " right behind a history: where both are cannot be settled together. Give the first one a position"
+                " that it keeps, or read it by a job of its own"
+            )
         if source.first_position_by == "lost":
             raise PlanError(
                 f"live source {source.name!r} begins from now and keeps nothing: what it sent is gone after a crash,"

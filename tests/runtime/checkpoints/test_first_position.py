@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from mixedmode.errors import CorruptStateError
+from mixedmode.errors import CorruptStateError, PlanError
 from mixedmode.runtime.checkpoints.first_position import FirstPosition, FirstPositions, discard_if_behind
+from mixedmode.runtime.checkpoints.metadata import SparkPosition
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.connectors.sources.live_sources import LiveSourceFacts
+from mixedmode.runtime.connectors.sources.live_query import LiveSource
+from mixedmode.runtime.connectors.sources.live_sources import FIRST_OFFSET, LiveSourceFacts, check_replayable
 
 RATE = LiveSourceFacts("rate", {"rowspersecond": "5"})
 FILES = LiveSourceFacts("FileSource[/landing]", {"path": "/landing"})
 FEED = LiveSourceFacts("feed", {"path": "/feed"})
+TOLD = LiveSourceFacts("delta", {"path": "/t", FIRST_OFFSET: '{"version":5}'})
+TOLD_ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0}\n{"version":5}'
 ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n{"line":3}'
 
 
@@ -72,6 +77,46 @@ def test_another_source_begins_anew(store: CheckpointStore, spark_log: Path, bef
     assert not spark_log.exists() and positions.load() is None
 
 
+class ToldLive:
+    """Stands for the live query of sources that were told where to begin."""
+
+    def told_entry(self, sources: object) -> str:
+        return TOLD_ENTRY
+
+
+def test_a_source_begins_behind_the_offset_that_it_was_told(store: CheckpointStore, spark_log: Path) -> None:
+    """Its log says that it has read up to there, twice; a restart goes back to that, and to a pinned backlog's plan."""
+    positions, live = FirstPositions(store, (TOLD,)), cast(LiveSource, ToldLive())
+    settled = positions.settle(live, store.location, history_first=True)
+    assert settled == FirstPosition((TOLD.identity,), TOLD_ENTRY, batch=1) == positions.load()
+    assert (entries(spark_log, "offsets"), entries(spark_log, "commits")) == ({"0", "1"}, {"1"})
+    assert {(spark_log / "offsets" / name).read_text() for name in "01"} == {TOLD_ENTRY}
+    assert (spark_log / "metadata").read_text() == '{"id":"query"}', "it is the same query"
+    for batch, log in ((2, "offsets"), (2, "commits"), (3, "offsets")):
+        (spark_log / log / str(batch)).write_text(ENTRY)
+    assert positions.settle(live, store.location, history_first=True) == settled
+    assert positions.go_back(replay=True, entry=ENTRY)
+    assert (entries(spark_log, "offsets"), entries(spark_log, "commits")) == ({"0", "1", "2"}, {"1"})
+    assert positions.go_back()
+    assert (entries(spark_log, "offsets"), entries(spark_log, "commits")) == ({"0", "1"}, {"1"})
+    (spark_log / "metadata").unlink()
+    positions.discard()
+    assert positions.settle(live, store.location, history_first=True) == settled
+    store.spark_log.check(SparkPosition(batch_id=1, offset_entry=TOLD_ENTRY))
+    behind_another = LiveSourceFacts("delta", {"path": "/t", FIRST_OFFSET: '{"version":9}'})
+    assert not FirstPositions(store, (behind_another,)).go_back(), "it is to begin somewhere else, so begins anew"
+
+
+def test_an_offset_told_beside_a_source_that_keeps_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where both are could not be settled together; beside one that logs its start it can."""
+    found = (TOLD, RATE)
+    monkeypatch.setattr("mixedmode.runtime.connectors.sources.live_sources.live_sources", lambda live: found)
+    check_replayable(cast(Any, None))
+    found = (TOLD, FEED)
+    with pytest.raises(PlanError, match=r"'feed' keeps no record .* 'delta' begins right behind a history"):
+        check_replayable(cast(Any, None))
+
+
 def test_rate_limits_and_credentials_do_not_make_another_source() -> None:
     """Only what says which data a source reads belongs to its identity."""
     one = LiveSourceFacts("kafka", {"subscribe": "t", "maxoffsetspertrigger": "5", "kafka.sasl.jaas.config": "a"})
@@ -101,6 +146,7 @@ def test_who_keeps_the_first_position() -> None:
         "socket": "lost",
         "feed": "asked",
     }
+    assert TOLD.first_position_by == "given"
     assert LiveSourceFacts("delta", {"startingversion": "7"}).first_position_by == "given"
     from_now = LiveSourceFacts("delta", {"startingversion": "latest"})
     assert (from_now.first_position_by, from_now.from_now) == ("asked", "startingversion = 'latest'")
