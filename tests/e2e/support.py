@@ -310,6 +310,11 @@ def hours(
     return counted.uid("hours")
 
 
+def busy_hours(history: DataFrame | None, live: DataFrame | None) -> Any:
+    """The same, and Spark computes something of the second stage's rows, too."""
+    return hours(history, live).where("rows > 0")
+
+
 def shifts(history: DataFrame | None, live: DataFrame | None) -> Any:
     """The same with static tables that Spark does not broadcast: between the stages, and behind the last one."""
     spark = mixedmode.read(history=history, live=live).sparkSession
