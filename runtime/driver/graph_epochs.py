@@ -24,6 +24,7 @@ from ..metrics.listeners import RunListener, ShardsReused, WholeResultObserved
 from ..operators.contract import EpochSpec
 from ..operators.emission import EMITTED_COLUMN, emitted_when_due
 from ..platform.failpoints import failpoint
+from ..platform.spark_cluster import JobTasks
 from ..platform.spark_observations import unobserved
 from ..spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
 from ..tasks.executor import EpochExecutor, Executed
@@ -172,7 +173,9 @@ class GraphEpochs:
             if sorts:
                 # Of a first pass tasks get what Spark has made of the rows, not the rows.
                 is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
-                self.backlog.begin(None if reach is None or is_first else reach.rows, len(state.shards))
+                spark_tasks = JobTasks(self.job.spark, self.tag) if is_first else None
+                total_rows = None if reach is None or is_first else reach.rows
+                self.backlog.begin(total_rows, len(state.shards), spark_tasks)
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
                     done = self.executors[stage.uid].execute(

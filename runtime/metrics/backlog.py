@@ -1,4 +1,4 @@
-"""How far a backlog has come, from what its tasks report while they run."""
+"""How far a backlog has come, from what its tasks report while they run, and Spark says of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from pyarrow import fs
@@ -21,12 +22,24 @@ class BacklogProgress:
         self.folder = folder
         self.total_rows: int | None = None
         self.shards = 0
+        self._spark_tasks: Callable[[], tuple[int, int]] | None = None
+        self._reached = 0.0
         self._started = time.monotonic()
 
-    def begin(self, total_rows: int | None, shards: int) -> None:
-        """A sorted pass starts."""
+    def begin(
+        self, total_rows: int | None, shards: int, spark_tasks: Callable[[], tuple[int, int]] | None = None
+    ) -> None:
+        """A sorted pass starts.
+
+        Args:
+            total_rows: that it has; None: that is not known.
+            shards: how many tasks report.
+            spark_tasks: asked for the tasks that Spark has done for the pass, and for all that it knows of, where it
+                does a part of the work itself.
+        """
         delete_quietly(self._filesystem, self.folder)
-        self.total_rows, self.shards = total_rows, shards
+        self.total_rows, self.shards, self._spark_tasks = total_rows, shards, spark_tasks
+        self._reached = 0.0
         self._started = time.monotonic()
 
     def end(self) -> None:
@@ -34,17 +47,24 @@ class BacklogProgress:
         delete_quietly(self._filesystem, self.folder)
 
     def snapshot(self) -> dict[str, Any]:
-        """Rows read, rows done, rows/s, shards done, bytes spilled; fraction and ETA where the total is known."""
+        """Rows read, rows done, rows/s, shards done, bytes spilled; the fraction that is done, and an ETA.
+
+        Where the number of rows is not known the fraction is told by tasks, and no ETA is made up.
+        """
         sums: Counter[str] = Counter()
+        has_begun = False
         with contextlib.suppress(OSError, ValueError):  # a file that is being replaced: the next look will see it
             for info in list_files(self._filesystem, self.folder):
                 sums.update(json.loads(read_bytes(self._filesystem, info.path)))
+                has_begun = True
         elapsed_s = max(time.monotonic() - self._started, 1e-3)
         fraction, eta_s = None, None
         if self.total_rows:
             # A sorting task reads all of its rows before the first is done: both halves count.
             fraction = min((sums["read"] + sums["rows"]) / (2 * self.total_rows), 1.0)
             eta_s = elapsed_s * (1 - fraction) / fraction if fraction else None
+        elif self.shards:
+            fraction = self._told_by_tasks(sums["done"], has_begun)
         return {
             "rowsRead": sums["read"],
             "rows": sums["rows"],
@@ -57,3 +77,13 @@ class BacklogProgress:
             "spilledBytes": sums["spilledBytes"],
             "elapsedSeconds": elapsed_s,
         }
+
+    def _told_by_tasks(self, shards_done: int, has_begun: bool) -> float:
+        """What comes before the shards is one half, these are the other; what Spark knows of grows, a fraction may not
+        fall."""
+        spark_tasks, fraction = self._spark_tasks, min(shards_done / self.shards, 1.0)
+        if spark_tasks is not None:
+            done, known = (1, 1) if has_begun else spark_tasks()
+            fraction = (fraction + (done / known if known else 0.0)) / 2
+        self._reached = max(self._reached, fraction)
+        return self._reached

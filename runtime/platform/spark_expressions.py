@@ -138,6 +138,12 @@ def constant(expression: Any) -> Any:
         return None
 
 
+def calendar_interval(value: Any) -> tuple[int, int, int]:
+    """Months, days and microseconds of a constant of type ``interval``."""
+    period, duration = value.extractAsPeriod(), value.extractAsDuration()
+    return int(period.toTotalMonths()), int(period.getDays()), int(duration.toNanos()) // 1000
+
+
 def filtered(spark: SparkSession, aggregate: Any, condition: Any) -> Any:
     """An aggregate over those of its rows for which a condition is true.
 

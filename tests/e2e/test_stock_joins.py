@@ -19,13 +19,16 @@ EACH = {"maxFilesPerTrigger": "1"}
 STREAM = {"execution.runtime-mode": "streaming", "execution.checkpointing.interval": "1 ms", "pipeline.parallelism": 2}
 
 
-def batches_of(seed: int, batches: int, rows: int) -> list[list[Sided]]:
+def batches_of(seed: int, batches: int, rows: int, *, without_keys: bool = False) -> list[list[Sided]]:
     """Micro-batches of both sides, in which rows of either come too late, too; one is empty, one is of one side.
 
-    All rows have keys: one that has none goes out at once in stock, and when the watermark has passed it here.
+    All rows have keys unless ``without_keys``: stock's full join (4.3) takes two nulls for equal, unlike batch, and its
+    others drop late rows without a key before they count them.
     """
     chance, made = random.Random(seed), []
-    every = [row for row in joins.sides_of(seed, batches * rows) if None not in row[1]]
+    every = [
+        row for row in joins.sides_of(seed, batches * rows) if row[1][1] is not None and (without_keys or row[1][0])
+    ]
     for first in range(0, len(every), rows):
         part = every[first : first + rows]
         late = [(side, (key, chance.randrange(200, 1900), value)) for side, (key, _, value) in part[::7]]
@@ -77,16 +80,19 @@ def test_a_join_gives_what_stock_does_batch_by_batch(worlds: Any, how: str, cond
 
 
 def test_windows_of_a_join_fire_in_stocks_micro_batch(worlds: Any) -> None:
-    """J12, C2: windows over a join's rows fire when the join can give none of them any more, in that very epoch."""
+    """J12, C2: windows over a join's rows fire when the join can give none of them any more, in that very epoch.
+
+    J7: an outer row without a key, which equals none, goes out when its time is over as all others do.
+    """
 
     def job(left: Any, right: Any) -> Any:
-        rows = joins.joined(left, right, "left").where("num IS NOT NULL")
-        windows = rows.groupBy("num", F.window("ts", "10 minutes"))
+        windows = joins.joined(left, right, "left").groupBy("num", F.window("ts", "10 minutes"))
         return windows.agg(F.count("*").alias("rows"), F.count("cents").alias("paid"), F.sum("cents").alias("cents"))
 
-    given, wanted, *_ = compared(worlds, batches_of(seed=5, batches=4, rows=50), job)
+    given, wanted, *_ = compared(worlds, batches_of(seed=5, batches=4, rows=50, without_keys=True), job)
     assert given == wanted
     assert len(wanted) >= 3
+    assert any(row.startswith("(None, ") for rows in wanted.values() for row in rows)
 
 
 def test_a_row_at_the_very_watermark_is_in_time_here_and_late_in_stock(worlds: Any) -> None:

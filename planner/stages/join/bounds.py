@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import calendar
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.operators.join.definition import TimeBounds
-from ....runtime.platform.spark_expressions import class_name, constant, items
+from ....runtime.platform.spark_expressions import calendar_interval, class_name, constant, items
 from ....runtime.platform.spark_zones import offsets_us
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _FAR_US = 2**61
 #: What a double leaves out of a time in seconds, at most.
 _DOUBLE_US = 64
 _ZONED, _UNZONED = "timestamp", "timestamp_ntz"
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 #: Those that hold times in seconds; others may keep the last bits of them alone.
 _SECONDS = {"int", "bigint"}
@@ -39,6 +41,13 @@ _COMPARISONS = {
     "LessThanOrEqual": (False, False),
     "GreaterThan": (True, True),
     "GreaterThanOrEqual": (True, False),
+}
+#: What is true if a comparison is not; of nulls neither is.
+_OPPOSITES = {
+    "LessThan": "GreaterThanOrEqual",
+    "LessThanOrEqual": "GreaterThan",
+    "GreaterThan": "LessThanOrEqual",
+    "GreaterThanOrEqual": "LessThan",
 }
 EQUAL = TimeBounds(0, 0)
 
@@ -97,7 +106,12 @@ class EventTimeBounds:
 
     def of(self, comparison: Any) -> Bounded | None:
         """What a comparison says; None: nothing that could be told."""
-        kind = class_name(comparison)
+        kind, opposite = class_name(comparison), False
+        while kind == "Not":
+            comparison, opposite = comparison.child(), not opposite
+            kind = class_name(comparison)
+        if opposite:
+            kind = _OPPOSITES.get(kind, "")
         if kind == "EqualTo":
             return self.of_equal(*items(comparison.children()))
         if kind not in _COMPARISONS:
@@ -173,6 +187,12 @@ class EventTimeBounds:
             return term
         if before in (_ZONED, *_SECONDS) and after == "double":
             return term.between(-_DOUBLE_US, _DOUBLE_US)
+        if before == "double" and after in _SECONDS:
+            return term.between(1 - _SECOND_US, _SECOND_US - 1)
+        numbers = before in ("double", *_SECONDS) or _DECIMAL.fullmatch(before) is not None
+        if (numbers or before == _ZONED) and (found := _DECIMAL.fullmatch(after)) is not None:
+            rounds_us = -(-_SECOND_US // 10 ** int(found[2])) // 2 + 1
+            return term.between(-_DOUBLE_US - rounds_us, _DOUBLE_US + rounds_us)
         return None
 
     def _constant(self, node: Any) -> _Term | None:
@@ -205,7 +225,7 @@ class EventTimeBounds:
     def _interval(self, kind: str, value: Any, *, by_calendar: bool) -> tuple[int, int, int]:
         """Months, days and microseconds; ``by_calendar``: whole days are the calendar's."""
         if kind == "interval":
-            return int(value.months), int(value.days), int(value.microseconds)
+            return calendar_interval(value)
         if kind.startswith(("interval year", "interval month")):
             return int(value), 0, 0
         days = abs(int(value)) // _DAY_US * (1 if int(value) > 0 else -1) if by_calendar else 0

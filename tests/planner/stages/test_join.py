@@ -137,6 +137,18 @@ def test_a_condition_is_keys_bounds_and_a_rest(a: MixedFrame, b: MixedFrame) -> 
         "cast(b.paid AS smallint) - cast(a.ts AS smallint) < 60S",
     ):
         assert bounds(joined(a, b, F.expr(f"a.k = b.k AND {free}"))) == (None, None), "of what is no time any more"
+    for within in (
+        "NOT (b.paid < a.ts) AND NOT (b.paid > a.ts + INTERVAL 1 HOUR)",
+        "NOT (b.paid < a.ts OR b.paid > a.ts + INTERVAL 1 HOUR)",
+        "NOT (NOT (b.paid >= a.ts AND b.paid <= a.ts + cast('1 hour' AS interval)))",
+    ):
+        same = joined(a, b, F.expr(f"a.k = b.k AND {within}"))
+        assert (bounds(same), same.has_condition) == ((-HOUR_US, 0), False), "what is not less is as great"
+    decimals = joined(a, b, F.expr("a.k = b.k AND cast(b.paid AS decimal(20, 6)) <= cast(a.ts AS decimal(20, 6)) + 60"))
+    least, _ = bounds(decimals)
+    assert least is not None
+    assert -60_001_000 < least < -60_000_000
+    assert decimals.has_condition
     of_array = joined(a, b, F.expr("a.k = b.k AND exists(array(a.v), x -> x > b.w)"))
     assert of_array.condition_text is not None
 

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from graph_joins import Joined
 from graph_kinds import Buckets, Cogrouped, Emitted, Model, Turn, Unique, Windows
 from graph_support import Failed, Job, Row, Stage
 from hypothesis import given, settings
@@ -103,7 +104,10 @@ class Graph:
         return max(self.current[stage.uid], reached_ms)
 
 
-KINDS = st.sampled_from([Windows(5), Windows(10), Buckets(5), Buckets(15), Cogrouped(5), Unique("time"), Unique("key")])
+JOINS = [Joined("inner", 10), Joined("left", 5), Joined("full", 10)]
+KINDS = st.sampled_from(
+    [Windows(5), Windows(10), Buckets(5), Buckets(15), Cogrouped(5), Unique("time"), Unique("key"), *JOINS]
+)
 DELAYS = st.sampled_from([0, 0, 5, DELAY_MS])
 
 
@@ -196,7 +200,7 @@ def orderly_cuts(draw: st.DrawFn) -> list[tuple[str, list[Row]]]:
     return [(kind, rows[low:high]) for kind, low, high in zip(kinds, [0, *places], [*places, len(rows)], strict=True)]
 
 
-ORDERLY = st.sampled_from([Windows(5), Windows(15), Buckets(5), Cogrouped(5), Buckets(15), Unique("time")])
+ORDERLY = st.sampled_from([Windows(5), Windows(15), Buckets(5), Cogrouped(5), Buckets(15), Unique("time"), *JOINS])
 
 
 @given(

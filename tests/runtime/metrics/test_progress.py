@@ -62,13 +62,20 @@ def test_partial_rows_count_as_what_they_stand_for(backlog: BacklogProgress) -> 
     assert backlog.snapshot()["rows"] == 12
 
 
-def test_without_a_total_there_is_no_eta(backlog: BacklogProgress) -> None:
-    """Where the number of rows is not known, neither fraction nor time to go is made up."""
-    backlog.begin(total_rows=None, shards=1)
-    seen = backlog.snapshot()
+def test_without_a_total_tasks_tell_how_far_it_is(backlog: BacklogProgress) -> None:
+    """Shards that are done; where Spark does a part before them, its tasks are one half.  No time to go is made up."""
+    backlog.begin(total_rows=None, shards=2)
+    assert (backlog.snapshot()["fraction"], backlog.snapshot()["etaSeconds"]) == (0.0, None)
+    task(backlog, "1").write(done=True)
+    assert (backlog.snapshot()["fraction"], backlog.snapshot()["etaSeconds"]) == (0.5, None)
 
-    assert seen["fraction"] is None
-    assert seen["etaSeconds"] is None
+    told = [(0, 0), (3, 4), (3, 12)]
+    backlog.begin(total_rows=None, shards=2, spark_tasks=lambda: told.pop(0))
+    fractions = [backlog.snapshot()["fraction"] for _ in range(3)]
+    assert fractions == [0.0, 0.375, 0.375], "a fraction does not fall when Spark plans more tasks"
+    task(backlog, "1").write()
+    task(backlog, "2").write(done=True)
+    assert backlog.snapshot()["fraction"] == 0.75
 
 
 def test_progress_never_fails_a_task(tmp_path: Path) -> None:
