@@ -1,6 +1,8 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
-# Tests of Kafka, S3, Delta and Iceberg need Maven, too, the first time; without it they are skipped.
-#   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make lint   make format   make demo   make clean
+# Tests of Kafka, S3, Delta and Iceberg, and make demo-kafka, need Maven, too, the first time; without it those tests
+# are skipped.
+#   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make lint   make format   make clean
+#   make demo   make demo-kafka
 #   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)
@@ -25,11 +27,14 @@ MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))"
 SECONDS ?= 300
 SEED    ?= 1
 
-.PHONY: demo test test-delta test-of-tables test-matrix chaos lint format bench bench-full bench-growth clean java
+.PHONY: demo demo-kafka test test-delta test-of-tables test-matrix chaos lint format bench bench-full bench-growth clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
 	$(BIN)/python examples/demo.py $(ARGS)
+
+demo-kafka: java $(VENV)/.installed-demo-kafka
+	$(BIN)/python examples/demo.py --kafka $(ARGS)
 
 test: java $(VENV)/.installed-test
 	$(if $(WITHOUT),@echo "Without tests that need a server ($(WITHOUT)): ALL=1 or .ci/run has them.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,9 +26,14 @@ _recorded: list[Measurement] = []
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for all benchmarks that need one."""
-    session = new_session(tmp_path_factory.mktemp("warehouse"))
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """One session for all benchmarks that need one; with Spark's connector to Kafka if one of them reads that."""
+    jars: Sequence[Path] = ()
+    if any("kafka" in item.fixturenames for item in request.session.items if isinstance(item, pytest.Function)):
+        from topics import connector
+
+        jars = connector()
+    session = new_session(tmp_path_factory.mktemp("warehouse"), jars)
     yield session
     session.stop()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 
-def new_session(warehouse: Path) -> SparkSession:
+def new_session(warehouse: Path, jars: Sequence[Path] = ()) -> SparkSession:
     """``MIXEDMODE_BENCH_CORES`` cores (2), as many shuffle partitions, Spark's RocksDB state store."""
     cores = os.environ.get("MIXEDMODE_BENCH_CORES", "2")
     os.environ["TZ"] = "UTC"
@@ -23,6 +24,7 @@ def new_session(warehouse: Path) -> SparkSession:
         .appName("mixedmode benchmarks")
         .config("spark.driver.memory", os.environ.get("MIXEDMODE_BENCH_MEMORY", "4g"))
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")

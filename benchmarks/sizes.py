@@ -42,6 +42,13 @@ class Sizes:
     #: The same of a join: buffered rows, and rows a side.
     join_buffered_rows: int = 1_000_000
     join_batch_rows: int = 10_000
+    #: A topic as backlog: its messages, and keys of the aggregate and of the processor; keys of a stream from a topic.
+    kafka_rows: int = 5_000_000
+    kafka_keys: int = 500_000
+    kafka_processor_keys: int = 100_000
+    kafka_latency_keys: int = 100_000
+    kafka_rounds: int = 3
+    kafka_stock_limit_s: int = 150
     #: Restart of a query on a large state, each time with some rows waiting.
     restore_keys: int = 1_000_000
     restore_rows: int = 1_000
@@ -86,6 +93,11 @@ _SMALL = Sizes(
     latency_keys=20_000,
     join_buffered_rows=50_000,
     join_batch_rows=2_000,
+    kafka_rows=200_000,
+    kafka_keys=20_000,
+    kafka_processor_keys=2_000,
+    kafka_latency_keys=10_000,
+    kafka_rounds=2,
     restore_keys=20_000,
     migration_keys=300_000,
     sorter_budget_bytes=16 << 20,
@@ -119,6 +131,11 @@ _TINY = replace(
     latency_keys=500,
     join_buffered_rows=2_000,
     join_batch_rows=200,
+    kafka_rows=4_000,
+    kafka_keys=400,
+    kafka_processor_keys=100,
+    kafka_latency_keys=500,
+    kafka_rounds=1,
     restore_keys=500,
     restore_rows=100,
     restore_rounds=1,

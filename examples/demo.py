@@ -4,7 +4,10 @@ January to November is the history, December lands as files while the queries ru
 history at batch speed, switch, and go on live; then their committed output is compared with one plain Spark batch over
 the whole year.  Exit code 0: equal; 1: not equal; 130: interrupted, and the next start goes on from there.
 
-    python examples/demo.py [--fresh] [--folder .demo] [--picture docs/run.svg]
+With ``--kafka`` December is messages instead, which a producer sends to a topic while the queries run; the broker is
+one Java process of the demo's own.  An interrupted run starts anew then: its topic is gone.
+
+    python examples/demo.py [--kafka] [--fresh] [--folder .demo] [--picture docs/run.svg]
 """
 
 from __future__ import annotations
@@ -14,18 +17,22 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flights.compare import compare, expected_ended_days, expected_hours, expected_rotations, watermark_of
 from flights.data import SCHEMA, Flights, prepare
 from flights.feed import Feed
-from flights.jobs import DELAY, Job, ended_days, hours, rotations, straddling
+from flights.jobs import Job, ended_days, hours, rotations, straddling
 from flights.rotations import OUTPUT, QUIET_MS
 from flights.screen import Screen
 from flights.session import start_session
 from pyspark.sql import DataFrame, SparkSession
+
+if TYPE_CHECKING:
+    from kafka_broker import Broker
 
 _ROOT = Path(__file__).resolve().parent.parent
 #: Time between two files of the feed: one and a half days of December.
@@ -38,10 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=_ROOT / ".demo", help="where data, state and output go")
     parser.add_argument("--fresh", action="store_true", help="do not go on with an interrupted run")
     parser.add_argument("--picture", metavar="FILE.svg", help="save what was shown as a picture")
+    parser.add_argument("--kafka", action="store_true", help="December comes as messages of a Kafka topic")
     options = parser.parse_args(arguments)
     screen = Screen(record=options.picture is not None)
     try:
-        equal = Demo(options.folder, screen).run(fresh=options.fresh)
+        equal = Demo(options.folder, screen, kafka=options.kafka).run(fresh=options.fresh or options.kafka)
     except KeyboardInterrupt:
         screen.say("interrupted: the next start goes on from here (--fresh starts anew)", style="bold")
         return 130
@@ -57,12 +65,16 @@ class Demo:
         folder: ``flights/`` below it holds the prepared data; ``run/`` the state of the run in hand, which is removed
             by the next start if the run came to its end.
         screen: where to show it.
+        kafka: whether December comes as messages of a topic, not as files.
+        pause_s: time between two files of the feed.
     """
 
-    def __init__(self, folder: Path, screen: Screen) -> None:
+    def __init__(self, folder: Path, screen: Screen, *, kafka: bool = False, pause_s: float = _PAUSE_S) -> None:
         self._folder = folder
-        self._run = folder / "run"
+        self._run = folder / ("run-kafka" if kafka else "run")
         self._screen = screen
+        self._kafka = kafka
+        self._pause_s = pause_s
 
     def run(self, *, fresh: bool) -> bool:
         """True if every output is equal to what plain Spark says."""
@@ -75,49 +87,76 @@ class Demo:
             screen.say("going on with the run that was interrupted (--fresh starts anew)", style="bold")
         self._run.mkdir(parents=True, exist_ok=True)
         data = prepare(self._folder / "flights")
-        self._spark = start_session(self._folder)
-        try:
-            equal = [self._rotations(data), self._hours(data), self._ended_days(data)]
-            self._final_watermarks(data)
-        finally:
-            self._spark.stop()
+        running: Any = nullcontext()
+        jars: list[Path] = []
+        if self._kafka:
+            from flights.topic import broker, connector
+
+            screen.say("starting a Kafka broker", style="dim")
+            running, jars = broker(self._run / "broker"), connector()
+        with running as kafka:
+            spark = start_session(self._folder, jars)
+            try:
+                equal = self.queries(spark, data, kafka)
+                if kafka is None:
+                    self._final_watermarks(data)
+            finally:
+                spark.stop()
         ended.touch()
         screen.say(f"\n{time.monotonic() - started:.0f} s in all", style="bold")
         return all(equal)
 
+    def queries(self, spark: SparkSession, data: Flights, broker: Broker | None = None, count: int = 3) -> list[bool]:
+        """The queries; whether the output of each is equal to what plain Spark says.
+
+        Args:
+            spark: the session.
+            data: the prepared flights.
+            broker: takes December's messages; None: December is files.
+            count: only so many of the three.
+        """
+        self._spark, self._broker = spark, broker
+        return [query(data) for query in (self._rotations, self._hours, self._ended_days)[:count]]
+
+    def _job(self, name: str) -> Job:
+        if self._broker is None:
+            return Job(name, self._run / name)
+        from flights.topic import Topic
+
+        return Job(name, self._run / name, Topic.made(self._broker, name))
+
     # -- the main job ----------------------------------------------------------------------------------------------
 
     def _rotations(self, data: Flights) -> bool:
-        job = Job("rotations", self._run / "rotations")
+        job = self._job("rotations")
         self._screen.title("1. Rotations of 4,037 aircraft: a StatefulProcessor with an event-time timer")
         self._follow(job, rotations, data)
         expected = expected_rotations(self._year(data), timedelta(milliseconds=QUIET_MS))
-        watermark = watermark_of(self._departed(data), DELAY)
+        watermark = watermark_of(self._departed(data), job.delay)
         closed = expected.where(expected.ends <= watermark)
         return self._verdict(f"rotations closed by {watermark:%Y-%m-%d %H:%M}", job, closed, OUTPUT)
 
     def _hours(self, data: Flights) -> bool:
-        job = Job("hours", self._run / "hours")
+        job = self._job("hours")
         self._screen.title("2. Departures by carrier and hour: groupBy and agg with PySpark's own functions")
         self._follow(job, hours, data)
         expected = expected_hours(self._year(data))
-        watermark = watermark_of(self._year(data), DELAY)
+        watermark = watermark_of(self._year(data), job.delay)
         closed = expected.where(expected.hour.end <= watermark)
         return self._verdict(f"windows closed by {watermark:%Y-%m-%d %H:%M}", job, closed, None)
 
     def _ended_days(self, data: Flights) -> bool:
-        job = Job("ended-days", self._run / "ended-days")
+        job = self._job("ended-days")
         self._screen.title("3. Two stages: rotations, and how many of them end at each airport and day")
         self._follow(job, ended_days, data)
-        watermark = watermark_of(self._departed(data), DELAY)
+        watermark = watermark_of(self._departed(data), job.delay)
         expected = expected_ended_days(expected_rotations(self._year(data), timedelta(milliseconds=QUIET_MS)))
         closed = expected.where(expected.day.end <= watermark)
         return self._verdict(f"days closed by {watermark:%Y-%m-%d %H:%M}", job, closed, None)
 
     def _follow(self, job: Job, describe: Callable[[SparkSession, Flights, Job], Any], data: Flights) -> None:
         """Start a query, show its plan, its backlog, its switch and its stream, and stop it when December is over."""
-        Feed.fill(data.december, job.waiting)
-        feed = Feed(job.waiting, job.landing, _PAUSE_S)
+        feed = self._feed(job, data)
         query = describe(self._spark, data, job).start()
         try:
             query.explain()
@@ -137,6 +176,14 @@ class Demo:
             query.stop()
         if query.exception() is not None:
             raise query.exception()
+
+    def _feed(self, job: Job, data: Flights) -> Any:
+        if job.topic is not None:
+            from flights.topic import Producer
+
+            return Producer(data.december, job.topic, self._pause_s)
+        Feed.fill(data.december, job.waiting)
+        return Feed(job.waiting, job.landing, self._pause_s)
 
     def _verdict(self, what: str, job: Job, expected: DataFrame, schema: str | None) -> bool:
         started = time.monotonic()

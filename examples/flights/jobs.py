@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mixedmode
 from pyspark.sql import DataFrame, SparkSession
@@ -14,9 +14,13 @@ from pyspark.sql import functions as F
 from .data import SCHEMA, Flights
 from .rotations import OUTPUT, Rotations
 
+if TYPE_CHECKING:
+    from .topic import Topic
+
 #: Delayed flights come up to 19 hours after flights that were scheduled later.
 DELAY = timedelta(days=1)
-_DELAY_TEXT = "1 day"
+#: Messages of several partitions come in no order at all, and a cancelled flight comes at the end of its day.
+TOPIC_DELAY = timedelta(days=2)
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,13 @@ class Job:
 
     name: str
     folder: Path
+    #: The topic that the feed goes to; None: it is files that land in a folder.
+    topic: Topic | None = None
+
+    @property
+    def delay(self) -> timedelta:
+        """How late a flight may come."""
+        return DELAY if self.topic is None else TOPIC_DELAY
 
     @property
     def waiting(self) -> Path:
@@ -63,7 +74,7 @@ def _rotations(spark: SparkSession, flights: Flights, job: Job) -> Any:
     return (
         _read(spark, flights, job)
         .where("tailnum is not null and dep_time is not null")  # cancelled flights have no departure
-        .withWatermark("ts", _DELAY_TEXT)
+        .withWatermark("ts", f"{job.delay.days} days")
         .groupBy("tailnum")
         .transformWithState(
             Rotations(),
@@ -80,7 +91,7 @@ def hours(spark: SparkSession, flights: Flights, job: Job) -> Any:
     """Departures of every carrier and hour, by PySpark's own aggregate functions."""
     return _to_parquet(
         _read(spark, flights, job)
-        .withWatermark("ts", _DELAY_TEXT)
+        .withWatermark("ts", f"{job.delay.days} days")
         .groupBy("carrier", F.window("ts", "1 hour").alias("hour"))
         .agg(
             F.count("*").alias("flights"),
@@ -112,10 +123,13 @@ def straddling(history: DataFrame, live: DataFrame, job: Job, final_watermark: s
 
 
 def _read(spark: SparkSession, flights: Flights, job: Job) -> Any:
-    return mixedmode.read(
-        history=spark.read.schema(SCHEMA).parquet(str(flights.lake)),
-        live=spark.readStream.schema(SCHEMA).parquet(str(job.landing)),
-    )
+    history = spark.read.schema(SCHEMA).parquet(str(flights.lake))
+    if job.topic is None:
+        return mixedmode.read(history=history, live=spark.readStream.schema(SCHEMA).parquet(str(job.landing)))
+    from .topic import DECEMBER, flights_of
+
+    how: Any = {"parse": flights_of, "history": history, "cut": ("ts", DECEMBER)}
+    return mixedmode.kafka.read(spark, job.topic.brokers, job.topic.name, **how)
 
 
 def _to_parquet(result: Any, job: Job) -> Any:

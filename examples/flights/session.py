@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 _HERE = Path(__file__).parent
 
 
-def start_session(scratch: Path) -> SparkSession:
+def start_session(scratch: Path, jars: Sequence[Path] = ()) -> SparkSession:
     """A local session whose Python workers find this package."""
     # Spark hands out timestamps in the local zone; UTC has no hour that comes twice.
     os.environ["TZ"] = "UTC"
@@ -31,6 +32,7 @@ def start_session(scratch: Path) -> SparkSession:
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{_HERE / 'log4j2.properties'}")
+        .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")

@@ -49,6 +49,8 @@ _WHY_OURS = (
 )
 
 
+_PAIRS = {"positions": "('partition', 'offset')", "cut": "('ts', '2024-12-01')"}
+_TEXTS = {"bootstrap": "the brokers, 'host:port' with commas between", "topic": "the name of one topic"}
 _HINT = "Fill the history up, or begin all the same with kafka.read(…, tolerate_gaps=True)"
 
 
@@ -113,8 +115,15 @@ def read(
         OptionError: an option says which messages are read.
         SetupError: the session lacks the connector.
     """
-    source = {"kafka.bootstrap.servers": bootstrap, **source_options(options, _OURS, _WHY_OURS)}
-    rows_of = parse or as_they_are
+    source, rows_of = _source(bootstrap, topic, options), _parser(parse)
+    for name, pair in (("positions", positions), ("cut", cut)):
+        if pair is not None and (not isinstance(pair, (tuple, list)) or len(pair) != 2):
+            raise PlanError(f"{name} = {pair!r} must be a pair, such as {_PAIRS[name]}")
+    if history is not None:
+        refuse_connect(history)
+        if not isinstance(history, DataFrame) or history.isStreaming:
+            what = "a stream" if isinstance(history, DataFrame) else f"a {type(history).__name__}"
+            raise PlanError(f"history is {what}; it must be a batch DataFrame, such as spark.read.parquet(…)")
 
     def live_from(offsets: str) -> DataFrame:
         stream = spark.readStream.format("kafka").options(**source, subscribe=topic, startingOffsets=offsets)
@@ -126,7 +135,6 @@ def read(
         check_topic(spark, topic, source)
         text = f"none: topic {topic} alone, from its earliest offset"
         return with_seam(read_frames(live=live_from("earliest")), Seam(text))
-    refuse_connect(history)
     if cut is not None:
         column, moment = cut
         cut_ms = _moment_ms(spark, moment)
@@ -183,11 +191,28 @@ def snapshot(
         OptionError: an option says which messages are read.
         SetupError: the session lacks the connector.
     """
-    source = {"kafka.bootstrap.servers": bootstrap, **source_options(options, _OURS, _WHY_OURS)}
+    source, rows_of = _source(bootstrap, topic, options), _parser(parse)
     known = topic_range(spark, topic, source)
     reader = spark.read.format("kafka").options(**source, subscribe=topic)
     begins, ends = (offsets_option(topic, offsets) for offsets in (known.begins, known.ends))
-    return parsed(parse or as_they_are, reader.options(startingOffsets=begins, endingOffsets=ends).load())
+    return parsed(rows_of, reader.options(startingOffsets=begins, endingOffsets=ends).load())
+
+
+def _source(bootstrap: Any, topic: Any, options: Mapping[str, Any] | None) -> dict[str, str]:
+    """The connector's options but for those that say what is read."""
+    for name, value in (("bootstrap", bootstrap), ("topic", topic)):
+        if not isinstance(value, str) or not value.strip():
+            raise PlanError(f"{name} = {value!r} must be a text: {_TEXTS[name]}")
+    return {"kafka.bootstrap.servers": bootstrap, **source_options(options, _OURS, _WHY_OURS)}
+
+
+def _parser(parse: Any) -> Parse:
+    if parse is None:
+        return as_they_are
+    if not callable(parse):
+        raise PlanError(f"parse = {parse!r} must be a function that makes rows of a DataFrame of messages")
+    function: Parse = parse
+    return function
 
 
 def _part_by_time(frame: DataFrame, name: str, moment: Any) -> tuple[DataFrame, DataFrame]:

@@ -19,6 +19,7 @@ from pyarrow import fs
 from ..platform.filesystem import resolve
 from ..platform.spark_expressions import class_name
 from ..platform.spark_plans import analyzed, contains, frame_of, leaves, parts_without, whole_plans
+from ..platform.spark_sources import PlannedSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,7 +125,10 @@ def _frame(frame: DataFrame, *, is_template: bool = False) -> Any:
     listing: list[Any] = []
     for kind, leaf in read:
         if kind == _FILES_LEAF:
-            relation = leaf.relation()
+            relation, source = leaf.relation(), PlannedSource(leaf)
+            if source.kafka_begins is not None:  # messages between two offsets are what they are
+                listing.append(["kafka", sorted(source.options.items())])
+                continue
             if class_name(relation) != "HadoopFsRelation":
                 return None
             listing.append([relation.fileFormat().toString(), relation.options().toString()])

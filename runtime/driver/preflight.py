@@ -40,8 +40,9 @@ def check_places(job: JobSpec) -> None:
         CheckpointError: another driver runs the job, there is no whole savepoint to begin with, or the location was
             begun from another one.
     """
-    if job.live is not None:
-        check_brokers(job.live)
+    for frame in [job.live, *(lane.history for lane in job.lanes)]:
+        if frame is not None:
+            check_brokers(frame)
     if job.checkpoint_location is not None:
         if job.live is not None:
             check_replayable(job.live)

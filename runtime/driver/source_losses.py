@@ -7,6 +7,7 @@ the first answer.  All others end the query, with a text that does not say what 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from ..metrics.listeners import MessagesLost, RunListener
 from ..platform.clean_up import take_all
 from ..platform.jvm_loss import links
 from ..platform.spark_kafka import Place, TopicClient
-from ..platform.spark_sources import log_numbers
+from ..platform.spark_sources import log_numbers, sources
 from .job_state import JobState
 
 if TYPE_CHECKING:
@@ -70,6 +71,16 @@ class SourceLosses:
     @cached_property
     def _tolerant(self) -> Mapping[int, LiveSourceFacts]:
         return {number: source for number, source in self._sources.items() if is_tolerant(source)}
+
+    @property
+    def _histories(self) -> list[tuple[LiveSourceFacts, Offsets]]:
+        """Batch reads of Kafka among the histories, and where each begins, as long as they are read."""
+        history = self.state.sources.get("history")
+        if history is None or history.finished:
+            return []
+        frames = [lane.history for lane in self.job.lanes if lane.history is not None]
+        found = [(one, offsets_of(json.dumps(one.kafka_begins))) for frame in frames for one in sources(frame)]
+        return [(LiveSourceFacts("kafka", one.options), begins) for one, begins in found if begins is not None]
 
     def position(self, number: int, batch_id: int) -> Offsets | None:
         """Up to where a source was read by a micro-batch; -1: where it began; None: it is not known."""
@@ -115,7 +126,11 @@ class SourceLosses:
             for at, last in partitions.items()
             if last > start.get(topic, {}).get(at, 0)
         ]
-        return _Asked(number, start, end, read, self._begins(number, read))
+        try:
+            return _Asked(number, start, end, read, self._begins(number, read))
+        except MixedModeError as error:  # an epoch does not fail for want of an answer
+            logger.info("whether messages are lost is not known: %s", error)
+            return None
 
     def _tell(self, asked: _Asked, reads_part: bool) -> None:
         try:
@@ -146,10 +161,11 @@ class SourceLosses:
     def explained(self, error: BaseException) -> BaseException:
         """The error, or one that says which messages are gone, if that is what it came of."""
         told = "\n".join(str(link) for link in links(error))
-        if not self._sources or not any(word in told for word in _OF_KAFKA):
+        if not any(word in told for word in _OF_KAFKA):
             return error
         positions = [(source, self.position(number, self.state.batch_id)) for number, source in self._sources.items()]
         known = [(source, offsets) for source, offsets in positions if offsets is not None]
+        known += self._histories
         lost = [one for one in forgotten_messages(self.job.spark, known) if not one.is_tolerated]
         return DataLossError(loss_text(lost)) if lost else error
 

@@ -157,7 +157,7 @@ class RunHistory:
             self._recent.append(progress)
             lost, self._lost = self._lost, []
         for one in lost:
-            self._messages_lost(one)
+            self._messages_lost(one)  # those of a later epoch are kept again
 
     def _tell_ignored_timers(self, count: int) -> None:
         logger.warning(

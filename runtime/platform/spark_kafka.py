@@ -101,16 +101,20 @@ class TopicClient:
         """Ask for the first offset of partitions that are there, and go on; the answer is in what is returned.
 
         Raises:
-            PlanError: (when the answer is looked at) there is none.
+            PlanError: there is no answer; mostly when it is looked at.
         """
         asked = sorted(places)
-        answer = self._ask(asked, java_class(self._spark, f"{_ADMIN}.OffsetSpec").earliest())
+        told = ", ".join(sorted({topic for topic, _ in asked}))
+        try:
+            answer = self._ask(asked, java_class(self._spark, f"{_ADMIN}.OffsetSpec").earliest())
+        except Py4JJavaError as error:
+            raise self._refused(told, error) from error
 
         def offsets() -> dict[Place, int]:
             try:
                 return {place: int(begin.offset()) for place, begin in answer().items()}
             except Py4JJavaError as error:
-                raise self._refused(", ".join(sorted({topic for topic, _ in asked})), error) from error
+                raise self._refused(told, error) from error
 
         return offsets
 

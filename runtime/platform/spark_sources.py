@@ -7,6 +7,8 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from .spark_expressions import class_name, items
 from .spark_plans import analyzed, leaves
 
@@ -52,7 +54,13 @@ class PlannedSource:
             of_stream = self.kind == "StreamingRelationV2"
             given = (self._leaf.extraOptions() if of_stream else self._leaf.options()).asCaseSensitiveMap()
             return {str(key).lower(): str(given[key]) for key in given}
+        if self._is_kafka_relation:
+            return _private_options(self._leaf.relation())
         return {}
+
+    @property
+    def _is_kafka_relation(self) -> bool:
+        return self.kind == "LogicalRelation" and class_name(self._leaf.relation()) == "KafkaRelation"
 
     @cached_property
     def folders(self) -> tuple[str, ...]:
@@ -71,12 +79,39 @@ class PlannedSource:
     @cached_property
     def kafka_end(self) -> str | None:
         """Of a batch read of Kafka where it ends, in Spark's words; None: it is none."""
-        if self.kind == "LogicalRelation":
-            text = str(self._leaf.relation().toString())
-            return text.rpartition(" end=")[2] if text.startswith("KafkaRelation(") else None
+        if self._is_kafka_relation:
+            return str(self._leaf.relation().toString()).rpartition(" end=")[2]
         if self.kind == "DataSourceV2Relation" and str(self._leaf.table().name()) == "KafkaTable":
             return self.options.get("endingoffsets", "latest")
         return None
+
+    @cached_property
+    def kafka_begins(self) -> dict[str, dict[str, int]] | None:
+        """Of a batch read of Kafka that gives the same rows, or fails, each time: where it begins, as its options say
+        it; None: it is none, or may give others."""
+        starts, ends = (self.options.get(name, "") for name in ("startingoffsets", "endingoffsets"))
+        by_time = any("timestamp" in name for name in self.options)
+        lenient = self.options.get("failondataloss", "true").lower() == "false"
+        if self.kafka_end is None or by_time or lenient or not starts.startswith("{") or not ends.startswith("{"):
+            return None
+        if any(at < 0 for text in (starts, ends) for found in json.loads(text).values() for at in found.values()):
+            return None
+        begins: dict[str, dict[str, int]] = json.loads(starts)
+        return begins
+
+
+def _private_options(relation: Any) -> dict[str, str]:
+    """The options that Spark's batch read of Kafka was given, which it keeps to itself; empty: it cannot be asked."""
+    try:
+        field = relation.getClass().getDeclaredField("sourceOptions")
+        field.setAccessible(True)
+        entries, found = field.get(relation).iterator(), {}
+        while entries.hasNext():
+            entry = entries.next()
+            found[str(entry._1()).lower()] = str(entry._2())
+        return found
+    except Py4JError:
+        return {}
 
 
 def fixed_ends(frame: DataFrame, topic: str) -> dict[int, int] | None:

@@ -140,6 +140,22 @@ def test_a_topic_alone_and_cut_by_time(world: World, kafka: Broker) -> None:
         assert len([one for one in query.recentProgress if one.numInputRows]) == len(query.recentProgress) == 1
     with pytest.raises(mixedmode.PlanError, match="'tomorrow' is no point in time"):
         cut(history, "tomorrow")
+    for how, words in (
+        ({"cut": "2024-01-01"}, "cut = '2024-01-01' must be a pair"),
+        ({"cut": ("nope", "2024-01-01")}, "nope"),
+        ({"cut": ("value", "2024-01-01")}, "value"),
+        ({"cut": ("ts", "2024-01-01"), "history": None}, "there is none"),
+        ({"positions": ("offset",)}, "positions = .* must be a pair"),
+        ({"history": live(world, kafka, topic)}, "history is a stream"),
+        ({"history": "lake"}, "history is a str"),
+        ({"parse": "value"}, "parse = 'value' must be a function"),
+    ):
+        with pytest.raises(mixedmode.PlanError, match=words):
+            topics.read(world.spark, kafka.bootstrap, topic, **{"history": history, "parse": without_positions, **how})
+    with pytest.raises(mixedmode.PlanError, match="topic = None must be a text"):
+        topics.read(world.spark, kafka.bootstrap, None)  # type: ignore[arg-type]
+    with pytest.raises(mixedmode.OptionError, match="startingOffsets = 'latest' says which messages"):
+        topics.read(world.spark, kafka.bootstrap, topic, options={"startingOffsets": "latest"})
     assert "by time: rows with ts < 2024-01-01 00:00:30" in str(numbered(both).writeStream.format("noop").plan())
     # The messages were sent just now: what it forgets of them may well belong behind a cut of long ago.
     kafka.forget(topic, {1: 3})

@@ -65,6 +65,10 @@ class ForgottenMessages:
         }
 
 
+#: Options by which a source reads the partitions that it names, and none that are added.
+_FIXED = {"assign", "endingoffsets"}
+
+
 def is_tolerant(source: LiveSourceFacts) -> bool:
     """Whether a source goes on without what it has lost."""
     return source.options.get("failondataloss", "true").lower() == "false"
@@ -111,7 +115,10 @@ def forgotten_messages(
         try:
             with TopicClient(spark, source.options) as client:
                 for topic, at in offsets.items():
-                    found += behind(topic, at, _range_of(client, topic), is_tolerated=is_tolerant(source))
+                    known = _range_of(client, topic)
+                    if _FIXED & source.options.keys():
+                        known = TopicRange({one: begin for one, begin in known.begins.items() if one in at}, known.ends)
+                    found += behind(topic, at, known, is_tolerated=is_tolerant(source))
         except MixedModeError as error:  # Spark may know a way in that its options do not tell
             logger.info("whether messages behind the job's position are still there is not known: %s", error)
     return list(dict.fromkeys(found))

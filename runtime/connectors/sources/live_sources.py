@@ -92,10 +92,10 @@ def live_sources(live: DataFrame) -> tuple[LiveSourceFacts, ...]:
     return tuple(LiveSourceFacts(one.name, one.options) for one in sources(live) if one.is_streaming)
 
 
-def check_brokers(live: DataFrame) -> None:
-    """Raise PlanError if a Kafka source names brokers that take no connections: Spark would look for a minute."""
-    for source in live_sources(live):
-        if source.name == "kafka":
+def check_brokers(frame: DataFrame) -> None:
+    """Raise PlanError if a read of Kafka names brokers that take no connections: Spark would look for a minute."""
+    for source in sources(frame):
+        if source.name == "kafka" or source.kafka_end is not None:
             check_reachable(source.options)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kafka_broker import Broker
+from mixedmode import kafka as topics
 from mixedmode import read
 from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.runtime.driver.backlog_fingerprint import backlog_fingerprint
@@ -104,3 +106,30 @@ def test_static_rows_that_are_not_files_cannot_be_told(spark: SparkSession, tmp_
     static = spark.createDataFrame([(1,)], "id long")
     for job in (joined, behind):
         assert digest(job(read(live=landing), static).writeStream.outputMode("update").format("noop")) is None
+
+
+@pytest.mark.kafka
+def test_messages_between_two_offsets_are_what_they_are(spark: SparkSession, kafka: Broker) -> None:
+    """Two snapshots of a topic with the same ends are one backlog; with another end, topic or option they are not; one
+    that goes on without what the topic has forgotten, or whose ends Spark finds out, is none that can be told."""
+    topic, other = kafka.create("pinned", 2), kafka.create("other", 2)
+    for name in (topic, other):
+        kafka.send(name, [(number % 2, f"{number}") for number in range(6)])
+
+    def of(history: DataFrame) -> str | None:
+        keyed = read(history=history.selectExpr("CAST(value AS STRING) AS v")).groupBy("v").count()
+        return digest(keyed.writeStream.format("noop").outputMode("update"))
+
+    def snapshot(name: str = topic, **options: Any) -> str | None:
+        return of(topics.snapshot(spark, kafka.bootstrap, name, options=options))
+
+    first = snapshot()
+    assert first is not None and first == snapshot()
+    assert snapshot(failOnDataLoss=False) is None
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap).option("subscribe", topic)
+    ends = f'{{"{topic}": {{"0": 3, "1": 3}}}}'
+    assert of(reader.option("startingOffsets", "earliest").option("endingOffsets", ends).load()) is None
+    found = [first, snapshot(other), snapshot(minPartitions=4)]
+    kafka.send(topic, [(0, "more")])
+    found.append(snapshot())
+    assert None not in found and len(set(found)) == len(found)

@@ -13,10 +13,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from mixedmode.runtime.connectors.sources.forgotten import ForgottenMessages
 from mixedmode.runtime.metrics.backlog import BacklogProgress
 from mixedmode.runtime.metrics.checkpoint import CheckpointReport
 from mixedmode.runtime.metrics.history import RunHistory
-from mixedmode.runtime.metrics.listeners import CheckpointCompleted, RowsDelivered
+from mixedmode.runtime.metrics.listeners import (
+    CheckpointCompleted,
+    EpochApplied,
+    MessagesLost,
+    RowsDelivered,
+    SourceSeen,
+)
 from mixedmode.runtime.metrics.progress import QueryProgress, timestamp
 from mixedmode.runtime.tasks.progress import TaskProgress
 from pyarrow import fs
@@ -138,6 +145,28 @@ def test_what_is_learnt_later_is_in_later_records() -> None:
     assert before == {"durationMs": {"addBatch": 5, "triggerExecution": 5}, "checkpoint": None}
     assert delivered.durationMs == {"addBatch": 5, "deliver": 2, "triggerExecution": 7} and delivered.checkpoint is None
     assert checkpointed.checkpoint["id"] == 3 and checkpointed.durationMs == delivered.durationMs
+
+
+def test_lost_messages_are_in_the_record_of_their_epoch() -> None:
+    """With the source that lost them, whether they are told of before or after the epoch; records of others stay."""
+    history = RunHistory("run", None, "sink")
+
+    def lost(first: int, epoch: int) -> MessagesLost:
+        return MessagesLost(ForgottenMessages("t", 1, first, first + 1, True), "b", epoch)
+
+    def epoch(number: int) -> EpochApplied:
+        sources = tuple(SourceSeen(name, False, False, None) for name in "ab")
+        return EpochApplied("job", number, "random", "live", 0.1, 0, None, sources, ())
+
+    history.on(lost(7, 2))
+    history.on(epoch(1))
+    history.on(epoch(2))
+    history.on(lost(3, 1))
+    history.on(lost(9, 2))
+    told = [[(one["description"], one.get("dataLost")) for one in record.sources] for record in history.recent]
+    ranges = [[known and [one["firstOffset"] for one in known] for _, known in sources] for sources in told]
+    assert ranges == [[None, [3]], [None, [7, 9]]]
+    assert told[0][1][1] == [{"topic": "t", "partition": 1, "firstOffset": 3, "lastOffset": 4, "fate": "gone"}]
 
 
 def test_entries_are_attributes() -> None:
