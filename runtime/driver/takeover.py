@@ -21,11 +21,11 @@ from ..checkpoints.branch import SEEDED, Branch, branches_in, is_seeded
 from ..checkpoints.identity import JobIdentity
 from ..checkpoints.lease.claims import Claim
 from ..checkpoints.metadata import CheckpointMetadata
-from ..checkpoints.savepoints.copying import in_parallel
 from ..checkpoints.spark_log import is_unfinished
 from ..checkpoints.store import CheckpointStore
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, list_files, write_atomically
+from ..platform.parallel import in_parallel
 from ..platform.spark_paths import spark_uri
 from .output_commit import commit_transaction, pending_output
 

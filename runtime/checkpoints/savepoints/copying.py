@@ -7,10 +7,7 @@ copied, never linked, so either may be moved, damaged or deleted without the oth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
 
 from pyarrow import fs
 
@@ -18,11 +15,6 @@ from ....errors import CorruptStateError
 from ....state.pool import sync_path
 
 _CHUNK_BYTES = 1 << 20
-#: Copies that run at a time: an object store answers slowly, but many at once.
-_COPIES = 8
-
-_Item = TypeVar("_Item")
-_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True)
@@ -68,14 +60,3 @@ def copy_checked(
         raise CorruptStateError(
             f"{source_path} has been altered: its SHA-256 is {found.sha256}, {expected.sha256} was recorded"
         )
-
-
-def in_parallel(work: Callable[[_Item], _Done], items: Iterable[_Item]) -> list[_Done]:
-    """``work`` of every item, several at a time; the first error ends it once those that have begun are done."""
-    with ThreadPoolExecutor(_COPIES, thread_name_prefix="mixedmode-copy") as pool:
-        futures = [pool.submit(work, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise

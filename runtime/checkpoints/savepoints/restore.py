@@ -27,13 +27,14 @@ from ...connectors.transaction import SinkTransaction
 from ...platform.checksummed import seal, unseal
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, delete_quietly, exists, is_local, read_bytes, write_atomically
+from ...platform.parallel import in_parallel
 from ..first_position import FOLDER as FIRST_POSITION
 from ..identity import TOLD_BY_STATE, JobIdentity, stage_differences
 from ..layout import layout_of
 from ..metadata import CheckpointMetadata, OperatorState, ShardState
 from ..spark_log import crc_file
 from ..store import CheckpointStore
-from .copying import Copied, copy_checked, in_parallel
+from .copying import Copied, copy_checked
 from .store import SavepointFile, SavepointStore, open_savepoint
 
 if TYPE_CHECKING:

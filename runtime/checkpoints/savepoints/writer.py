@@ -20,10 +20,11 @@ from ....state.pool import StatePool, sync_path
 from ...connectors.transaction import SinkTransaction
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import exists, list_files, resolve, write_atomically
+from ...platform.parallel import in_parallel
 from ..first_position import FOLDER as FIRST_POSITION
 from ..metadata import FORMAT_VERSION, CheckpointMetadata
 from ..store import CheckpointStore
-from .copying import Copied, copy_checked, copy_file, in_parallel
+from .copying import Copied, copy_checked, copy_file
 from .destination import Claim, check_destination, clear, give_free, give_up
 from .store import MANIFEST, PLAN, Savepoint, SavepointFile
 

@@ -27,10 +27,11 @@ from ...platform.columns import column_fold
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, appears_whole, delete_quietly, exists, list_files, resolve
 from ...platform.folder_checks import check_folder
+from ...platform.parallel import in_parallel
 from ...platform.spark_paths import spark_uri
 from ..output_place import OutputPlace
 from ..partition_paths import PARTITION_TYPES, PartitionPaths, zone_of
-from ..staging import staging_folder
+from ..staging import StagedFile, staging_folder
 from ..transaction import SinkTransaction
 from .base import Sink
 from .file_formats import check_partition_columns
@@ -103,31 +104,23 @@ class ParquetSink(Sink):
         return f"parquet files in {self.path}{by}: exactly-once, visible when a checkpoint completes"
 
     def commit(self, transaction: SinkTransaction) -> None:
-        # All are checked before one is moved.
-        staged = {file.name for file in transaction.files if self.is_staged(file)}
         copies = appears_whole(self._filesystem)
-        show = self._filesystem.copy_file if copies else self._filesystem.move
-        for file in transaction.files:
-            source = f"{self._staging}/{file.name}"
-            target = f"{self._target}/{file.shown_as(transaction.id)}"
-            if file.name in staged:
-                if file.folder:
-                    self._filesystem.create_dir(f"{self._target}/{file.folder}", recursive=True)
-                try:
-                    show(source, target)
-                except OSError:
-                    if not exists(self._filesystem, target):  # another driver commits the same checkpoint
-                        raise
-                failpoint("sink-between-files")
-            elif not exists(self._filesystem, target):
-                raise CheckpointError(
-                    f"transaction {transaction.id} names {file.name}, which is neither staged ({source}) nor committed "
-                    f"({target}): somebody removed it; restore it, or use a new checkpointLocation and output path"
-                )
+        # All are checked before one is moved.
+        there = in_parallel(self.is_staged, transaction.files) if copies else map(self.is_staged, transaction.files)
+        staged = {file.name for file, is_there in zip(transaction.files, there, strict=True) if is_there}
+
+        def show(file: StagedFile) -> None:
+            self._show(file, transaction.id, is_staged=file.name in staged, copies=copies)
+
+        if copies:
+            in_parallel(show, transaction.files)
+        else:
+            for file in transaction.files:
+                show(file)
         if not transaction.files:
             return
         if copies:
-            self.discard(transaction.files)
+            in_parallel(lambda file: self.discard([file]), transaction.files)
         if staged and isinstance(self._filesystem, fs.LocalFileSystem):
             # The marker that says "visible" must not outlive the renames.
             for folder in sorted(
@@ -136,6 +129,24 @@ class ParquetSink(Sink):
                 sync_path(f"{self._target}/{folder}")
             sync_path(self._target)
         delete_if_empty(self._filesystem, self._staging)
+
+    def _show(self, file: StagedFile, number: int, *, is_staged: bool, copies: bool) -> None:
+        """Bring one file to its place, or find it there."""
+        source, target = f"{self._staging}/{file.name}", f"{self._target}/{file.shown_as(number)}"
+        if is_staged:
+            if file.folder:
+                self._filesystem.create_dir(f"{self._target}/{file.folder}", recursive=True)
+            try:
+                (self._filesystem.copy_file if copies else self._filesystem.move)(source, target)
+            except OSError:
+                if not exists(self._filesystem, target):  # another driver commits the same checkpoint
+                    raise
+            failpoint("sink-between-files")
+        elif not exists(self._filesystem, target):
+            raise CheckpointError(
+                f"transaction {number} names {file.name}, which is neither staged ({source}) nor committed "
+                f"({target}): somebody removed it; restore it, or use a new checkpointLocation and output path"
+            )
 
     def remove_older_branches(self) -> None:
         for info in list_files(self._filesystem, f"{self._target}/_mixedmode"):
