@@ -172,7 +172,7 @@ class S3(fs.S3FileSystem):
             connect_timeout=timeout_s,
             request_timeout=timeout_s,
             retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=attempts),
-            **_SMALL_FILES_AT_ONCE,
+            **_small_files_at_once(),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -295,16 +295,14 @@ class _Anywhere:
         self._reader.close()
 
 
-def _options_known() -> dict[str, Any]:
+@lru_cache
+def _small_files_at_once() -> dict[str, Any]:
     """One request for a small file instead of three, where this pyarrow can."""
     try:
         fs.S3FileSystem(anonymous=True, region="us-east-1", allow_delayed_open=True)
     except TypeError:
         return {}
     return {"allow_delayed_open": True}
-
-
-_SMALL_FILES_AT_ONCE = _options_known()
 
 
 @lru_cache(maxsize=16)
