@@ -17,18 +17,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
+
+_Done = TypeVar("_Done")
 
 #: Metadata of a file: which write it is of.
 _WRITER = "mixedmode-writer"
 _ATTEMPTS = 8
 #: What a stream asks the library for at a time.
 _PIECE_BYTES = 1 << 20
-#: Between attempts of what the library does not try again.
+#: Pauses between attempts of what the library does not try again.
 _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
+
 _RETRIES: RetryConfig = {"max_retries": _ATTEMPTS, "retry_timeout": timedelta(seconds=60)}
 
 
@@ -98,10 +101,8 @@ class ConditionalClient:
         """
         import obstore
 
-        with self._naming(key):
-            found = obstore.get(self._store, key)
-            pieces = iter(found.stream(min_chunk_size=_PIECE_BYTES))
-        return self._pieces(key, pieces)
+        found = self._again(key, lambda: obstore.get(self._store, key))
+        return self._pieces(key, iter(found.stream(min_chunk_size=_PIECE_BYTES)))
 
     def _pieces(self, key: str, pieces: Iterator[Any]) -> Iterator[bytes]:
         while True:
@@ -115,21 +116,14 @@ class ConditionalClient:
         """A file that can be read from any place; errors as of :meth:`stream`."""
         import obstore
 
-        with self._naming(key):
-            return obstore.open_reader(self._store, key)
+        return self._again(key, lambda: obstore.open_reader(self._store, key))
 
     def delete(self, key: str) -> None:
         """Remove a file that may be gone."""
         import obstore
-        from obstore.exceptions import BaseError
 
-        for pause_s in _PAUSES_S:
-            with contextlib.suppress(BaseError, FileNotFoundError):
-                obstore.delete(self._store, key)
-                return
-            time.sleep(pause_s)
-        with contextlib.suppress(FileNotFoundError), self._naming(key):
-            obstore.delete(self._store, key)
+        with contextlib.suppress(FileNotFoundError):
+            self._again(key, lambda: obstore.delete(self._store, key))
 
     def _write(self, key: str, data: bytes, mode: Any) -> Version | None:
         import obstore
@@ -164,14 +158,29 @@ class ConditionalClient:
         """The file, and the mark of its writer."""
         import obstore
 
+        def ask() -> tuple[Version, Any]:
+            found = obstore.get(self._store, key)
+            return Version(bytes(found.bytes()), found.meta["e_tag"] or ""), found.attributes
+
         try:
-            with self._naming(key):
-                found = obstore.get(self._store, key)
-                version = Version(bytes(found.bytes()), found.meta["e_tag"] or "")
+            version, marks = self._again(key, ask)
         except FileNotFoundError:
             return None
-        marks: Any = found.attributes
         return version, marks.get(_WRITER)
+
+    def _again(self, key: str, work: Callable[[], _Done]) -> _Done:
+        """Do what may be done twice, also where the library gives up: over half an answer that says no, for one."""
+        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+        with self._naming(key):
+            for pause_s in _PAUSES_S:
+                try:
+                    return work()
+                except (PermissionDeniedError, UnauthenticatedError):
+                    raise
+                except BaseError:
+                    time.sleep(pause_s)
+            return work()
 
     @contextmanager
     def _naming(self, key: str) -> Iterator[None]:
