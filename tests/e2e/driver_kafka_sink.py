@@ -27,7 +27,7 @@ def die_with_the_first_message(broker: Broker, topic: str) -> None:
 
 
 def main(folder: Path, brokers: str, topic: str) -> None:
-    lanes.ROWS_PER_LANE, sinks.ROWS_PER_TRANSACTION = 20, 15  # so that there are several
+    lanes.ROWS_PER_LANE, sinks.ROWS_PER_TRANSACTION = 20, 9  # so that there are several
     spark = support.driver_session("local[2,3]")
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
@@ -35,7 +35,7 @@ def main(folder: Path, brokers: str, topic: str) -> None:
         threading.Thread(target=die_with_the_first_message, args=(Broker(brokers), topic), daemon=True).start()
     messages = support.sessions(history, world.live()).select("key", F.to_json(F.struct("*")).alias("value"))
     writer = messages.writeStream.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", topic)
-    writer = writer.option("execution.backlog.final-watermark", "observed").option("pipeline.parallelism", 4)
+    writer = writer.option("execution.backlog.final-watermark", "observed").option("pipeline.parallelism", 2)
     writer = writer.option("execution.checkpointing.interval", "1 hour")
     query = writer.option("checkpointLocation", str(world.checkpoints)).start()
     assert query.wait_for("live", 300), query.exception()

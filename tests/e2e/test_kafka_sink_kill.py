@@ -24,9 +24,8 @@ def test_each_row_is_seen_once_over_kills(kafka: Broker, driver_jvm: DriverJvm, 
     topic = kafka.create("sessions", 3)
     (tmp_path / "pending").mkdir()
     support.write(tmp_path / "history.parquet", EVENTS[:300])
-    support.write(tmp_path / "pending" / "01.parquet", EVENTS[300:360])
-    support.write(tmp_path / "pending" / "02.parquet", EVENTS[360:])
-    support.write(tmp_path / "pending" / "03.parquet", support.flush_after(EVENTS))
+    support.write(tmp_path / "pending" / "01.parquet", EVENTS[300:])
+    support.write(tmp_path / "pending" / "02.parquet", support.flush_after(EVENTS))
 
     def life(points: str, name: str = "") -> int:
         environment = {VARIABLE: points, "TEST_LIFE": name}

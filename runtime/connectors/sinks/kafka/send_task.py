@@ -62,7 +62,7 @@ class FileTask:
         first = bisect_right(starts, position) - 1
         for file, start in list(zip(lane.files, starts, strict=True))[first:]:
             with self.filesystem.open_input_file(f"{self.folder}/{file.name}") as stream:
-                for batch in pq.ParquetFile(stream).iter_batches(_BATCH_ROWS):
+                for batch in pq.ParquetFile(stream).iter_batches(min(_BATCH_ROWS, self.common.rows)):
                     yield Piece(batch.select(list(self.names)), range(start, start + batch.num_rows))
                     start += batch.num_rows
 
