@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _Done = TypeVar("_Done")
 
-#: Metadata of a file: which write it is of.
-_WRITER = "mixedmode-writer"
+#: Metadata of a file: which write it is of.  Azure takes identifiers only, and proxies may drop what has a ``_``.
+WRITER_MARK = "mixedmodewriter"
 _ATTEMPTS = 8
 #: What a stream asks the library for at a time.
 _PIECE_BYTES = 1 << 20
@@ -139,7 +139,9 @@ class ConditionalClient:
         mine = uuid.uuid4().hex
         for pause_s in (*_PAUSES_S, None):
             try:
-                done = obstore.put(self._once, key, data, attributes={_WRITER: mine}, mode=mode, use_multipart=False)
+                done = obstore.put(
+                    self._once, key, data, attributes={WRITER_MARK: mine}, mode=mode, use_multipart=False
+                )
                 return Version(data, done["e_tag"] or "")
             except (AlreadyExistsError, PreconditionError):
                 found = self._get(key)
@@ -166,7 +168,7 @@ class ConditionalClient:
             version, marks = self._again(key, ask)
         except FileNotFoundError:
             return None
-        return version, marks.get(_WRITER)
+        return version, marks.get(WRITER_MARK)
 
     def _again(self, key: str, work: Callable[[], _Done]) -> _Done:
         """Do what may be done twice, also where the library gives up: over half an answer that says no, for one."""

@@ -12,7 +12,9 @@ are nothing, so none is made.
 from __future__ import annotations
 
 import os
+import re
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
@@ -32,6 +34,14 @@ ATTEMPTS = 10
 _FIRST_ATTEMPTS, _FIRST_TIMEOUT_S = 3, 5.0
 _PREFIX = "fs.s3a."
 _ANONYMOUS, _ASSUMED_ROLE = "AnonymousAWSCredentialsProvider", "AssumedRoleCredentialProvider"
+_PIECE_BYTES = 1 << 20
+#: AWS's endpoint of all regions: it says no more than none does.
+_ANY_REGION = re.compile(r"(https?://)?s3\.amazonaws\.com/?", re.IGNORECASE)
+#: Those of one region, which Hadoop takes from it.
+_OF_REGION = re.compile(
+    r"\bs3(?:-fips)?[.-](?:dualstack\.)?(?P<region>[a-z]{2}(?:-[a-z]+)+-\d+)\.(?:vpce\.)?amazonaws\.com(?:\.cn)?(?::\d+)?/?$",
+    re.IGNORECASE,
+)
 #: What pyarrow takes behind the ``?`` of a URI, and we do too.
 _IN_URI = {"endpoint_override": "endpoint", "region": "region", "scheme": "scheme"}
 
@@ -65,6 +75,10 @@ class S3Settings:
             ValueError: they name a provider of credentials that exists in Hadoop only.
         """
         given = {name: text.strip() for name, text in settings.items() if text.strip()}
+        if _ANY_REGION.fullmatch(given.get("endpoint", "")):
+            del given["endpoint"]
+        if (found := _OF_REGION.search(given.get("endpoint", ""))) is not None:
+            given.setdefault("endpoint.region", found["region"].lower())
         given = {**_of_environment(given), **given}
         providers = given.get("aws.credentials.provider", "")
         access, secret = given.get("access.key"), given.get("secret.key")
@@ -249,13 +263,14 @@ class _Upload:
 
     def __init__(self, filesystem: S3, path: str, stream: pa.NativeFile) -> None:
         self._filesystem, self._path, self._stream = filesystem, path, stream
-        self._size_bytes = 0
+        self._size_bytes, self._checksum = 0, 0
         self.flush = stream.flush
 
     def write(self, data: Any) -> int:
         """Add bytes."""
         size_bytes = int(self._stream.write(data))
         self._size_bytes += size_bytes
+        self._checksum = zlib.crc32(data, self._checksum)
         return size_bytes
 
     def tell(self) -> int:
@@ -268,8 +283,18 @@ class _Upload:
         try:
             self._stream.close()
         except OSError:
-            if self._filesystem.get_file_info(self._path).size != self._size_bytes:
+            if not self._is_there():
                 raise
+
+    def _is_there(self) -> bool:
+        """Whether the file is what was written; an earlier one of its name may be as long."""
+        if self._filesystem.get_file_info(self._path).size != self._size_bytes:
+            return False
+        checksum = 0
+        with self._filesystem.open_input_stream(self._path) as there:
+            while piece := there.read(_PIECE_BYTES):
+                checksum = zlib.crc32(piece, checksum)
+        return checksum == self._checksum
 
     def __enter__(self) -> _Upload:
         return self

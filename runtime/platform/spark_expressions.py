@@ -141,7 +141,9 @@ def constant(expression: Any) -> Any:
 def calendar_interval(value: Any) -> tuple[int, int, int]:
     """Months, days and microseconds of a constant of type ``interval``."""
     period, duration = value.extractAsPeriod(), value.extractAsDuration()
-    return int(period.toTotalMonths()), int(period.getDays()), int(duration.toNanos()) // 1000
+    # Nanoseconds of some centuries do not fit into 64 bits.
+    micros = int(duration.getSeconds()) * 1_000_000 + int(duration.getNano()) // 1000
+    return int(period.toTotalMonths()), int(period.getDays()), micros
 
 
 def filtered(spark: SparkSession, aggregate: Any, condition: Any) -> Any:

@@ -149,6 +149,8 @@ def test_a_condition_is_keys_bounds_and_a_rest(a: MixedFrame, b: MixedFrame) -> 
     assert least is not None
     assert -60_001_000 < least < -60_000_000
     assert decimals.has_condition
+    centuries = joined(a, b, F.expr("a.k = b.k AND b.paid <= a.ts + make_interval(0, 0, 0, 0, 3000000)"))
+    assert bounds(centuries) == (-3_000_000 * HOUR_US, None), "more nanoseconds than 64 bits hold"
     of_array = joined(a, b, F.expr("a.k = b.k AND exists(array(a.v), x -> x > b.w)"))
     assert of_array.condition_text is not None
 

@@ -6,12 +6,21 @@ import os
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 from mixedmode.errors import OptionError
 from mixedmode.runtime.platform import s3
+from mixedmode.runtime.platform.conditional import WRITER_MARK
 from mixedmode.runtime.platform.exclusive import conditional_client, decides, put_if_absent
-from mixedmode.runtime.platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve
+from mixedmode.runtime.platform.filesystem import (
+    delete_quietly,
+    exists,
+    list_files,
+    read_bytes,
+    resolve,
+    write_atomically,
+)
 from mixedmode.runtime.platform.folder_checks import resolve_option
 from mixedmode.runtime.platform.s3 import S3Settings
 from pyarrow import fs
@@ -45,6 +54,22 @@ def settings(object_store: S3Server, monkeypatch: pytest.MonkeyPatch) -> dict[st
         ({"access.key": "a"}, S3Settings()),
         ({"aws.credentials.provider": "org.x.AnonymousAWSCredentialsProvider"}, S3Settings(anonymous=True)),
         ({"endpoint.region": "eu-west-1"}, S3Settings(region="eu-west-1")),
+        ({"endpoint": "s3.amazonaws.com"}, S3Settings(path_style=False)),
+        ({"endpoint": "https://s3.amazonaws.com/", "endpoint.region": "a"}, S3Settings(region="a", path_style=False)),
+        (
+            {"endpoint": "s3.eu-west-1.amazonaws.com"},
+            S3Settings(endpoint="s3.eu-west-1.amazonaws.com", region="eu-west-1", path_style=False),
+        ),
+        (
+            {"endpoint": "https://x.vpce-1a.s3.us-gov-east-1.vpce.amazonaws.com"},
+            S3Settings(
+                endpoint="x.vpce-1a.s3.us-gov-east-1.vpce.amazonaws.com", region="us-gov-east-1", path_style=False
+            ),
+        ),
+        (
+            {"endpoint": "s3.dualstack.cn-north-1.amazonaws.com.cn", "endpoint.region": "b"},
+            S3Settings(endpoint="s3.dualstack.cn-north-1.amazonaws.com.cn", region="b", path_style=False),
+        ),
         ({"proxy.host": "p", "proxy.port": "3128"}, S3Settings(proxy="http://p:3128")),
         (
             {"proxy.host": "p", "proxy.username": "u", "proxy.password": "w", "proxy.ssl.enabled": "true"},
@@ -161,6 +186,35 @@ def test_requests_that_fail_are_tried_again(object_store: S3Server, settings: di
     filesystem.delete_dir(folder)
     assert list_files(filesystem, folder) == []
     assert set(object_store.failures(bucket)) == set(FAILURES)
+
+
+def test_an_upload_that_failed_is_told_from_an_earlier_file_of_its_size(
+    object_store: S3Server, settings: dict[str, str]
+) -> None:
+    """Writing a file anew has failed where the old content is there, however long it is."""
+    filesystem, path = resolve(f"s3a://{object_store.make('anew')}/x")
+
+    class Failing:
+        flush = None
+
+        def write(self, data: bytes) -> int:
+            return len(data)
+
+        def close(self) -> None:
+            raise OSError("no answer")
+
+    write_atomically(filesystem, path, b"old")
+    for data in (b"old", b"new"):
+        upload = s3._Upload(filesystem, path, Failing())
+        upload.write(data[:1])
+        upload.write(data[1:])
+        with nullcontext() if data == b"old" else pytest.raises(OSError, match="no answer"):
+            upload.close()
+
+
+def test_marks_of_writes_are_names_that_every_store_takes() -> None:
+    """Azure takes identifiers alone, in whatever case, and proxies leave headers with underscores out."""
+    assert WRITER_MARK.isidentifier() and WRITER_MARK.islower() and "_" not in WRITER_MARK
 
 
 def test_an_upload_whose_answer_is_lost_is_done(object_store: S3Server, settings: dict[str, str]) -> None:
