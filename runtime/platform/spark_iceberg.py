@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from .spark_errors import NOT_THERE
 from .spark_expressions import class_name
 from .spark_plans import analyzed, leaves
+from .spark_tables import name_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,9 +62,18 @@ def metadata_table(spark: SparkSession, table: str | None, path: str | None, whi
         which: ``snapshots``, ``history``, …
     """
     if table is not None:
-        return spark.table(f"{table}.{which}")
+        return spark.table(f"{_whole_name(spark, table)}.{which}")
     assert path is not None
-    return spark.read.format("iceberg").load(f"{path}#{which}" if "/" in path else f"{path}.{which}")
+    place = f"{path}#{which}" if "/" in path else f"{_whole_name(spark, path)}.{which}"
+    return spark.read.format("iceberg").load(place)
+
+
+def _whole_name(spark: SparkSession, name: str) -> str:
+    """A table's name with the schema that it is in: of ``t.snapshots`` Spark would take ``t`` for the schema."""
+    if len(name_parts(spark, name)) > 1:
+        return name
+    above = [spark.catalog.currentCatalog(), spark.catalog.currentDatabase()]
+    return ".".join([*filter(None, above), name])
 
 
 def snapshots(spark: SparkSession, table: str | None, path: str | None) -> dict[int, IcebergSnapshot]:
@@ -94,6 +104,8 @@ def current_snapshot_id(spark: SparkSession, table: str | None, path: str | None
 def snapshot_summaries(spark: SparkSession, table: str | None, path: str | None) -> list[Mapping[str, str]]:
     """What a table's snapshots say of themselves; none if there is no such table (yet).
 
+    If there is one, its snapshots must be readable: whoever finds none in them commits (again).
+
     Args:
         spark: the session.
         table: its name; None: ``path`` says where it is.
@@ -102,7 +114,17 @@ def snapshot_summaries(spark: SparkSession, table: str | None, path: str | None)
     try:
         return [one.summary for one in snapshots(spark, table, path).values()]
     except AnalysisException:
+        if _is_there(spark, table, path):
+            raise
         return []
+
+
+def _is_there(spark: SparkSession, table: str | None, path: str | None) -> bool:
+    try:
+        _ = spark.table(table) if table is not None else spark.read.format("iceberg").load(path)
+        return True
+    except AnalysisException:
+        return False
 
 
 def iceberg_reads(frame: DataFrame) -> list[IcebergRead]:

@@ -9,7 +9,7 @@ import mixedmode
 import pytest
 from driver_jvm import DriverJvm
 from lake_support import append, numbers
-from mixedmode import MixedModeError, OptionError, PlanError, delta
+from mixedmode import MixedModeError, OptionError, PlanError, delta, iceberg
 from mixedmode.runtime.connectors.sinks.deliveries import Deliveries, WholeResult
 from mixedmode.runtime.connectors.sinks.table import TableSink
 from pyarrow import fs
@@ -62,6 +62,20 @@ def test_a_transaction_that_comes_again_is_skipped(
     other.open(spark, fs.LocalFileSystem(), str(tmp_path / "staging"), "job-2")
     other.hand_over(numbers(spark, [9]), 1)
     assert values_of(spark, format, place) == ([9] if whole else [*range(7), 9])
+
+
+def test_a_table_of_the_schema_in_use(spark: Any, tmp_path: Path) -> None:
+    """Named without its schema, an Iceberg table has each transaction once, too; and can be read."""
+    spark.sql("USE ice.db")
+    try:
+        for number, by in enumerate(("table", "path")):
+            sink = opened(spark, tmp_path, "iceberg", {by: "in_use"})
+            for _ in range(2):
+                sink.hand_over(numbers(spark, range(3)), number)
+        assert values_of(spark, "iceberg", {"table": "in_use"}) == [0, 0, 1, 1, 2, 2]
+        assert "behind snapshot" in iceberg.read(spark, "in_use")._inputs.parts[1].seam.text
+    finally:
+        spark.sql("USE spark_catalog.default")
 
 
 def test_what_does_not_fit_a_table_is_refused_by_start(spark: Any, tmp_path: Path) -> None:
