@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,11 +34,14 @@ class SendTask:
     token: str
     #: How many are enough for a transaction.
     rows: int
+    #: Those that were sent before it, as far as lanes have markers of them; None: not known.
+    known: frozenset[str] | None = None
 
     def sender(self, lane: int, end: int) -> Sender:
         """Who sends a lane."""
         name = sender_id(self.job_id, lane)
-        return Sender(lambda: Client(self.config, name, self.columns), self.branch, self.token, end, self.rows)
+        connect = partial(Client, self.config, name, self.columns)
+        return Sender(connect, self.branch, self.token, end, self.rows, self.known)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,11 @@ To connect is to fence: whoever connects as a lane's sender ends every transacti
 and whatever that one still tries fails.  Only then is the marker read, so it says for good what is sent, until somebody
 else connects.  This holds for attempts of one task as for drivers, whichever of them wakes up when.
 
+An attempt that wakes up when the lane has long gone on finds no marker of its transaction, as if nothing of that were
+sent.  So it is told which markers there were when the transaction was handed over, and sends nothing beside another.
+
 Invariants: rows before the marker's position are sent, no other row of the transaction is; nothing is sent for a
-transaction of an older branch than the marker's.
+transaction of an older branch than the marker's, nor for one that another has followed.
 """
 
 from __future__ import annotations
@@ -121,6 +124,7 @@ class Sender:
         token: the transaction's.
         end: the lane's.
         rows: how many are enough for a transaction.
+        known: tokens of the transactions that the lane's markers were of when this one was handed over; None: of any.
         sleep: waits for so many seconds.
     """
 
@@ -129,9 +133,10 @@ class Sender:
     token: str
     end: int
     rows: int = ROWS_PER_TRANSACTION
+    known: frozenset[str] | None = None
     sleep: Callable[[float], None] = time.sleep
     _connection: Connection | None = None
-    _topics: tuple[str, ...] = ()
+    _markers: tuple[Marker, ...] = ()
     _sent: int = 0
     _tries: int = 0
 
@@ -155,6 +160,18 @@ class Sender:
             self._disconnect()
         return messages
 
+    def tokens(self) -> frozenset[str]:
+        """Those of the transactions that the lane's markers are of; nobody else can commit another one meanwhile.
+
+        Raises:
+            CheckpointError: a newer driver has taken over, or it is no use trying any more.
+        """
+        try:
+            self._until_done(self._look)
+            return frozenset(marker.token for marker in self._markers)
+        finally:
+            self._disconnect()
+
     def fence(self, topics: Iterable[str]) -> bool:
         """Have no driver of an older branch send anything here; False: nothing but its open transaction is ended.
 
@@ -172,7 +189,7 @@ class Sender:
     def _fence(self, topics: tuple[str, ...]) -> int:
         self._look()
         assert self._connection is not None
-        topic = next(iter([*topics, *self._topics]), None)
+        topic = next(iter([*topics, *[marker.topic for marker in self._markers]]), None)
         if topic is not None:
             self._connection.mark(Marker(self.branch, "", 0, topic))
             self._connection.commit()
@@ -198,14 +215,18 @@ class Sender:
         """Be the lane's only sender, and see how far it is sent."""
         if self._connection is None:
             self._connection = self.connect()
-        markers = self._connection.markers()
+        markers = self._markers = tuple(self._connection.markers())
         newest = newest_branch(markers)
         if newest > self.branch:
             raise CheckpointError(
                 f"another driver has taken this job over (branch {newest}; this one's is {self.branch}): what this one"
                 " still had to send to Kafka is not sent"
             )
-        self._topics = tuple(marker.topic for marker in markers)
+        if self.known is not None and {marker.token for marker in markers} - self.known - {self.token}:
+            raise CheckpointError(
+                "another attempt has sent what this one was to send to Kafka, and later output has followed: it sends"
+                " nothing more"
+            )
         self._got_to(position_of(markers, self.token))
         return 0
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 #: Columns that no message has.
 _FILE, _ROW, _LANE, _START, _POSITION = "__file", "__row", "__lane", "__start", "__position"
-_FENCING_THREADS = 4
+#: How many lanes the driver looks at at a time.
+_THREADS = 4
 
 
 class KafkaSink(PerCheckpointSink):
@@ -114,7 +116,7 @@ class KafkaSink(PerCheckpointSink):
         if not self.branch:
             return
         task, topics = self._task(""), () if self._topic is None else (self._topic,)
-        with ThreadPoolExecutor(_FENCING_THREADS, "mixedmode-fence") as threads:
+        with ThreadPoolExecutor(_THREADS, "mixedmode-fence") as threads:
             list(threads.map(lambda lane: task.sender(lane, 0).fence(topics), range(MOST_LANES)))
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
@@ -125,7 +127,7 @@ class KafkaSink(PerCheckpointSink):
         else:
             write_atomically(self._filesystem, begun, str(self.now_ms()).encode())
         failpoint("kafka-before-sending")
-        task = self._task(transaction.unique)
+        task = replace(self._task(transaction.unique), known=self._sent_before(lanes))
         sending = self._chosen(task, transaction, lanes) if self._must_choose(transaction) else self._all(task, lanes)
         try:
             sending.collect()
@@ -136,6 +138,13 @@ class KafkaSink(PerCheckpointSink):
     def _task(self, token: str) -> SendTask:
         assert self._columns is not None, "open() comes first"
         return SendTask(self._config, self._columns, self._job_id, self.branch, token, ROWS_PER_TRANSACTION)
+
+    def _sent_before(self, lanes: list[Lane]) -> frozenset[str]:
+        """The transactions that lanes have markers of."""
+        task = self._task("")
+        with ThreadPoolExecutor(_THREADS, "mixedmode-look") as threads:
+            found = threads.map(lambda lane: task.sender(lane.number, 0).tokens(), lanes)
+            return frozenset().union(*found)
 
     def _must_choose(self, transaction: SinkTransaction) -> bool:
         epochs = {epoch_of(file.name) for file in transaction.files}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -82,7 +82,7 @@ def pieces(position: int, size: int = 3) -> Iterator[Piece]:
 
 
 def sender(cluster: Cluster, token: str = "a", branch: int = 0) -> Sender:
-    return Sender(cluster.connect, branch, token, ROWS, 4, lambda seconds: None)
+    return Sender(cluster.connect, branch, token, ROWS, 4, sleep=lambda seconds: None)
 
 
 def sends(cluster: Cluster, token: str = "a", branch: int = 0, size: int = 3) -> int:
@@ -178,6 +178,27 @@ def test_a_driver_that_was_taken_over_sends_nothing_more(step: int) -> None:
     assert len(cluster.committed) == seen[0]
     sends(cluster, "b", branch=1)
     assert cluster.committed[seen[0] :] == list(range(ROWS))
+
+
+@pytest.mark.parametrize("step", range(1, 22))
+def test_an_attempt_that_wakes_up_behind_the_next_transaction_sends_nothing(step: int) -> None:
+    """Whatever an attempt of the same driver was at when another one sent all of its rows, and the lane went on."""
+    cluster = Cluster()
+    sends(cluster, "before")
+
+    def go_on() -> None:
+        cluster.before = lambda step: None
+        sends(cluster)
+        sends(cluster, "next")
+
+    known = sender(cluster, "").tokens()
+    assert known == {"before"}
+    cluster.before = at_steps(step, error=go_on)
+    paused = replace(sender(cluster), known=known)
+    was_at_its_end = step == 21
+    with nullcontext() if was_at_its_end else pytest.raises(CheckpointError, match="later output has followed"):
+        paused.send(pieces)
+    assert cluster.committed == 3 * list(range(ROWS))
 
 
 def test_fencing_without_a_topic() -> None:
