@@ -29,7 +29,7 @@ from .markers import Marker, newest_branch, position_of
 
 #: A transaction is closed behind so many rows, or so much of them: it must end before the broker's patience does.
 ROWS_PER_TRANSACTION = 100_000
-_BYTES_PER_TRANSACTION = 32 << 20
+BYTES_PER_TRANSACTION = 32 << 20
 #: How often a sender begins again without having got further, and how long it waits in between, at first and at most.
 _TRIES, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 8, 0.2, 10.0
 
@@ -89,7 +89,7 @@ class Chunk:
     def is_full(self, rows: int) -> bool:
         """Whether it is enough for a transaction of so many rows."""
         has_rows = sum(piece.rows.num_rows for piece in self.pieces)
-        return has_rows >= rows or sum(piece.rows.nbytes for piece in self.pieces) >= _BYTES_PER_TRANSACTION
+        return has_rows >= rows or sum(piece.rows.nbytes for piece in self.pieces) >= BYTES_PER_TRANSACTION
 
 
 def chunks(pieces: Iterable[Piece], end: int, rows: int) -> Iterator[Chunk]:

@@ -33,7 +33,7 @@ from .lanes import MOST_LANES, ROWS_PER_LANE, Lane, lanes_of
 from .messages import FORMAT, MessageColumns, check_messages, topic_of
 from .probe import probe
 from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
-from .sender import ROWS_PER_TRANSACTION
+from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -89,7 +89,8 @@ class KafkaSink(PerCheckpointSink):
         return (
             f"kafka, {where}: exactly-once for readers with isolation.level=read_committed, sent when a checkpoint"
             f" completes, in transactions of about {ROWS_PER_TRANSACTION} rows at most, each visible as a whole (a"
-            f" checkpoint of up to {ROWS_PER_LANE} rows is one){self.what_is_delivered}"
+            f" checkpoint of up to {ROWS_PER_LANE} rows and {BYTES_PER_TRANSACTION >> 20} MiB is one)"
+            f"{self.what_is_delivered}"
         )
 
     def check(self, spark: SparkSession) -> None:

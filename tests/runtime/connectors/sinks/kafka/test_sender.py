@@ -15,6 +15,8 @@ from mixedmode.errors import CheckpointError
 from mixedmode.runtime.connectors.sinks.kafka import sender as sender_module
 from mixedmode.runtime.connectors.sinks.kafka.markers import Marker
 from mixedmode.runtime.connectors.sinks.kafka.sender import Interrupted, Piece, Sender, chunks
+from mixedmode.runtime.connectors.sinks.kafka.sink import KafkaSink
+from pyspark.sql.types import StructType
 
 ROWS = 20
 TOPIC = "t"
@@ -110,6 +112,14 @@ def test_pieces_become_transactions_of_bounded_size() -> None:
     assert [chunk.end for chunk in found] == [6, 12, 18, ROWS + 2]
     piece = Piece(pa.RecordBatch.from_pydict({"n": [3, 5, 9]}), [3, 5, 9])
     assert [piece.since(at).column(0).to_pylist() for at in (0, 4, 5, 10)] == [[3, 5, 9], [5, 9], [5, 9], []]
+
+
+def test_what_is_atomic_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large rows are fewer to a transaction, and explain() says so."""
+    sink = KafkaSink(StructType().add("value", "string"), {"topic": "t"})
+    assert "(a checkpoint of up to 10000 rows and 32 MiB is one)" in sink.describe()
+    monkeypatch.setattr(sender_module, "BYTES_PER_TRANSACTION", 3 * 8)
+    assert [chunk.end for chunk in chunks(pieces(0), ROWS, 1_000)] == [3, 6, 9, 12, 15, 18, 20]
 
 
 @given(st.lists(st.integers(1, 24), max_size=6), st.lists(st.integers(1, 24), max_size=6, unique=True))
