@@ -143,12 +143,13 @@ class StatelessFrame(Described):
         """The same columns under other names, by position."""
 
         def renamed(frame: DataFrame) -> DataFrame:
-            theirs = _of_users(frame)
-            if len(theirs) != len(cols):
+            are_ours = [RESERVED.fullmatch(name) is not None for name in frame.columns]
+            if are_ours.count(False) != len(cols):
                 return frame.toDF(*cols)  # Spark says what is wrong with it
-            ours = [name for name in frame.columns if RESERVED.fullmatch(name)]
-            names = [column.alias(name) for column, name in zip(theirs, cols, strict=True)]
-            return frame.select(*names, *quoted_columns(ours))
+            names = iter(cols)  # not by the columns' own, of which a join's may be there twice
+            return frame.toDF(
+                *[one if is_ours else next(names) for one, is_ours in zip(frame.columns, are_ours, strict=True)]
+            )
 
         return self._map("toDF", renamed)
 

@@ -69,6 +69,7 @@ ACCEPTED: list[Callable[[Any, Any, Any], Any]] = [
     lambda a, b, c: joined(a, b).join(b.sparkSession.range(3), a["x"] == F.col("id")).select(a["k"], "id"),
     lambda a, b, c: joined(a, b).join(c, (a["k"] == c["k"]) & (b["ts"] == c["ts"])).select(a["k"], c["k"], b["x"]),
     lambda a, b, c: a.alias("l").join(b.alias("r"), F.expr(NAMED)).selectExpr("l.k", "r.x - l.x AS d").where("d > 0"),
+    lambda a, b, c: joined(a, b).toDF("k", "x", "ts", "k2", "x2", "ts2", "y").select("k2", "x"),
     lambda a, b, c: (lambda j: j.select(j["l.k"], j["r.x"]))(a.alias("l").join(b.alias("r"), F.expr(NAMED))),
     lambda a, b, c: a.alias("l").join(a.alias("r"), F.expr(NAMED)).select("l.k", "r.ts"),
 ]
