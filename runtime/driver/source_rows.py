@@ -74,7 +74,8 @@ class SourceRows:
             taken += [(rows[read.lane], read.steps) for rows in self.lives if read.lane in rows]
         frames = behind_steps(taken, INPUT_COLUMN)
         if not stage.needs_input_column:  # others may read several live inputs of the same lane
-            frames = [frame.drop(INPUT_COLUMN) for frame in frames]
+            # Spark plans one more step for it even if there is no such column.
+            frames = [frame.drop(INPUT_COLUMN) if INPUT_COLUMN in frame.columns else frame for frame in frames]
         return reduce(DataFrame.unionByName, frames) if frames else None
 
     def _of_history(self, stage: StageSpec, read: LaneRead) -> tuple[DataFrame, tuple[Step, ...]]:

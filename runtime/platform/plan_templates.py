@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: What a node of Spark's that runs a function on Arrow batches is called.
 _ARROW_NODE = "MapInArrow"
+#: What is planned alike for whatever RDDs.
+_OF_RDDS = frozenset({"Filter", "LogicalRDD", "Project", "Union"})
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,16 @@ class PlanShape:
     #: Their columns, as JSON.
     schema: str
 
+    @property
+    def is_rdd(self) -> bool:
+        """Whether the rows are an RDD's, as those of a micro-batch are."""
+        return self.kinds == ("LogicalRDD",)
+
+    @property
+    def is_of_rdds(self) -> bool:
+        """Whether all rows are of RDDs, so that all of their columns have been read already."""
+        return "LogicalRDD" in self.kinds and _OF_RDDS.issuperset(self.kinds)
+
     @classmethod
     def of(cls, frame: DataFrame) -> PlanShape:
         """That of a frame's rows."""
@@ -51,7 +63,7 @@ class PlanShape:
 
 
 @dataclass(frozen=True)
-class _ArrowNode:
+class ArrowNode:
     """A node that runs a function, taken apart."""
 
     node: Any
@@ -61,10 +73,17 @@ class _ArrowNode:
     returns: DataType
 
     @classmethod
-    def of(cls, node: Any, returns: DataType) -> _ArrowNode:
-        return cls(node, _members(node), _members(node.productElement(0)), returns)
+    def of(cls, node: Any, returns: DataType) -> ArrowNode:
+        return cls(node, members(node), members(node.productElement(0)), returns)
 
     def over(self, spark: SparkSession, child: Any, function: Callable[..., Any]) -> Any:
+        """The node over other rows.
+
+        Args:
+            spark: the session.
+            child: the rows' plan.
+            function: what runs in place of the function.
+        """
         name, _, *others = self.function
         wrapped = _wrap_function(spark.sparkContext, function, self.returns)
         expression = self.members[0].copy(name, wrapped, *others)
@@ -116,18 +135,18 @@ class PlanTemplate:
             # What is random is so anew each time, and what subqueries read is read anew.
             if not top.deterministic() or contains(spark, top, "PLAN_EXPRESSION"):
                 return None
-            bottom, nodes = _path(top)
+            bottom, nodes = path(top)
             # The same rows: no operation has put others in their place.
             if not bottom.fastEquals(analyzed(leaf)):
                 return None
             attributes = list(items(bottom.output()))
             rows, others = attributes[: len(schema.fields)], attributes[len(schema.fields) :]
             place = java_class(spark, "org.apache.spark.sql.catalyst.analysis.GetColumnByOrdinal")
-            found = [_alias(spark, one, place(at, one.dataType())) for at, one in enumerate(rows)]
+            found = [aliased(spark, one, place(at, one.dataType())) for at, one in enumerate(rows)]
             made = {one.name(): _parameter(spark, one) for one in others}
             marked, types = [], list(returns)
             for node in nodes:  # with more functions than those that are told, types end before the nodes
-                marked.append(_ArrowNode.of(node, types.pop(0)) if class_name(node) == _ARROW_NODE else node)
+                marked.append(ArrowNode.of(node, types.pop(0)) if class_name(node) == _ARROW_NODE else node)
             if types:
                 return None
             template = cls(spark, scala_sequence(spark, found), made, tuple(marked))
@@ -153,14 +172,14 @@ class PlanTemplate:
         project = java_class(self.spark, "org.apache.spark.sql.catalyst.plans.logical.Project")
         plan = project(columns, analyzed(rows))
         for node in self.nodes:
-            if isinstance(node, _ArrowNode):
+            if isinstance(node, ArrowNode):
                 plan = node.over(self.spark, plan, next(remaining))
             else:
                 plan = node.withNewChildInternal(plan)
         return frame_of(self.spark, plan)
 
 
-def _path(top: Any) -> tuple[Any, list[Any]]:
+def path(top: Any) -> tuple[Any, list[Any]]:
     """The leaf of a plan and the nodes above it, from below; ValueError: it has several leaves."""
     nodes, node = [], top
     while (children := int(node.children().size())) == 1:
@@ -175,12 +194,19 @@ def _same(batches: Any) -> Any:
     return batches
 
 
-def _members(product: Any) -> tuple[Any, ...]:
+def members(product: Any) -> tuple[Any, ...]:
+    """The members of a node or an expression, in order."""
     return tuple(product.productElement(place) for place in range(int(product.productArity())))
 
 
-def _alias(spark: SparkSession, attribute: Any, value: Any) -> Any:
-    """A value under the name and id of a column."""
+def aliased(spark: SparkSession, attribute: Any, value: Any) -> Any:
+    """A value under the name and id of a column.
+
+    Args:
+        spark: the session.
+        attribute: the column.
+        value: an expression.
+    """
     nothing = scala_sequence(spark, [])
     option = java_class(spark, "scala.Option").apply(None)
     return java_class(spark, f"{_EXPRESSIONS}.Alias")(
@@ -189,4 +215,4 @@ def _alias(spark: SparkSession, attribute: Any, value: Any) -> Any:
 
 
 def _parameter(spark: SparkSession, attribute: Any) -> Callable[[Any], Any]:
-    return lambda value: _alias(spark, attribute, value)
+    return lambda value: aliased(spark, attribute, value)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from ..operators.admission import LATE_BOUND_COLUMN, bound_us
+from ..platform.executed_templates import ExecutedTemplate
 from ..platform.plan_templates import PlanShape, PlanTemplate
 from .publish_task import PublishTask
 from .report import REPORT_SCHEMA
@@ -55,8 +57,15 @@ class JobTemplate:
     plan: PlanTemplate
     columns: tuple[str, ...] | None
     publishing: Callable[[ShardTask], PublishTask]
+    #: Makes its physical plan, if its input is an RDD.
+    execute: Callable[[], ExecutedTemplate | None]
     #: Whether Spark has been seen to plan it as expected.
     is_checked: bool = False
+
+    @cached_property
+    def executed(self) -> ExecutedTemplate | None:
+        """Its physical plan; None: there is none that is made once."""
+        return self.execute()
 
     @classmethod
     def of(
@@ -67,6 +76,8 @@ class JobTemplate:
         publishing: Callable[[ShardTask], PublishTask],
         *,
         takes_late_bound: bool,
+        shape: PlanShape,
+        holds: Callable[[DataFrame], bool],
     ) -> JobTemplate | None:
         """The template of a job; None: its plan cannot be made once for all.
 
@@ -76,6 +87,8 @@ class JobTemplate:
             make: the job over an input, and the task that it runs.
             publishing: what stages the rows that a task hands on.
             takes_late_bound: the bound of late rows is a column of the input.
+            shape: that of its input.
+            holds: whether Spark's plan is as expected.
         """
         made: list[ShardTask] = []
         returns: list[StructType] = []
@@ -88,7 +101,18 @@ class JobTemplate:
 
         bound = [LATE_BOUND_COLUMN] if takes_late_bound else []
         plan = PlanTemplate.of(session, schema, job, returns, bound)
-        return None if plan is None else cls(plan, made[0].columns, publishing)
+        if plan is None:
+            return None
+        functions = tuple(returns)
+
+        def execute() -> ExecutedTemplate | None:
+            if not shape.is_of_rdds:
+                return None
+            return ExecutedTemplate.of(
+                session, schema, lambda rows: make(rows)[0], functions, bound, holds, is_rdd=shape.is_rdd
+            )
+
+        return cls(plan, made[0].columns, publishing, execute)
 
     def over(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         """The job of an epoch.
@@ -101,7 +125,10 @@ class JobTemplate:
         functions: list[Callable[..., Any]] = [task]
         if task.hands_on is not None:
             functions.append(self.publishing(task))
-        return self.plan.over(rows, functions, {LATE_BOUND_COLUMN: bound_us(task.epoch.late_watermark_ms)})
+        executed = self.executed if self.is_checked else None
+        return (executed or self.plan).over(
+            rows, functions, {LATE_BOUND_COLUMN: bound_us(task.epoch.late_watermark_ms)}
+        )
 
 
 class JobTemplates:
@@ -139,7 +166,7 @@ class JobTemplates:
             checks: Spark's plan of a template is looked at once, too.
         """
         key = self._key(way, frame, task)
-        template = None if key is None else self._template(key, way, make)
+        template = None if key is None else self._template(key, way, make, checks=checks)
         if key is None or template is None:
             # Moving rows needs no plan as expected, so a session of our own is of use for what is planned once only.
             return None if isinstance(way, ShardExchange) else anew()
@@ -165,14 +192,20 @@ class JobTemplates:
         order, sorts = self._operator.order_in(task.epoch), task.sort is None
         return _Key(type(way), shape, by, order, sorts, task.hands_on is None)
 
-    def _template(self, key: _Key, way: OwnWay, make: Make) -> JobTemplate | None:
+    def _template(self, key: _Key, way: OwnWay, make: Make, *, checks: bool) -> JobTemplate | None:
         if key not in self._known:
             if len(self._known) >= _MANY:
                 self._known.clear()
             schema = StructType.fromJson(json.loads(key.shape.schema))
             try:
                 self._known[key] = JobTemplate.of(
-                    way.session, schema, make, self._publishing, takes_late_bound=self._operator.takes_late_bound
+                    way.session,
+                    schema,
+                    make,
+                    self._publishing,
+                    takes_late_bound=self._operator.takes_late_bound,
+                    shape=key.shape,
+                    holds=way.holds if checks else lambda _: True,
                 )
             except AnalysisException:  # it is for the user's session, which is found out and told where it is planned
                 self._known[key] = None

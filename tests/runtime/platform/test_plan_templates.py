@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
+from mixedmode.runtime.platform.executed_templates import ExecutedTemplate
+from mixedmode.runtime.platform.gateway import java_session, query_execution
 from mixedmode.runtime.platform.plan_templates import PlanShape, PlanTemplate
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -73,3 +75,56 @@ def test_shapes_tell_columns_and_steps_apart(spark: SparkSession) -> None:
     assert shape != PlanShape.of(frame(spark, 3).where("key > 1"))
     assert shape != PlanShape.of(frame(spark, 3).select("key"))
     assert shape != PlanShape.of(frame(spark, 3).withMetadata("key", {"a": 1}))
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    """Without adaptive execution, as sessions that plan stages are."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    return session
+
+
+def as_rdd(rows: DataFrame) -> DataFrame:
+    """The rows as a micro-batch has them."""
+    spark = rows.sparkSession
+    schema = java_session(spark).parseDataType(rows.schema.json())
+    return DataFrame(java_session(spark).internalCreateDataFrame(query_execution(rows).toRdd(), schema, False), spark)
+
+
+def test_a_physical_plan_is_the_operations_over_other_rows_with_other_functions_and_numbers(
+    spark: SparkSession, session: SparkSession
+) -> None:
+    """Rows, bound and function change; the plan and the types do not.  The rows are of another session."""
+    template = ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
+    assert template is not None
+    assert PlanShape.of(as_rdd(frame(spark, 1))).is_rdd
+    assert not PlanShape.of(frame(spark, 1)).is_rdd
+    for rows, bound, added in ((10, 10, 0), (10, 4, 100), (30, -(2**40), 1), (0, 5, 1), (12, 2**62, 1)):
+        made = template.over(as_rdd(frame(spark, rows)), [adding(added)], {"bound": bound})
+        expected = counted(frame(spark, rows).withColumn("bound", F.lit(bound)))
+        assert made.schema == expected.schema
+        assert sorted(made.collect()) == sorted((key, n + added) for key, n in expected.collect())
+
+
+def test_there_is_no_physical_plan_that_is_not_as_expected(spark: SparkSession, session: SparkSession) -> None:
+    """Nor where Spark adapts plans as they run, or reads something else."""
+    assert ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: False) is None
+    assert ExecutedTemplate.of(session, ROWS, lambda _: session.range(3).toDF("key"), [], [], lambda _: True) is None
+    assert ExecutedTemplate.of(session, ROWS, lambda rows: rows.union(rows), [], [], lambda _: True) is None
+    adapting = spark.newSession()
+    adapting.conf.set("spark.sql.adaptive.enabled", "true")
+    assert ExecutedTemplate.of(adapting, ROWS, counted, [COUNTED], ["bound"], lambda _: True) is None
+
+
+def test_a_number_is_not_part_of_the_code_that_spark_compiles(spark: SparkSession, session: SparkSession) -> None:
+    """Another bound in each epoch would have Spark compile each epoch's code anew."""
+    compiled = spark.sparkContext._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    template = ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
+    assert template is not None
+    rows = as_rdd(frame(spark, 10))
+    template.over(rows, [adding(0)], {"bound": 3}).collect()
+    before = compiled.getCount()
+    for bound in (4, 5, 6):
+        assert sum(n for _, n in template.over(rows, [adding(0)], {"bound": bound}).collect()) == bound
+    assert compiled.getCount() == before
