@@ -17,10 +17,11 @@ from ..platform.spark_observations import unobserved
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.watermarks import ONLY
 from ..spec import JobSpec, StageSpec
+from ..tasks.executor import Executed
 from ..tasks.report import ShardReport
 from .clocks import now_ms
 from .job_state import JobState
-from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, known
+from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, known, reached_upstream
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,23 @@ class EventTimes:
         if stage.edges or stage.tells_inputs_apart:
             return {**upstream, **({} if order.reach is None else order.reach.seen)}
         return greatest_event_time(reports)
+
+    def ran(self, stage: StageSpec, order: Order, done: Executed, ran: Mapping[str, Ran]) -> Ran:
+        """What a stage has done in an epoch, and how far that brings it.
+
+        Args:
+            stage: the stage.
+            order: what it was told to do.
+            done: what its jobs have come to.
+            ran: what earlier ones have done.
+        """
+        state, reports = self.state.stages[stage.uid], done.reports
+        seen = self.seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
+        fired_ms = state.watermark.fired_ms
+        if order.fires_all(state):
+            fired_ms = max(fired_ms, min(order.spec.firing_watermark_ms, state.watermark.would_reach(seen)))
+        ahead = self.seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
+        return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
 
     def move(self, stage: StageSpec, done: Ran, elapsed_s: float) -> None:
         """Take over how far an epoch's event times went, and what it has fired.

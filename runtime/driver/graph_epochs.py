@@ -41,6 +41,7 @@ from .job_state import JobState
 from .observed_rows import ObservedRows
 from .pinned_backlog import PinnedBacklog
 from .stage_epochs import Order, Ran, fired_upstream, gets_the_end, reached_upstream
+from .stages_together import StagesTogether
 
 
 @dataclass
@@ -73,6 +74,7 @@ class GraphEpochs:
         #: Event times and watermarks of the stages.
         self.times = EventTimes(self.job, self.state, self._labelled)
         self._observed = ObservedRows(self.job)
+        self.together = StagesTogether(self.job, self.state, self.executors, self.events, self.times)
 
     def execute(
         self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order], pin: PinnedBacklog | None = None
@@ -90,7 +92,10 @@ class GraphEpochs:
         late: list[StagedFile] = []
         took: dict[str, list[int]] = {}
         try:
+            ran.update(self._together(phase, base, orders))
             for stage in self.job.stages:
+                if stage.uid in ran:
+                    continue
                 order = self._order(phase, base, stage, orders.get(stage.uid), ran, pin)
                 if order is None:
                     continue
@@ -106,6 +111,15 @@ class GraphEpochs:
             raise
         self._apply(phase, base, applied, late, started)
         self._discard_exchanges(ran)
+
+    def _together(self, phase: Phase, base: EpochSpec, orders: Mapping[str, Order]) -> dict[str, Ran]:
+        """What two stages have done that can be one Spark job; empty: none can."""
+        pair = None if phase.holds_events_back else self.together.pair(base, orders)
+        if pair is None or self._keeps_shards(pair[1]):
+            return {}
+        failpoint("epoch-between-stages")
+        with self._labelled(f"{phase.kind}, epoch {base.epoch}, stages {pair[0].uid} and {pair[1].uid}"):
+            return self.together.run(base, *pair, orders[pair[0].uid], phase.sorter)
 
     def stage_whole_result(self) -> None:
         """Have the row of every key staged, in place of what is pending, if that is what the job's output is."""
@@ -194,15 +208,9 @@ class GraphEpochs:
             finally:
                 if sorts:
                     self.backlog.end()
-        reports = done.reports
         if told_by_tasks:
-            order = replace(order, reach=self.times.told(stage, reports))
-        seen = self.times.seen(stage, order, reports, fired_upstream(stage, ran, self.state.stages))
-        fired_ms = state.watermark.fired_ms
-        if order.fires_all(state):
-            fired_ms = max(fired_ms, min(spec.firing_watermark_ms, state.watermark.would_reach(seen)))
-        ahead = self.times.seen(stage, order, reports, reached_upstream(stage, ran, self.state.stages))
-        return Ran(order, reports, fired_ms, state.watermark.would_reach(ahead), done.observed)
+            order = replace(order, reach=self.times.told(stage, done.reports))
+        return self.times.ran(stage, order, done, ran)
 
     def _order(
         self,
@@ -298,6 +306,7 @@ class GraphEpochs:
         """Take an epoch over, all stages in one step."""
         for uid, done in ran.items():
             self.events.accept(uid, done.reports)
+        self.together.note(ran)
         self.state.apply(base.epoch, {uid: done.reports for uid, done in ran.items()}, late, self.job.outputs)
         for stage in self.job.stages:
             if stage.uid in ran:

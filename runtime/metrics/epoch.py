@@ -25,7 +25,7 @@ def totals(reports: Sequence[ShardReport]) -> Counter[str]:
             keys=report.counters.keys,
             timers=report.counters.timers_fired,
             timersIgnored=report.counters.timers_ignored,
-            outputRows=report.dropped_rows + sum(file.rows for file in report.output),
+            outputRows=report.dropped_rows + report.handed_on_rows + sum(file.rows for file in report.output),
             outputBytes=sum(file.size_bytes for file in report.output),
             outputFiles=len(report.output),
             stateEntries=sum(file.entries for file in report.files),

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: What Spark's own Python code asks a frame for; nothing but a ``DataFrame`` has it.
 HANDLE = "_jdf"
+#: Parts of the names of Spark's plan nodes that run Python.
+PYTHON_NODES = ("Python", "Pandas", "InArrow")
 #: What a plan's text draws its tree with.
 _BRANCHES = " :+-"
 
@@ -150,6 +152,36 @@ def uppermost_exchange(frame: DataFrame) -> Exchange | None:
     if kind != "HashPartitioning":
         return Exchange(kind, 0, 0, text)
     return Exchange(kind, int(partitioning.numPartitions()), int(partitioning.expressions().size()), text)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How an exchange spreads rows."""
+
+    partitions: int
+    #: By the hash of so many expressions; None: in another way.
+    expressions: int | None
+
+
+def straight_spreads(frame: DataFrame) -> tuple[list[Spread], int]:
+    """The exchanges of a physical plan, from above, and how many of its nodes run Python.
+
+    Of a plan that branches it is the part above the first branch.
+    """
+    node, found, python = query_execution(frame).executedPlan(), [], 0
+    while True:
+        kind = class_name(node)
+        python += any(mark in kind for mark in PYTHON_NODES)
+        if kind == "ShuffleExchangeExec":
+            spread = node.outputPartitioning()
+            is_hash = class_name(spread) == "HashPartitioning"
+            expressions = int(spread.expressions().size()) if is_hash else None
+            found.append(Spread(int(spread.numPartitions()), expressions))
+        elif "Exchange" in kind:  # of another kind
+            found.append(Spread(0, None))
+        if node.children().size() != 1:
+            return found, python
+        node = node.children().apply(0)
 
 
 def hash_partitions(frame: DataFrame) -> tuple[int, tuple[str, ...]] | None:

@@ -77,7 +77,8 @@ class EpochExecutor:
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
-        self._jobs = StageJobs(self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.tail)
+        #: Plans them.
+        self.jobs = StageJobs(self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.tail)
         self._pins: ShardPins | None = None
         self._asked_for_pins = False
 
@@ -123,25 +124,10 @@ class EpochExecutor:
         """
         self._ask_for_pins(lineages)
         visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)
-        task = ShardTask(
-            job_id=self.job_id,
-            run_id=self.run_id,
-            epoch=epoch,
-            operator=self._pickled,
-            lineages=tuple(lineages),
-            shards=visited,
-            state_filesystem=self.state_filesystem,
-            state_pool=self.state_pool,
-            output=self.output,
-            local_dir=self.settings.state_local_dir,
-            cache_bytes=self.settings.state_cache_bytes,
-            progress_folder=self.progress_folder if epoch.style == "sorted" else None,
+        task = replace(
+            self.task(epoch, lineages, visited, inboxes, None if frame is None else sorter),
             finished=tuple((shard, report.to_bytes()) for shard, report in finished.items()),
             report_folder=report_folder,
-            inboxes=tuple(inboxes.items()),
-            sort=self._sort_plan(epoch) if frame is not None and sorter == "arrow" else None,
-            hands_on=self._jobs.hands_on,
-            feeds_a_stage=self.feeds_a_stage,
             input_times=self.operator.input_times if tells_inputs and frame is not None else None,
         )
         reports: list[ShardReport] = []
@@ -155,7 +141,7 @@ class EpochExecutor:
             else:
 
                 def jobs(task: ShardTask) -> Iterator[DataFrame]:
-                    return self._jobs.of_epoch(rows, task, self._pins, in_place=in_place)
+                    return self.jobs.of_epoch(rows, task, self._pins, in_place=in_place)
 
                 reports = self._completed(visited, task, lambda task: self._collected(jobs(task), observed))
         if not reports:
@@ -165,7 +151,7 @@ class EpochExecutor:
             reports = self._completed(
                 visited,
                 replace(task, shards=partitions),
-                lambda task: self._collected(iter([self._jobs.of_shards(places, task)]), observed),
+                lambda task: self._collected(iter([self.jobs.of_shards(places, task)]), observed),
             )
         reports = sorted(reports, key=lambda report: report.shard)
         if [report.shard for report in reports] != sorted(visited):
@@ -174,6 +160,47 @@ class EpochExecutor:
                 f"got {[report.shard for report in reports]}: Spark changed the partitioning of the shuffle"
             )
         return Executed(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether tasks go to where their shards' replicas are, one by one."""
+        return self._pins is not None
+
+    def task(
+        self,
+        epoch: EpochSpec,
+        lineages: Sequence[ShardLineage],
+        shards: tuple[int, ...],
+        inboxes: Mapping[int, ShardInbox],
+        sorter: Literal["spark", "arrow"] | None,
+    ) -> ShardTask:
+        """What works on the rows of each shard in an epoch.
+
+        Args:
+            epoch: what it must know.
+            lineages: committed state of every shard.
+            shards: those of the partitions.
+            inboxes: what goes to shards besides the epoch.
+            sorter: who sorts; None: there are no rows.
+        """
+        return ShardTask(
+            job_id=self.job_id,
+            run_id=self.run_id,
+            epoch=epoch,
+            operator=self._pickled,
+            lineages=tuple(lineages),
+            shards=shards,
+            state_filesystem=self.state_filesystem,
+            state_pool=self.state_pool,
+            output=self.output,
+            local_dir=self.settings.state_local_dir,
+            cache_bytes=self.settings.state_cache_bytes,
+            progress_folder=self.progress_folder if epoch.style == "sorted" else None,
+            inboxes=tuple(inboxes.items()),
+            sort=self._sort_plan(epoch) if sorter == "arrow" else None,
+            hands_on=self.jobs.hands_on,
+            feeds_a_stage=self.feeds_a_stage,
+        )
 
     def _completed(
         self, visited: Sequence[int], task: ShardTask, run: Callable[[ShardTask], list[Row]]
@@ -184,14 +211,15 @@ class EpochExecutor:
         empty table), it does not ask the stage for its rows.  They are input all the same, so such shards run again by
         themselves, and their output is dropped.
         """
-        reports = _decoded(run(task))
+        reports = ShardReport.of_rows(run(task))
         found = {report.shard for report in reports}
         if self.tail is None or found.issuperset(visited):
             return reports
         logger.info("nothing gets through behind the keyed stage in shards %s", sorted(set(visited) - found))
         finished = (*task.finished, *[(report.shard, report.to_bytes()) for report in reports])
         alone = replace(task, hands_on=None, output=replace(task.output, folder=None), finished=finished)
-        return [report if report.shard in found else replace(report, dropped_rows=0) for report in _decoded(run(alone))]
+        again = ShardReport.of_rows(run(alone))
+        return [report if report.shard in found else replace(report, dropped_rows=0) for report in again]
 
     def places(self, shards: Sequence[int], lineages: Sequence[ShardLineage]) -> tuple[DataFrame, tuple[int, ...]]:
         """Rows for a task over some shards that reads none, to be run where the shards' replicas are.
@@ -227,7 +255,7 @@ class EpochExecutor:
                 if not isinstance(translate(error), MisplacedRowsError):
                     raise
                 misplaced = error
-                self._jobs.note_misplaced(error)
+                self.jobs.note_misplaced(error)
             else:
                 if self.observes or counted:
                     observed.update(observed_metrics(job))
@@ -252,7 +280,7 @@ class EpochExecutor:
         """An epoch that :meth:`is_first_pass`; the tasks do not see all of its input, so it is counted here."""
 
         def run(task: ShardTask) -> list[Row]:
-            jobs = self._jobs.of_first_pass(frame, task, counts=input_rows is None)
+            jobs = self.jobs.of_first_pass(frame, task, counts=input_rows is None)
             return self._collected(jobs, observed, counted=True)
 
         reports = self._completed(visited, task, run)
@@ -269,10 +297,6 @@ class EpochExecutor:
             memory_bytes=self.settings.sorter_memory_bytes,
             spill_dir=self.settings.sorter_spill_dir,
         )
-
-
-def _decoded(rows: Sequence[Row]) -> list[ShardReport]:
-    return [ShardReport.from_bytes(bytes(row[0])) for row in rows]
 
 
 def _with_input_rows(reports: list[ShardReport], input_rows: int) -> list[ShardReport]:

@@ -42,20 +42,31 @@ def published(
         tail: what follows the stage; None: nothing does.
         publish: stages the rows.
     """
-    rows = handed_on
-    if projection is not None:
-        fields = projection.output_schema.fields
-        rows = rows.select(
-            *[
-                column.alias(field.name, metadata=field.metadata or {})
-                for column, field in zip(projection.columns, fields, strict=True)
-            ],
-            *([EMITTED_COLUMN] if publish.task.feeds_a_stage else []),
-        )
+    rows = projected(handed_on, projection, marked=publish.task.feeds_a_stage)
     if tail is not None:
         rows = tail.over(rows)
     # mapInArrow looks columns up by name and takes dots and backticks for syntax.
     return rows.toDF(*[f"c{place}" for place in range(len(rows.columns))]).mapInArrow(publish, REPORT_SCHEMA)
+
+
+def projected(rows: DataFrame, projection: Projection | None, *, marked: bool) -> DataFrame:
+    """The operator's output.
+
+    Args:
+        rows: what tasks hand on.
+        projection: makes the output of them; None: they are it.
+        marked: each row has the watermark at which it was emitted.
+    """
+    if projection is None:
+        return rows
+    fields = projection.output_schema.fields
+    return rows.select(
+        *[
+            column.alias(field.name, metadata=field.metadata or {})
+            for column, field in zip(projection.columns, fields, strict=True)
+        ],
+        *([EMITTED_COLUMN] if marked else []),
+    )
 
 
 def as_mapped(rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -42,6 +44,8 @@ class ShardReport:
     own_state: str | None = None
     #: Output rows that nobody takes.
     dropped_rows: int = 0
+    #: Output rows that went on to the next stage within the Spark job.
+    handed_on_rows: int = 0
     #: Of each frame that gave rows its number and the greatest event time in ms; None: nobody needs to know.
     seen: tuple[tuple[int, int | None], ...] | None = None
 
@@ -49,6 +53,11 @@ class ShardReport:
         body = asdict(self)
         body["files"] = [file.to_json() for file in self.files]
         return json.dumps(body).encode()
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Sequence[Any]]) -> list[ShardReport]:
+        """The reports that are the rows of a job."""
+        return [cls.from_bytes(bytes(row[0])) for row in rows]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ShardReport:
@@ -65,6 +74,7 @@ class ShardReport:
             events=tuple(body.get("events", ())),
             own_state=body.get("own_state"),
             dropped_rows=body.get("dropped_rows", 0),
+            handed_on_rows=body.get("handed_on_rows", 0),
             seen=None if body.get("seen") is None else tuple((frame, time_ms) for frame, time_ms in body["seen"]),
         )
 

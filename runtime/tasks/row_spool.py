@@ -29,9 +29,11 @@ class RowSpool:
     def __init__(self, folder: str, schema: StructType) -> None:
         self._schema = arrow_schema(schema)
         self._spool = BatchSpool(folder, self._schema)
+        self.rows = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Add rows (columns by position)."""
+        self.rows += rows.num_rows
         if rows.num_rows:
             self._spool.write(pa.RecordBatch.from_arrays(rows.columns, schema=self._schema))
 

@@ -48,6 +48,7 @@ from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from .row_spool import RowSpool
 from .task_sorter import SortPlan, sorted_here
+from .told_reports import Teller
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class ShardTask:
     hands_on: StructType | None = None
     #: True if the output goes to another stage: each row with the watermark at which it is emitted.
     feeds_a_stage: bool = False
+    #: Tells of what hands its rows on to the next stage; None: they stay in this Spark task.
+    teller: Teller | None = None
     #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
     input_times: str | None = None
 
@@ -111,7 +114,11 @@ class ShardTask:
         report = attempt.run(batches if times is None else times.reading(batches))
         if times is not None:
             report = replace(report, seen=times.seen)
-        if attempt.spool is not None:
+        if attempt.spool is not None and self.teller is not None:
+            report = replace(report, handed_on_rows=attempt.spool.rows)
+            yield from attempt.spool.hand_on()
+            self.teller.tell(self.published(report).to_bytes())
+        elif attempt.spool is not None:
             leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
             yield from attempt.spool.hand_on()
         else:

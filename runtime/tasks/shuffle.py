@@ -27,7 +27,7 @@ from ...state.keygroups import bit_reversed, is_power_of_two
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
 from ..platform.spark_buckets import SETTINGS, partitions_in_place
-from ..platform.spark_plans import executed_text, hash_partitions, uppermost_exchange
+from ..platform.spark_plans import PYTHON_NODES, executed_text, hash_partitions, uppermost_exchange
 from ..platform.spark_session import PrivateSession
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 SHARD_COLUMN = "__shard"
 #: Rows of a key on one side of a join; more are where Spark can spill them.
 _ROWS_OF_A_KEY_IN_MEMORY = 16_384
-#: Parts of the names of Spark's plan nodes that run Python.
-_PYTHON_NODES = ("Python", "Pandas", "InArrow")
 
 
 def with_key_group(rows: DataFrame, operator: KeyedOperator, max_parallelism: int) -> DataFrame:
@@ -174,7 +172,7 @@ class HashExchange(_OwnSession):
             and found.partitions == self._parallelism
             and found.expressions == self._keys
             and found.text.count("Exchange") == 1
-            and not any(mark in found.text for mark in _PYTHON_NODES)
+            and not any(mark in found.text for mark in PYTHON_NODES)
         )
 
 
@@ -199,7 +197,7 @@ class ShardExchange(_OwnSession):
         """
         found = uppermost_exchange(job)
         alone = found is not None and found.text.count("Exchange") == 1
-        return found is not None and alone and not any(mark in found.text for mark in _PYTHON_NODES)
+        return found is not None and alone and not any(mark in found.text for mark in PYTHON_NODES)
 
 
 class InPlace(_OwnSession):
@@ -272,4 +270,4 @@ class JoinedInShards(_OwnSession):
         if spread != (self._parallelism, self._keys) and (spread, self._parallelism) != ((1, ()), 1):
             return False
         _, _, below = executed_text(job).partition("\n")
-        return not any(mark in below for mark in _PYTHON_NODES)
+        return not any(mark in below for mark in PYTHON_NODES)

@@ -16,7 +16,7 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
 from .job_templates import JobTemplates, OwnWay
 from .placement import ShardPins
-from .publish_task import ArrowFunction, PublishTask, as_mapped, published
+from .publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
 from .question_task import QuestionTask
 from .report import REPORT_SCHEMA
 from .shard_task import ShardTask
@@ -65,11 +65,17 @@ class StageJobs:
         self._in_place: InPlace | None = None
         self._joined: JoinedInShards | None = None
         self._shard_exchange: ShardExchange | None = None
-        self._templates = JobTemplates(self.operator, self._publishing)
+        self._templates = JobTemplates(self.operator, self.publishing)
         #: Styles of epochs whose rows Spark does not leave in place.
         self._moved: set[str] = set()
         #: Spark has brought rows to other partitions than its plan said.
         self._misplaced = False
+
+    @property
+    def row_schema(self) -> StructType:
+        """Columns of the rows that the tasks write, as another stage is handed them."""
+        projection = self.operator.projection
+        return emitted_schema(self.operator.output_schema if projection is None else projection.row_schema)
 
     @property
     def hands_on(self) -> StructType | None:
@@ -118,9 +124,7 @@ class StageJobs:
                 return
 
         def exchanged(rows: DataFrame) -> DataFrame:
-            rows = self._prepared(rows, task.epoch)
-            rows = exchanged_by_shard(rows, self.max_parallelism, parallelism, without=without)
-            return self._in_order(rows, task)
+            return self.in_shards(rows, task, by_hash=False)
 
         # What is planned once is for all shards.
         can_share = own_session and not without and task.epoch.style == "random"
@@ -171,13 +175,42 @@ class StageJobs:
         rows = exchanged_by_shard(keyed(rows), self.max_parallelism, parallelism, without=without)
         yield self._job(self._in_order(rows, task), task)
 
+    def in_shards(self, rows: DataFrame, task: ShardTask, *, by_hash: bool) -> DataFrame:
+        """Rows in their shards, in order.
+
+        Args:
+            rows: the input.
+            task: works on them.
+            by_hash: they stay where Spark's aggregation by key puts them (:class:`.shuffle.HashExchange`).
+        """
+        rows = self._prepared(rows, task.epoch)
+        if not by_hash:
+            without = {shard for shard, _ in task.finished}
+            rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), without=without)
+        return self._in_order(rows, task)
+
+    def handed_on(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
+        """The output of a task that hands its rows on within the job, and the task; ``rows`` are in their shards."""
+        rows, task = as_mapped(rows, task)
+        assert task.hands_on is not None
+        return projected(rows.mapInArrow(task, task.hands_on), self.operator.projection, marked=True), task
+
+    def reported(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
+        """The reports of a task, and the task; ``rows`` are in their shards."""
+        rows, task = as_mapped(rows, task)
+        return self._mapped(rows, task, task), task
+
     def of_shards(self, places: DataFrame, task: ShardTask) -> DataFrame:
         """The job over no rows; ``places`` has a partition for each shard."""
         return self._mapped(places, task, _without_rows(task))
 
-    def _has_own_session(self, task: ShardTask) -> bool:
+    @property
+    def has_own_session(self) -> bool:
         """Whether a job can be planned in a session of ours: Python code may need what was added to the user's."""
-        return task.hands_on is None or self.tail is None or not self.tail.runs_python
+        return self.tail is None or not self.tail.runs_python
+
+    def _has_own_session(self, task: ShardTask) -> bool:
+        return task.hands_on is None or self.has_own_session
 
     def note_misplaced(self, error: BaseException) -> None:
         """From now on rows are moved to their shards by what decides the shard; ``error``: why."""
@@ -197,8 +230,7 @@ class StageJobs:
         """
 
         def job(rows: DataFrame) -> tuple[DataFrame, ShardTask]:
-            rows, ready = as_mapped(make(rows), task)
-            return self._mapped(rows, ready, ready), ready
+            return self.reported(make(rows), task)
 
         def anew() -> DataFrame | None:
             return self._planned(lambda way: (make(way.adopt(frame)), task), way)
@@ -250,9 +282,9 @@ class StageJobs:
         if task.hands_on is None:
             return rows.mapInArrow(function, REPORT_SCHEMA)
         handed_on = rows.mapInArrow(function, task.hands_on)
-        return published(handed_on, self.operator.projection, self.tail, self._publishing(task))
+        return published(handed_on, self.operator.projection, self.tail, self.publishing(task))
 
-    def _publishing(self, task: ShardTask) -> PublishTask:
+    def publishing(self, task: ShardTask) -> PublishTask:
         """What stages the rows that a task hands on."""
         schema = self.operator.output_schema if self.tail is None else self.tail.schema
         return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)

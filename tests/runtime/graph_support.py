@@ -10,7 +10,7 @@ import threading
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.connectors.sources.inputs import LiveInput, Reach
 from mixedmode.runtime.connectors.staged_form import StagedForm
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.driver import event_times, graph_epochs, recovery
+from mixedmode.runtime.driver import event_times, graph_epochs, recovery, stages_together
 from mixedmode.runtime.driver.epoch_runner import EpochRunner
 from mixedmode.runtime.driver.epoch_specs import OBSERVED
 from mixedmode.runtime.driver.event_channels import JobEvents
@@ -38,6 +38,7 @@ from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
 from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageEdge, StageSpec
 from mixedmode.runtime.tasks.executor import Executed
 from mixedmode.runtime.tasks.report import ShardReport
+from mixedmode.runtime.tasks.stages_in_one_job import Part
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.log import LogWriter
 from mixedmode.state.replica import ReplicaCache
@@ -127,6 +128,7 @@ class Executor:
     feeds_a_stage: bool
     #: Fail at the end of the next epoch.
     fails: bool = False
+    observes: bool = False
     #: The frames that it got, by epoch.
     got: dict[int, int] = field(default_factory=dict)
 
@@ -190,6 +192,28 @@ class Collected:
 
     def write(self, rows: pa.RecordBatch) -> None:
         self.batches.append(rows)
+
+
+class OneJob:
+    """Two stages in one job: the second one takes rows as the first one hands them on; of none it visits all shards."""
+
+    def __init__(self, first: Executor, second: Executor, over: Callable[[Any], Any]) -> None:
+        self.first, self.second, self.over = first, second, over
+
+    def execute(self, frame: Frame, first: Part, second: Part) -> tuple[Executed, Executed]:
+        job = self.first.job
+        job.epochs_together += 1
+        done = self.first.execute(frame, first.spec, first.lineages).reports
+        exchange, files = MemoryExchange(job.tables), [file for report in done for file in report.output]
+        rows = exchange.frame(files)
+        try:
+            followed = self.second.execute(None if rows is None else self.over(rows), second.spec, second.lineages)
+        finally:
+            exchange.discard(files)
+        handed_on = [
+            replace(report, output=(), handed_on_rows=sum(file.rows for file in report.output)) for report in done
+        ]
+        return Executed(handed_on), followed
 
 
 def _batches(table: pa.Table | None, lineage: ShardLineage) -> Iterator[pa.RecordBatch]:
@@ -281,6 +305,8 @@ class Job:
         self.kinds = {stage.uid: stage.kind for stage in stages}
         self._inputs = (LiveInput("live"),) if is_live else ()
         self.tables: dict[str, pa.Table] = {}
+        #: Epochs in which two stages were one job.
+        self.epochs_together = 0
         self.phase = Phase(kind="live", reason="a test")
         specs = tuple(self._spec(stage, timers == "in-order") for stage in stages)
         for stage in stages:
@@ -392,6 +418,7 @@ class Job:
         with (
             mock.patch.multiple(graph_epochs, **in_memory),  # type: ignore[arg-type]
             mock.patch.object(event_times, "look_at", look_at),
+            mock.patch.object(stages_together, "StagesInOneJob", OneJob),
         ):
             if what == "live":
                 self.epochs.streaming_epoch(self.phase, source)

@@ -252,3 +252,15 @@ def test_nothing_comes_of_an_idle_source_beside_a_stage_that_has_finished(
     assert job.take("live", [at(44), at(63)]) == []
     assert (job.take("clock"), job.late["b"]) == ([end_of(60, 2)], 0)
     job.close()
+
+
+def test_two_stages_are_one_job_while_the_first_one_hands_rows_on(chain: Make) -> None:
+    """The second one's watermark is what it is behind the first one's job; without rows there is nothing to join."""
+    job, alone = chain(Unique("key"), Windows(10), timers="after-rows"), []
+    for number, rows in enumerate(
+        [[at(1)], [at(14, key="b")], [at(15, key="b")], [at(16, key="c")], [at(30, key="d")]]
+    ):
+        alone.append(job.epochs_together)
+        found = job.take("live", rows)
+        assert found == {2: [end_of(10, 1)]}.get(number, []), number
+    assert [*alone, job.epochs_together] == [0, 0, 1, 2, 2, 3]

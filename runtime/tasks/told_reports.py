@@ -1,0 +1,64 @@
+"""Reports of tasks whose job goes on behind them: told to the driver by an accumulator of Spark's.
+
+What such a task gives are its rows, which Spark moves on to the next stage's tasks, so its report needs another way.
+Spark adds to an accumulator when a task has succeeded; if a task's rows were lost and it ran again, it adds once more.
+
+Invariant: with one report of each shard there was one attempt of each whose rows went on.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.accumulators import AccumulatorParam
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The run of a job, and a report.
+_Entry = tuple[str, bytes]
+
+
+class _Lists(AccumulatorParam[list[_Entry]]):
+    def zero(self, value: list[_Entry]) -> list[_Entry]:
+        return []
+
+    def addInPlace(self, value1: list[_Entry], value2: list[_Entry]) -> list[_Entry]:
+        return value1 + value2
+
+
+class ToldReports:
+    """Takes the reports of one job at a time, on the driver."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        entries: list[_Entry] = []
+        self._told: Any = spark.sparkContext.accumulator(entries, _Lists())
+
+    def teller(self) -> Teller:
+        """For the tasks of a job that is about to run; what others have told is forgotten."""
+        self._told.value = []
+        return Teller(self._told, uuid.uuid4().hex)
+
+    def of(self, teller: Teller) -> list[bytes]:
+        """What the tasks of the job have told."""
+        entries: Iterable[_Entry] = self._told.value
+        return [report for run, report in entries if run == teller.run]
+
+
+class Teller:
+    """The tasks' end of it.
+
+    Args:
+        told: the accumulator.
+        run: the run of the job.
+    """
+
+    def __init__(self, told: Any, run: str) -> None:
+        self._told = told
+        self.run = run
+
+    def tell(self, report: bytes) -> None:
+        """Have the driver told of a report when the task has succeeded."""
+        self._told.add([(self.run, report)])

@@ -1,0 +1,98 @@
+"""Two stages whose live epochs are one Spark job: they give what they give one after the other."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from epoch_failures import EpochFailures
+from mixedmode.runtime.tasks.stages_in_one_job import StagesInOneJob
+from mixedmode.runtime.tasks.told_reports import ToldReports
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(1200, seed=5)
+FLUSH = support.flush_after(EVENTS)
+PARTS = [EVENTS[at : at + 150] for at in range(0, len(EVENTS), 150)]
+
+
+def firsts(history: DataFrame | None, live: DataFrame | None) -> Any:
+    """The first row of each key and value, counted by the hour."""
+    rows = mixedmode.read(history=history, live=live).withWatermark("ts", "0 seconds")
+    found = rows.dropDuplicates(["key", "value"]).uid("firsts").where("value >= 3")
+    hours = found.groupBy(F.window("ts", "1 hour")).agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
+    return hours.uid("hours")
+
+
+def expected() -> list[tuple[Any, ...]]:
+    """What they give: (window, rows, total), sorted."""
+    seen: set[Any] = set()
+    hours: dict[int, list[int]] = {}
+    for key, seconds, value in EVENTS:
+        if (key, value) not in seen and value >= 3:
+            counted = hours.setdefault(seconds // 3600, [0, 0])
+            counted[0], counted[1] = counted[0] + 1, counted[1] + value
+        seen.add((key, value))
+    windows = {hour: [support.START + timedelta(hours=hour + more) for more in (0, 1)] for hour in hours}
+    return sorted([({"start": windows[hour][0], "end": windows[hour][1]}, *hours[hour]) for hour in hours], key=repr)
+
+
+class Jobs:
+    """Sees which epochs are one Spark job, and can have a task's report told twice."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.together: list[bool] = []
+        self.doubles = False
+        execute, of = StagesInOneJob.execute, ToldReports.of
+
+        def executed(one: StagesInOneJob, *arguments: Any) -> Any:
+            done = execute(one, *arguments)
+            self.together.append(done is not None)
+            return done
+
+        def told(one: ToldReports, teller: Any) -> list[bytes]:
+            found = of(one, teller)
+            return [*found, found[0]] if self.doubles else found
+
+        monkeypatch.setattr(StagesInOneJob, "execute", executed)
+        monkeypatch.setattr(ToldReports, "of", told)
+
+
+def test_two_stages_in_one_job_give_what_they_give_by_themselves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through projections and steps between them.  An epoch that fails behind the job leaves no
+    trace; where a task's rows may have gone on twice, the stages run one after the other, from that epoch on."""
+    jobs, failures = Jobs(monkeypatch), EpochFailures(monkeypatch, None)
+    options = {"execution.checkpointing.interval": "1 ms"}
+    job = firsts(world.history(PARTS[0]), world.live(maxFilesPerTrigger="1"))
+    query = world.start(job, options)
+    assert query.wait_for("live", 300), query.exception()
+    world.land(*PARTS[1:4])
+    query.processAllAvailable()
+    assert jobs.together[-1:] == [True], jobs.together
+    assert query.lastProgress is not None
+    failures.point = "epoch-before-apply"
+    world.land(PARTS[4])
+    with pytest.raises(mixedmode.QueryError, match="failed at epoch-before-apply"):
+        query.awaitTermination(300)
+    failures.point = None
+    query = world.start(job, options)
+    assert query.wait_for("live", 300), query.exception()
+    before = len(jobs.together)
+    world.land(PARTS[5])
+    query.processAllAvailable()
+    jobs.doubles = True
+    world.land(PARTS[6])
+    query.processAllAvailable()
+    jobs.doubles = False
+    world.land(PARTS[7], FLUSH)
+    query.processAllAvailable()
+    query.stop()
+    assert len(jobs.together) > before and jobs.together[-1] is False, jobs.together
+    rows, last = expected(), max(row[0]["start"] for row in expected())
+    assert [row for row in world.output() if row[0]["start"] <= last] == rows
