@@ -130,13 +130,14 @@ class StagedOutput:
                 self._filesystem.create_dir(self._folder, recursive=True)
                 self._file = _HashingFile(self._filesystem.open_output_stream(self._path))
                 self._writer = pq.ParquetWriter(self._file, self._schema, **_PARQUET)
-            self._writer.write_table(pa.Table.from_batches(self._pending), row_group_size=_ROW_GROUP_ROWS)
+            rows = pa.Table.from_batches(self._pending, schema=self._schema)
+            self._writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
         self._rows += self._pending_rows
         self._pending, self._pending_rows = [], 0
 
-    def finish(self) -> list[StagedFile]:
-        """Close the file and say what was written; empty if there was no row."""
-        if self._pending:
+    def finish(self, *, even_without_rows: bool = False) -> list[StagedFile]:
+        """Close the file and say what was written; empty if there was no row, unless that is to be said by a file."""
+        if self._pending or even_without_rows:
             self._write_row_group()
         if self._writer is None:
             return []

@@ -132,7 +132,8 @@ class GraphEpochs:
             done = self.executors[stage.uid].execute(None, spec, held.lineages)
             shown = self._behind_last({stage.uid: done}, spec.epoch)[stage.uid]
         self.job.sink.discard(self.state.pending)
-        self.state.pending = [file for report in shown.reports for file in report.output]
+        staged = [file for report in shown.reports for file in report.output]
+        self.state.pending = staged or self.job.sink.stage_nothing(spec.epoch)
         self._discard_exchange(stage.uid, done.reports)
         if shown.observed:
             self.listener.on(WholeResultObserved(shown.observed))

@@ -86,6 +86,33 @@ def test_foreach_batch_gets_the_whole_result_of_each_checkpoint(world: World) ->
     assert got[max(got)] == [tuple(row) for row in top(as_batch(world, so_far)).collect()]
 
 
+def test_a_result_without_rows_takes_the_place_of_the_one_before(world: World) -> None:
+    """Keys that were seen once, and then twice: their table is empty at last, in memory and by foreachBatch."""
+    got: dict[int, list[str]] = {}
+
+    def take(rows: DataFrame, number: int) -> None:
+        got[number] = sorted(row["key"] for row in rows.collect())
+
+    def once() -> Any:
+        counts = mixedmode.read(live=world.live()).groupBy("key").agg(F.count("*").alias("n"))
+        return counts.where("n = 1").writeStream.outputMode("complete")
+
+    events: list[Event] = [("a", 1, 1), ("b", 2, 1)]
+    world.land(events)
+    by_call = once().foreachBatch(take).option("checkpointLocation", str(world.checkpoints))
+    in_memory = once().format("memory").queryName("seen_once")
+    queries = [by_call.start(), in_memory.start()]
+    world.queries += queries
+    for rest in ([], events):
+        if rest:
+            world.land(rest)
+        for query in queries:
+            query.processAllAvailable()
+        expected = [] if rest else ["a", "b"]
+        assert sorted(row["key"] for row in world.spark.table("seen_once").collect()) == expected
+        assert got[max(got)] == expected
+
+
 @pytest.mark.parametrize("mode", ["batch", "mixed", "streaming"])
 def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
     """Sessions, and one group of all rows, in every mode."""

@@ -11,6 +11,7 @@ When rows become visible, and how often, are two things:
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +22,7 @@ from ....errors import CheckpointError
 from ...platform.filesystem import delete_quietly, list_files
 from ...platform.parquet import read_parquet
 from ..output_place import OutputPlace
+from ..staged_output import StagedOutput
 from ..staging import StagedFile, epoch_of
 from ..transaction import SinkTransaction
 from .file_formats import check_stageable
@@ -156,6 +158,11 @@ class Sink(ABC):
                 "altered or cut off; restore it, or go back to an older checkpoint"
             )
         return True
+
+    def stage_nothing(self, epoch: int) -> list[StagedFile]:
+        """A file without rows, by which a transaction says that the whole result has none."""
+        output = self.output.open(f"e{epoch:08d}-w0000-{uuid.uuid4().hex}", self.staged_schema)
+        return output.finish(even_without_rows=True) if isinstance(output, StagedOutput) else []
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files."""
