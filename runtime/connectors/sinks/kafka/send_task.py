@@ -15,11 +15,11 @@ from .client import Client
 from .lanes import Lane
 from .markers import sender_id
 from .messages import MessageColumns
-from .sender import Piece, Sender
+from .sender import BYTES_PER_TRANSACTION, Piece, Sender
 
 #: What tasks tell of themselves.
 SENT_SCHEMA = "lane int, messages bigint"
-#: Rows that are read at once.
+#: Rows that are read at once, if they are small.
 _BATCH_ROWS = 8_192
 
 
@@ -66,7 +66,8 @@ class FileTask:
         first = bisect_right(starts, position) - 1
         for file, start in list(zip(lane.files, starts, strict=True))[first:]:
             with self.filesystem.open_input_file(f"{self.folder}/{file.name}") as stream:
-                for batch in pq.ParquetFile(stream).iter_batches(min(_BATCH_ROWS, self.common.rows)):
+                staged = pq.ParquetFile(stream)
+                for batch in staged.iter_batches(min(_rows_at_once(staged.metadata), self.common.rows)):
                     yield Piece(batch.select(list(self.names)), range(start, start + batch.num_rows))
                     start += batch.num_rows
 
@@ -94,6 +95,12 @@ class RowTask:
         for rows in (first, *others):
             positions = rows.column(rows.num_columns - 1).to_pylist()
             yield Piece(rows.select(range(rows.num_columns - 2)), positions)
+
+
+def _rows_at_once(file: pq.FileMetaData) -> int:
+    """Fewer where rows are large."""
+    size_bytes = sum(file.row_group(number).total_byte_size for number in range(file.num_row_groups))
+    return max(1, min(_BATCH_ROWS, BYTES_PER_TRANSACTION * file.num_rows // max(1, size_bytes)))
 
 
 def _told(lane: int, messages: int) -> pa.RecordBatch:

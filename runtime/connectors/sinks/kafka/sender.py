@@ -30,6 +30,8 @@ from .markers import Marker, newest_branch, position_of
 #: A transaction is closed behind so many rows, or so much of them: it must end before the broker's patience does.
 ROWS_PER_TRANSACTION = 100_000
 BYTES_PER_TRANSACTION = 32 << 20
+#: A transaction takes whole pieces, so by that much at most it is larger.
+_PIECES_PER_TRANSACTION = 4
 #: How often a sender begins again without having got further, and how long it waits in between, at first and at most.
 _TRIES, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 8, 0.2, 10.0
 
@@ -77,6 +79,15 @@ class Piece:
         """Its rows from a position on."""
         return self.rows.slice(bisect_left(self.positions, position))
 
+    def parts(self) -> Iterator[Piece]:
+        """The same rows in pieces that are small beside a transaction, or of one row."""
+        half = self.rows.num_rows // 2
+        if half == 0 or self.rows.nbytes * _PIECES_PER_TRANSACTION <= BYTES_PER_TRANSACTION:
+            yield self
+            return
+        yield from Piece(self.rows.slice(0, half), self.positions[:half]).parts()
+        yield from Piece(self.rows.slice(half), self.positions[half:]).parts()
+
 
 @dataclass
 class Chunk:
@@ -101,9 +112,7 @@ def chunks(pieces: Iterable[Piece], end: int, rows: int) -> Iterator[Chunk]:
         rows: how many are enough for one.
     """
     chunk = Chunk()
-    for piece in pieces:
-        if not piece.rows.num_rows:
-            continue
+    for piece in (part for whole in pieces if whole.rows.num_rows for part in whole.parts()):
         if chunk.is_full(rows):
             yield chunk
             chunk = Chunk()
