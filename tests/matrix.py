@@ -11,8 +11,10 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -57,8 +59,15 @@ def _tried(python: str, spark: str) -> str:
     environment = {**os.environ, "PYTHONPATH": path}
     log = HOME / f"py{python}-spark{spark}.log"
     with open(log, "w") as said:
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=said, stderr=said, timeout=_LONGEST_S)
-    return "passed" if done.returncode == 0 else f"failed ({log.relative_to(ROOT)})"
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said, start_new_session=True)
+        try:
+            code = process.wait(_LONGEST_S)
+        except subprocess.TimeoutExpired:
+            return f"not done in {_LONGEST_S} s ({log.relative_to(ROOT)})"
+        finally:  # with what it has started
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return "passed" if code == 0 else f"failed ({log.relative_to(ROOT)})"
 
 
 def _interpreter(python: str) -> str | None:
