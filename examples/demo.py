@@ -123,7 +123,7 @@ class Demo:
             return Job(name, self._run / name)
         from flights.topic import Topic
 
-        return Job(name, self._run / name, Topic.made(self._broker, name))
+        return Job(name, self._run / name, topic=Topic.made(self._broker, name))
 
     # -- the main job ----------------------------------------------------------------------------------------------
 

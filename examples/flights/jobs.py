@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ class Job:
     name: str
     folder: Path
     #: The topic that the feed goes to; None: it is files that land in a folder.
-    topic: Topic | None = None
+    topic: Topic | None = field(default=None, kw_only=True)
 
     @property
     def delay(self) -> timedelta:
