@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ..contract import KeyedOperator
-from .columns import LEFT, RIGHT, SIDE_COLUMN, SIDE_NAMES, TIME_COLUMN, key_column, side_column
+from .columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, key_column, side_column
 
 #: The variables of the state, in the order of their slots: see :mod:`.shelf`.
 CHUNKS, MARKS, HEADS = "chunks", "partnered", "rows"
@@ -170,12 +170,6 @@ class StreamJoin(KeyedOperator):
     def outer_sides(self) -> tuple[int, ...]:
         """The sides whose rows without a partner go out, with nulls."""
         return {"left": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}.get(self.how, ())
-
-    @property
-    def input_columns(self) -> tuple[str, ...]:
-        """All columns of the frame of both sides, in order."""
-        sides = [name for side, one in enumerate(self.sides) for name in one.columns(side)]
-        return (*self.key_columns, SIDE_COLUMN, TIME_COLUMN, *sides)
 
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""
