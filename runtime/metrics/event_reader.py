@@ -1,0 +1,117 @@
+"""Reads the event log of a job, while it runs or after: in this process or in any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import CheckpointError
+from ..platform.filesystem import exists, resolve
+from .event_files import HistoryFolder, Part, RunFolder, whole_lines
+from .event_json import of_line
+from .events import RunBegan, RunEvent
+
+#: How far the clock of whoever stores the files may be from the driver's.
+_CLOCKS_MS = 600_000
+
+
+def read_history(location: str, *, run: str | None = None, since_ms: int | None = None) -> Iterator[RunEvent]:
+    """The events of all runs on a checkpoint location, oldest first.
+
+    A run that was killed ends without :class:`~.events.RunEnded`.  What a newer version of mixedmode has written, and
+    this one does not know, is an :class:`~.events.UnknownEvent`.
+
+    Args:
+        location: the job's ``checkpointLocation``, a folder or a URI.
+        run: id of one run, or how it begins; None: all.
+        since_ms: events before this moment (ms since 1970) are left out; None: none is.
+
+    Raises:
+        CheckpointError: the location cannot be read, or is none.
+    """
+    try:
+        yield from _events(history_of(location), run, since_ms)
+    except OSError as error:
+        raise CheckpointError(f"the history of {location!r} cannot be read: {error}") from error
+
+
+def history_of(location: str) -> HistoryFolder:
+    """The event log of a checkpoint location; errors as of :func:`read_history`."""
+    try:
+        filesystem, path = resolve(location)
+        is_there = exists(filesystem, f"{path}/mixedmode")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{location!r} cannot be reached: {error}") from error
+    if not is_there:
+        raise CheckpointError(
+            f"{location!r} is not the checkpointLocation of a mixedmode job: it has no folder mixedmode/"
+        )
+    return HistoryFolder(filesystem, f"{path}/mixedmode")
+
+
+def _events(folder: HistoryFolder, run: str | None, since_ms: int | None) -> Iterator[RunEvent]:
+    for one in folder.runs():
+        if run is None or one.run_id.startswith(run):
+            yield from _of_run(one, since_ms)
+
+
+def _of_run(run: RunFolder, since_ms: int | None) -> Iterator[RunEvent]:
+    has_begun = False
+    for _, data in run.read(None if since_ms is None else since_ms - _CLOCKS_MS):
+        for line in whole_lines(data):
+            event = of_line(line)
+            if event is None or (has_begun and isinstance(event, RunBegan)):
+                continue  # each part begins with it, so that it stands for itself
+            has_begun = has_begun or isinstance(event, RunBegan)
+            if since_ms is None or event.at_ms >= since_ms:
+                yield event
+
+
+class HistoryTail:
+    """Follows the newest run of a location: first what it has told so far, then what is new at each look.
+
+    Args:
+        location: the job's ``checkpointLocation``.
+
+    Raises:
+        CheckpointError: it is none, or cannot be reached.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._folder = history_of(location)
+        #: The run that is followed; None: none has been seen yet.
+        self.run_id: str | None = None
+        #: Number of the part that is read, how many bytes of it have been, and the moment of its last event.
+        self._part, self._read, self._at_ms = 0, 0, 0
+        self._has_begun = False
+
+    def new_events(self) -> list[RunEvent]:
+        """What has been told since the last look; a new run begins with its :class:`~.events.RunBegan`.
+
+        Raises:
+            OSError: it cannot be read now.
+        """
+        runs = self._folder.runs()
+        found: list[RunEvent] = []
+        known = [at for at, run in enumerate(runs) if run.run_id == self.run_id]
+        for run in runs[known[0] :] if known else runs[-1:]:
+            if run.run_id != self.run_id:
+                self.run_id, self._has_begun = run.run_id, False
+                self._part, self._read, self._at_ms = 0, 0, 0
+            for part, data in run.read(since_part=self._part):
+                found += self._of_part(part, data)
+        return found
+
+    def _of_part(self, part: Part, data: bytes) -> list[RunEvent]:
+        is_read_on = part.first == self._part and part.level == 0
+        # A part that was made of several, and of the one that was read: what is new in it only the time tells.
+        after_ms = self._at_ms if part.level and part.first <= self._part else -1
+        whole = data.rfind(b"\n") + 1
+        lines = data[self._read if is_read_on else 0 : whole].splitlines()
+        self._part, self._read = part.last, whole
+        kept = []
+        for event in filter(None, map(of_line, lines)):
+            if event.at_ms > after_ms and not (self._has_begun and isinstance(event, RunBegan)):
+                self._has_begun = self._has_begun or isinstance(event, RunBegan)
+                self._at_ms = max(self._at_ms, event.at_ms)
+                kept.append(event)
+        return kept
