@@ -3,6 +3,7 @@
 # are skipped.
 #   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make lint   make format   make clean
 #   make demo   make demo-kafka
+#   make docs        (the pages as a site, build/site/index.html)
 #   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
 #   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)
@@ -27,7 +28,7 @@ MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))"
 SECONDS ?= 300
 SEED    ?= 1
 
-.PHONY: demo demo-kafka test test-delta test-of-tables test-matrix chaos lint format bench bench-full bench-growth clean java
+.PHONY: demo docs demo-kafka test test-delta test-of-tables test-matrix chaos lint format bench bench-full bench-growth clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -72,6 +73,11 @@ lint: $(VENV)/.installed-test build/typecheck
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd build/typecheck && "$(abspath $(BIN))/mypy" --config-file ../../pyproject.toml -p mixedmode
+
+# Strict: a link to a page or a heading that is not there fails it.
+docs: $(VENV)/.installed-docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@echo "build/site/index.html"
 
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .

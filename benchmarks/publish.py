@@ -1,6 +1,6 @@
 """Writes measured figures into ``benchmarks/README.md``, between markers, and draws ``growth.svg``.
 
-python benchmarks/publish.py figures     # the targets and the tables of all ways
+python benchmarks/publish.py figures     # the targets and the tables of all ways, and the bars of the start page
 python benchmarks/publish.py growth      # the tables and the picture of growth
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import chart
 import growth
 from report import markdown, targets_table, ways_table
 from results import Measurement, load_all, results_folder
@@ -70,6 +71,7 @@ def main() -> None:
     if what not in makers:
         raise SystemExit(f"usage: python {sys.argv[0]} {'|'.join(makers)}")
     README.write_text(between(README.read_text(), what, makers[what](load_all())))
+    chart.main()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,3 +182,18 @@ def test_a_dataset_is_made_once_and_is_the_same_again(bench: Any) -> None:
     assert [Path(path).stat().st_mtime_ns for path in dataset.dataset(shape).files] == changed_at
     again = [row for number in range(3) for batch in dataset.batches(shape, number) for row in batch.to_pylist()]
     assert again == rows.to_pylist()
+
+
+def test_the_chart_shows_what_is_published(bench: Any) -> None:
+    """The bars of the start page are the published medians, to scale; the picture is drawn anew when those change."""
+    chart = bench("chart")
+    published = chart.FIGURES.read_text()
+    assert chart.PICTURE.read_text() == chart.svg(published), "draw it: python benchmarks/chart.py"
+    title, seconds = chart.seconds_of(published, chart.MEASUREMENT)
+    assert title.startswith("Backlog, aggregate: ")
+    drawn = re.findall(r'class="(?:bar|ours)" [^>]*width="([0-9.]+)"', chart.svg(published))
+    widths = [float(width) for width in drawn]
+    expected = [seconds[way] for way, _, _ in chart.BARS]
+    assert [width / widths[0] for width in widths] == pytest.approx([one / expected[0] for one in expected], abs=0.001)
+    with pytest.raises(ValueError, match="no measurement begins with 'Tea'"):
+        chart.seconds_of(published, "Tea")

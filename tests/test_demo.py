@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +19,6 @@ from flights.compare import compare, expected_rotations
 from flights.data import cut, prepare, read_table
 from flights.feed import Feed
 from flights.rotations import QUIET_MS, Rotation, join_all
-from mixedmode.planner.options.registry import OPTIONS, format_value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,18 +118,6 @@ class TestJoinAll:
             rotations = join_all([*rotations, *arriving[start :: pieces + 1]])
 
         assert rotations == whole
-
-
-class TestReadme:
-    def test_every_option_is_there_with_its_default(self) -> None:
-        """The README's table has each option once, with the default that the code has, and no other option."""
-        lines = (_ROOT / "README.md").read_text().splitlines()
-        rows = [line.split("|")[1:3] for line in lines if re.match(r"\| `(execution|pipeline|state|sorter)\.", line)]
-        written = [(name.strip(" `"), default.strip()) for name, default in rows]
-
-        expected = [(option.name, format_value(option, option.default)) for option in OPTIONS]
-
-        assert sorted(written) == sorted(expected)
 
 
 @pytest.mark.spark

@@ -60,14 +60,15 @@ OPTIONS: tuple[Option, ...] = (
         "runtime_mode",
         one_of("batch", "streaming", "mixed"),
         "batch, streaming, mixed",
-        "how the job runs: all as a batch, all as a stream, or backlog as a batch and then a stream",
+        "how the job runs: all as a batch, all as a stream, or the backlog as a batch and then the stream",
     ),
     Option(
         "execution.interval-during-backlog",
         "interval_during_backlog_ms",
         parse_duration_ms,
         "0 (no checkpoint in the backlog) or a duration of at least execution.checkpointing.interval",
-        "time between checkpoints while any source is in backlog; 0: none, and the backlog runs at batch speed",
+        "time between checkpoints while in backlog; 0: none, and the backlog runs at batch speed; otherwise "
+        "at least `execution.checkpointing.interval`",
         alias="execution.checkpointing.interval-during-backlog",
     ),
     Option(
@@ -82,7 +83,7 @@ OPTIONS: tuple[Option, ...] = (
         "checkpoint_min_pause_ms",
         parse_duration_ms,
         f"{_DURATION}, or 0",
-        "least time between the end of a checkpoint and the start of the next one",
+        "least time between the end of a checkpoint and the start of the next",
     ),
     Option(
         "execution.checkpointing.timeout",
@@ -103,28 +104,31 @@ OPTIONS: tuple[Option, ...] = (
         "lease_expiry_ms",
         parse_positive_duration_ms,
         f"{_DURATION}, at least four times execution.lease.heartbeat-interval",
-        "how long a driver on another host must give no sign of life before a second one takes its location over",
+        "how long a driver on another host must give no sign of life before a second one takes its "
+        "`checkpointLocation` over; `start()` waits as long. A driver on the same host is asked by its pid, "
+        "at once",
     ),
     Option(
         "execution.lease.heartbeat-interval",
         "lease_heartbeat_ms",
         parse_positive_duration_ms,
         f"{_DURATION}, at most a quarter of execution.lease.expiry",
-        "time between two signs of life of the driver that has the checkpointLocation",
+        "time between two signs of life; at most a quarter of the expiry",
     ),
     Option(
         "execution.sink.transactional",
         "sink_transactional",
         parse_bool,
         "true, false",
-        "whether the output's format skips an append whose txnAppId and txnVersion it has; unset: if it is delta",
+        "whether a format that Spark writes skips an append whose `txnAppId` and `txnVersion` it has seen, "
+        "which makes it exactly-once; unset: yes for `delta`, no for others (`iceberg` has a way of its own)",
     ),
     Option(
         "execution.sink.delivery-guarantee",
         "sink_delivery_guarantee",
         one_of("exactly-once", "at-least-once"),
         "exactly-once, at-least-once",
-        "how often a row must be in the output; unset: once, if the format can",
+        "what the output must give; unset: the most that the format can. For `kafka` it chooses the client",
         alias="sink.delivery-guarantee",
     ),
     Option(
@@ -132,63 +136,67 @@ OPTIONS: tuple[Option, ...] = (
         "sink_order_column",
         parse_name,
         "a name that no output column has",
-        "column (bigint) added to each delivery, greater in a later row of a key; unset: there is none",
+        "name of a `bigint` column that is added to what a sink gets once per checkpoint: greater in a later "
+        "row of the same key",
     ),
     Option(
         "execution.backlog.final-watermark",
         "final_watermark",
         one_of("max", "observed"),
         "max, observed",
-        "what fires at the switch: every timer and window, or those that the backlog's own watermark has reached",
+        "what fires at the switch: every timer and window, or those that the backlog's own watermark has "
+        "passed; for some jobs `observed` is the default and the only one",
     ),
     Option(
         "execution.backlog.limits",
         "backlog_limits",
         one_of("lifted", "source"),
         "lifted, source",
-        "whether rate limits of the live source are for the stream alone, or cut its backlog into passes, too",
+        "rate limits of the live source (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`…) are for the stream "
+        "alone; `source`: they cut the backlog, too, into a sorted pass for each micro-batch, each merged "
+        "with the state so far",
     ),
     Option(
         "execution.backlog.reuse-finished-shards",
         "reuse_finished_shards",
         parse_bool,
         "true, false",
-        "whether a driver that restarts in the backlog takes over the shards that were finished",
+        "whether a restart in the backlog takes over the shards that had finished, if the backlog is provably the same",
     ),
     Option(
         "execution.savepoint.path",
         "savepoint_path",
         parse_path,
         "the folder of a savepoint",
-        "savepoint that a new checkpointLocation begins with; unset: the job begins with nothing",
+        "savepoint that a new `checkpointLocation` begins with",
     ),
     Option(
         "execution.savepoint.ignore-unclaimed-state",
         "savepoint_ignore_unclaimed",
         parse_bool,
         "true, false",
-        "whether state of the savepoint that the job does not have is dropped; false: it is an error",
+        "whether state of the savepoint that the job does not have is dropped; `false`: it is an error",
     ),
     Option(
         "execution.operator-event.max-bytes",
         "operator_event_max_bytes",
         parse_size_bytes,
         _SIZE,
-        "the most that one event between coordinator and shards, or a shard's own state, may take",
+        "the most that one event between a coordinator and the shards, or a shard's own state, may take",
     ),
     Option(
         "execution.history.rows-per-epoch",
         "history_rows_per_epoch",
         int_between(1),
         "a whole number, 1 or more",
-        "how many rows of history one epoch takes when the history runs as a stream",
+        "rows of history in one epoch, when the history runs as a stream",
     ),
     Option(
         "pipeline.max-parallelism",
         "max_parallelism",
         int_between(1, MAX_PARALLELISM_LIMIT),
         f"a whole number from 1 to {MAX_PARALLELISM_LIMIT}",
-        "number of key groups: the most shards that the job's state can ever be spread over",
+        "number of key groups: the most shards that the state can ever be spread over",
     ),
     Option(
         "pipeline.parallelism",
@@ -202,15 +210,16 @@ OPTIONS: tuple[Option, ...] = (
         "watermark_lag_threshold_ms",
         parse_positive_duration_ms,
         f"{_DURATION}, greater than 0",
-        "the live source is in backlog while its watermark lags by more than this; unset: lag has no effect",
+        "the live source is in backlog again while its watermark lags by more than this and something waits",
     ),
     Option(
         "pipeline.timers",
         "timers",
         one_of("in-order", "after-rows"),
         "in-order, after-rows",
-        "when a key's event-time timers fire: between its rows, where event time passes them, or after all of its rows;"
-        " unset: in-order under final watermark observed, after-rows under max",
+        "`in-order`: a key's event-time timers fire between its rows, where event time passes them; "
+        "`after-rows`: after all rows of the epoch, as Spark's; unset: `in-order` under final watermark "
+        "`observed`, `after-rows` under `max`",
     ),
     Option(
         "pipeline.auto-watermark-interval",
@@ -224,28 +233,29 @@ OPTIONS: tuple[Option, ...] = (
         "watermark_idle_timeout_ms",
         parse_positive_duration_ms,
         f"{_DURATION}, greater than 0",
-        "a live input without rows for this long does not hold the watermark of the others back; unset: it does",
+        "a live input without rows for this long does not hold the watermark of the others back",
     ),
     Option(
         "pipeline.late-data.path",
         "late_data_path",
         parse_path,
         "a folder",
-        "where rows that came too late are written as Parquet; unset: they are dropped and only counted",
+        "folder where rows that came too late are written as Parquet; unset: they are dropped and counted",
     ),
     Option(
         "state.checkpoints.num-retained",
         "retained_checkpoints",
         int_between(1),
         "a whole number, 1 or more",
-        "how many complete checkpoints are kept",
+        "complete checkpoints that are kept",
     ),
     Option(
         "state.local-dir",
         "state_local_dir",
         parse_path,
         "a folder on the executors",
-        "where working copies of the state live; unset: the temporary folder",
+        "where executors keep working copies of the state, in a folder `mixedmode` closed to other users; "
+        "unset: Spark's scratch folder",
     ),
     Option(
         "state.cache-size",
@@ -259,21 +269,22 @@ OPTIONS: tuple[Option, ...] = (
         "sorter_engine",
         one_of("auto", "spark", "arrow"),
         "auto, spark, arrow",
-        "who sorts the backlog by key: Spark in the JVM, or the external sorter in the Python worker",
+        "who sorts a backlog: `spark` in the JVM, `arrow` in the Python worker; `auto`: `arrow`, unless a "
+        "processor's history is more than ten times `sorter.memory` a shard",
     ),
     Option(
         "sorter.memory",
         "sorter_memory_bytes",
         size_of_at_least(MIN_MEMORY_BYTES),
         f"a size of at least {format_size_bytes(MIN_MEMORY_BYTES)}, such as '256 MiB'",
-        "memory budget of one task's external sorter",
+        "memory budget of one task's sorter (`arrow`); at least 256 KiB",
     ),
     Option(
         "sorter.spill-dir",
         "sorter_spill_dir",
         parse_path,
         "a folder on the executors",
-        "where the external sorter spills; unset: the temporary folder",
+        "where that sorter spills; unset: the temporary folder",
     ),
 )
 

@@ -119,7 +119,7 @@ COUNTED = "key string, calls long, rows long"
 
 
 def counted(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """What README promises of a backlog: one call with all rows of the key."""
+    """What `docs/processors.md` promises of a backlog: one call with all rows of the key."""
     if state.hasTimedOut:
         yield pd.DataFrame({"key": [key[0]], "calls": [-1], "rows": [0]})
         return

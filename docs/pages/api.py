@@ -1,0 +1,5 @@
+"""The page of the API."""
+
+
+def page() -> str:
+    return "# API\n"

@@ -1,0 +1,34 @@
+"""The page of the examples: what each says of itself, then its source."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+_ABOVE = """
+# Examples
+
+Each is a file in `examples/` that runs as it is, `python examples/quickstart.py` say, and that the tests run.
+"""
+
+
+def anchor(name: str) -> str:
+    """Where an example is on the page."""
+    return name.removesuffix(".py").replace("_", "-")
+
+
+def page() -> str:
+    """All examples, the first one first."""
+    lines = [_ABOVE.strip()]
+    for path in sorted(EXAMPLES.glob("*.py"), key=lambda path: (path.name != "quickstart.py", path.name)):
+        source = path.read_text()
+        says = ast.get_docstring(ast.parse(source)) or ""
+        head, _, rest = says.partition("\n\n")
+        lines += ["", f"## {path.stem} {{ #{anchor(path.name)} }}", "", head, ""]
+        lines += [f"    {line}".rstrip() for line in rest.splitlines()]
+        lines += ["", f'??? example "examples/{path.name}"', "", "    ```python"]
+        lines += [f"    {line}".rstrip() for line in source.splitlines()]
+        lines += ["    ```"]
+    return "\n".join(lines) + "\n"

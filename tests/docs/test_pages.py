@@ -1,0 +1,76 @@
+"""What README and the pages of ``docs/`` say is so: their code compiles, and names what there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import mixedmode
+import pytest
+import typer
+from mixedmode.planner.cli.app import app
+from mixedmode.planner.options.registry import OPTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)(?:#([^)\s]*))?\)")
+#: Pages that are made when the site is built; `make docs` fails over links to others that are not there.
+MADE = ("api.md", "cli.md", "examples.md", "index.md", "options.md")
+
+
+def blocks(path: Path, *languages: str) -> Iterator[str]:
+    """The code of a page."""
+    for indent, language, code in _BLOCK.findall(path.read_text()):
+        if language in languages:
+            yield "\n".join(line.removeprefix(indent) for line in code.splitlines())
+
+
+def test_readme_is_short() -> None:
+    """README says what, why and how to begin in 700 words; the rest is on pages."""
+    assert len(README.read_text().split()) <= 700
+
+
+def test_readme_example_is_the_file_that_runs() -> None:
+    """The example of README is ``examples/quickstart.py``, line by line, which the tests of the examples run."""
+    source = (ROOT / "examples" / "quickstart.py").read_text()
+    _, _, body = source.partition('"""\n')
+    assert next(blocks(README, "python")).strip() == body.strip()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_page_names_what_there_is(path: Path) -> None:
+    """Python on a page compiles; names of ``mixedmode``, options and commands on it are there, and so are files."""
+    options = {name for option in OPTIONS for name in option.names}
+    for code in blocks(path, "python"):
+        for node in ast.walk(ast.parse(code)):
+            for name in _names_of_mixedmode(node):
+                assert hasattr(mixedmode, name), f"{path.name}: mixedmode.{name}"
+    for name in re.findall(r"`((?:execution|pipeline|state|sorter|sink)\.[a-z.-]*[a-z])`", path.read_text()):
+        assert name in options, f"{path.name}: {name}"
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    for code in blocks(path, "sh", ""):
+        for words in map(_words, code.splitlines()):
+            if words[:1] == ["mixedmode"]:
+                assert words[1].startswith("-") or words[1] in commands, f"{path.name}: {words}"
+    for target, _ in _LINK.findall(path.read_text()):
+        there = (path.parent / target).exists() or (path.parent.name == "docs" and target in MADE)
+        assert there, f"{path.name}: {target}"
+
+
+def _names_of_mixedmode(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "mixedmode":
+        yield node.attr
+    if isinstance(node, ast.ImportFrom) and node.module == "mixedmode":
+        yield from (alias.name for alias in node.names)
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:
+        return []
