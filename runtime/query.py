@@ -77,8 +77,19 @@ class MixedQuery:
         if self._requests is not None:
             self._requests.watch(self._ended)
 
-    def _do(self, request: Request) -> str:
-        """Do what somebody asks from outside of this process; a request made in a backlog waits for its end."""
+    def _do(self, request: Request) -> str | None:
+        """Do what somebody asks from outside of this process; for a savepoint the end of a backlog is waited for.
+
+        Returns:
+            The path of the savepoint; None: it was not about one.
+        """
+        if request.action == "pause":
+            return self.pause()
+        if request.action == "resume":
+            return self.resume()
+        if request.path is None:
+            self.stop()
+            return self._raise()
         if request.action == "stop":
             return self.stopWithSavepoint(request.path, drain=request.drain, wait=True)
         return self.savepoint(request.path, wait=True)
@@ -137,10 +148,13 @@ class MixedQuery:
         now = self._runner.now
         phase, active = now.phase, self.isActive
         kind = phase.kind if phase is not None else "recovery"
+        stands = active and self._runner.pause.stands
+        running_in = f"{kind} (paused)" if stands else f"{kind}"
         status: dict[str, Any] = {
-            "message": f"{kind}" if active else ("Failed" if self._error else "Stopped"),
+            "message": running_in if active else ("Failed" if self._error else "Stopped"),
             "isDataAvailable": active and kind in ("backlog", "history", "catch-up"),
-            "isTriggerActive": active and kind != "live",
+            "isTriggerActive": active and kind != "live" and not stands,
+            "isPaused": stands,
             "phase": kind,
             "mode": phase.style if phase is not None else None,
             "isBacklog": now.is_backlog,
@@ -252,11 +266,13 @@ class MixedQuery:
         """Wait until everything that the sources hold now is processed and visible in the sink (for tests).
 
         Raises:
-            QueryError: the query failed.
+            QueryError: the query failed, or is paused.
         """
         if self._runner.is_inside:
             raise QueryError("processAllAvailable() in the query's own foreachBatch function would wait for itself")
         while self.isActive:
+            if self._runner.pause.is_wanted:
+                raise QueryError("processAllAvailable() would wait for resume(): the query is paused")
             phase, live = self._runner.now.phase, self._runner.live
             source = live.query if live is not None and phase is not None and phase.finishes_its_epoch else None
             try:
@@ -283,6 +299,32 @@ class MixedQuery:
             self._runner.stop()
             if not self._runner.is_inside:
                 self._thread.join()
+
+    def pause(self) -> None:
+        """Begin no further epoch; returns when the query stands still.
+
+        The epoch in hand is finished and a checkpoint is taken: all processed rows are visible, nothing is pending.  The
+        query keeps its state, its place in the sources, and its checkpointLocation; :meth:`resume` has it go on.
+        Meanwhile :meth:`savepoint`, :meth:`stopWithSavepoint` and :meth:`stop` work.  In a backlog at batch speed the
+        shards in hand are finished and kept; there is no checkpoint before its end.
+
+        Processing time goes on: its timers that become due in a pause, and state whose time to live ends in it, wait
+        for its end.  For ``pipeline.watermark.idle-timeout`` it does not.  A query that is started again is not paused.
+
+        Raises:
+            QueryError: the query has ended, or is resumed or ends before it stands still.
+        """
+        if self._runner.is_inside:
+            raise QueryError("pause() in the query's own foreachBatch function would wait for itself")
+        self._runner.ask_pause().result()
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`; nothing happens if the query is not paused.
+
+        Raises:
+            QueryError: the query has ended.
+        """
+        self._runner.resume()
 
     def savepoint(self, path: str | os.PathLike[str], wait: bool = False) -> str:
         """Take a savepoint, and go on; returns its path when it is complete.

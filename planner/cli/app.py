@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from .console import FAILED, failures, misused, print_facts, print_json, say
+from .console import FAILED, failures, misused, print_facts, print_json
 
 app = typer.Typer(
     name="mixedmode",
-    help="Look at checkpoints and savepoints of mixedmode jobs, plan job files, ask running jobs for savepoints.",
+    help="Look at checkpoints and savepoints of mixedmode jobs, plan job files, ask running jobs to stop or pause.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -143,7 +143,9 @@ def savepoint(
     elif path is None:
         raise misused("the savepoint's PATH is missing")
     else:
-        _ask(location, path, timeout, as_json, stop=False, drain=False)
+        from .asking import ask_job
+
+        ask_job(location, "savepoint", path, timeout_s=timeout, as_json=as_json)
 
 
 def _complete(location: str, path: str | None, as_json: bool) -> None:
@@ -162,35 +164,37 @@ def _complete(location: str, path: str | None, as_json: bool) -> None:
 @app.command()
 def stop(
     location: Location,
-    savepoint: Annotated[str, typer.Option(help="Where to: a folder that is empty or does not exist.")],
+    savepoint: Annotated[
+        str | None,
+        typer.Option(help="Where to: a folder that is empty or does not exist.", show_default=False),
+    ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="First fire all that waits for the end of input.")] = False,
     timeout: Timeout = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Have the job that runs on LOCATION take a savepoint, and end with it."""
-    _ask(location, savepoint, timeout, as_json, stop=True, drain=drain)
+    """End the job that runs on LOCATION, with a checkpoint; with --savepoint, with a savepoint.
+
+    A backlog that is stopped keeps its finished shards for the next start; a savepoint waits for the backlog's end.
+    """
+    from .asking import ask_job
+
+    ask_job(location, "stop", savepoint, drain=drain, timeout_s=timeout, as_json=as_json)
 
 
-def _ask(location: str, path: str, timeout_s: float, as_json: bool, *, stop: bool, drain: bool) -> None:
-    from ...runtime.driver.remote_client import ask
-    from .places import check_location
+@app.command()
+def pause(location: Location, timeout: Timeout = 600.0, as_json: AsJson = False) -> None:
+    """Have the job that runs on LOCATION stand still: no epoch begins, nothing is pending, its state is kept."""
+    from .asking import ask_job
 
-    check_location(location)
-    if not path.strip():
-        raise misused("the savepoint's path is empty")
+    ask_job(location, "pause", None, timeout_s=timeout, as_json=as_json)
 
-    def on_status(status: str) -> None:
-        if not as_json:
-            say("the job has taken up the request" if status == "running" else "waiting for the job …")
 
-    with failures(as_json):
-        made = ask(
-            location, "stop" if stop else "savepoint", path, drain=drain, timeout_s=timeout_s, on_status=on_status
-        )
-    if as_json:
-        print_json({"savepoint": made, "stopped": stop, "drained": drain})
-    else:
-        print_facts([("savepoint", made), ("job", "stopped" if stop else "goes on")])
+@app.command()
+def resume(location: Location, timeout: Timeout = 600.0, as_json: AsJson = False) -> None:
+    """Have the job that runs on LOCATION go on after a pause."""
+    from .asking import ask_job
+
+    ask_job(location, "resume", None, timeout_s=timeout, as_json=as_json)
 
 
 def run() -> None:

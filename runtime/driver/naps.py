@@ -6,14 +6,14 @@ from .clocks import clock_ms, now_ms
 from .running_job import RunningJob
 
 #: Longest nap.
-_LONGEST_S = 1.0
+LONGEST_S = 1.0
 _SHORTEST_S = 0.01
 
 
 def nap_s(run: RunningJob) -> float:
     """Seconds until the next checkpoint, processing-time timer or step of the watermark, at most one."""
     with run.context.turn:
-        naps = [_LONGEST_S]
+        naps = [LONGEST_S]
         next_checkpoint_ms = run.scheduler.next_trigger_ms()
         if next_checkpoint_ms is not None:
             naps.append((next_checkpoint_ms - clock_ms()) / 1000)

@@ -19,7 +19,8 @@ from ..spec import Phase, PhaseKind
 from .clocks import now_ms
 from .endings import Ending
 from .epoch_specs import OBSERVED
-from .naps import nap_s
+from .naps import LONGEST_S, nap_s
+from .pausing import stand_still, stands_still
 from .running_job import RunningJob
 from .source_rows import SourceRows
 
@@ -100,6 +101,7 @@ def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
             state.set_source("history", position=where.to_json())
             run.checkpoints.checkpoint_if_due()
             ending.serve(phase)
+        stand_still(run, ending, phase)
         if desk.ready_stop() is not None and not where.done:
             return
     with run.context.turn:
@@ -121,6 +123,7 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
         ending.serve(phase)
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
+        stand_still(run, ending, phase)
         if context.desk.ready_stop() is not None:
             raise Stopped
         if batch_id > state.batch_id:
@@ -159,10 +162,12 @@ def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:
     assert live is not None
     for stage in run.job.readers:
         run.state.stages[stage.uid].watermark.watch(now_ms(), stage.delays_ms)
-    query = live.start(_on_live_batch(run, ending, phase), run.job.trigger or {"processingTime": "0 seconds"})
+    pause = context.pause
+    trigger = run.job.trigger or {"processingTime": "0 seconds"}
+    query = live.start(_on_live_batch(run, ending, phase), trigger, waits=lambda: pause.is_wanted or pause.stands)
     try:
         while query.isActive and not context.stopping.is_set() and context.desk.ready_stop() is None:
-            context.wake.wait(nap_s(run))
+            context.wake.wait(LONGEST_S if pause.stands else nap_s(run))
             context.wake.clear()
             with context.turn, live.refusing_after_failure():
                 if not context.stopping.is_set() and not live.failed:
@@ -245,6 +250,8 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
     """What the clock of the live phase does between two epochs."""
     run.context.lease.check()
     run.events.check()
+    if stands_still(run, ending, phase):
+        return
     drained = live.is_drained
     run.offsets.tell(live.query)
     run.epochs.tick(phase, idle=drained)

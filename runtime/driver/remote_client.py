@@ -32,18 +32,18 @@ class Clock:
 def ask(
     location: str,
     action: Action,
-    path: str,
+    path: str | None = None,
     *,
     drain: bool = False,
     timeout_s: float = 600.0,
     on_status: Callable[[str], None] = lambda status: None,
     clock: Clock | None = None,
-) -> str:
-    """Have the job that runs on a checkpoint location take a savepoint; returns the savepoint's path.
+) -> str | None:
+    """Have the job that runs on a checkpoint location do something; returns the savepoint's path, if there is one.
 
     Args:
         location: the job's checkpointLocation.
-        action: "savepoint", or "stop" to end the job with it.
+        action: "savepoint"; "stop" to end the job, with a savepoint if a path is given; "pause" or "resume".
         path: where the savepoint goes; a relative path is taken from here, not from where the driver runs.
         drain: whether the job first fires all that waits for the end of input.
         timeout_s: how long to wait.
@@ -55,14 +55,15 @@ def ask(
         QueryError: the driver could not do it; the message is the driver's.
     """
     clock = clock or Clock()
-    check_destination(path)
+    if path is not None:
+        check_destination(path)
     filesystem, checkpoints = resolve(location)
     root = f"{checkpoints}/mixedmode"
     holder = _living_holder(filesystem, root, location)
     deadline_s = clock.now_s() + timeout_s
     request = Request(
         action=action,
-        path=absolute(path),
+        path=None if path is None else absolute(path),
         drain=drain,
         run=holder.run,
         expires_ms=round(deadline_s * 1000),
@@ -84,12 +85,12 @@ def _wait(
     deadline_s: float,
     on_status: Callable[[str], None],
     clock: Clock,
-) -> str:
+) -> str | None:
     begun, gone_since_s = False, None
     while True:
         answer = folder.answer_to(request.id)
         if answer is not None and answer.status == "done":
-            return str(answer.path)
+            return answer.path
         if answer is not None and answer.status == "failed":
             raise QueryError(f"the job on {location!r} could not do it: {answer.error}")
         if answer is not None and not begun:
@@ -105,9 +106,9 @@ def _wait(
         else:
             gone_since_s = None
         if now_s > deadline_s:
+            there = "" if request.path is None else f", and the savepoint will be at {request.path!r} unless it fails"
             raise CheckpointError(
-                f"the job on {location!r} has not finished in time; it goes on with it, and the savepoint will be at"
-                f" {request.path!r} unless it fails"
+                f"the job on {location!r} has not finished in time; it goes on with it{there}"
                 if begun
                 else f"the job on {location!r} has not taken up the request in time, which is withdrawn: a job takes"
                 " requests once it has recovered"
@@ -117,6 +118,8 @@ def _wait(
 
 def _what_is_left(folder: RequestFolder, request: Request, location: str) -> str:
     """What has become of a request whose driver is gone."""
+    if request.path is None:
+        return "look at its log"
     store = CheckpointStore(folder.filesystem, folder.root.rpartition("/")[0])
     try:
         newest = store.latest()

@@ -35,7 +35,7 @@ _LOOK_EVERY_MS = 1000
 _ANSWER_LIFE_S = 3600
 _REQUEST, _ANSWER = ".request", ".answer"
 
-Action = Literal["savepoint", "stop"]
+Action = Literal["savepoint", "stop", "pause", "resume"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Request:
     """What is asked of a run."""
 
     action: Action
-    #: Where the savepoint goes.
-    path: str
+    #: Where the savepoint goes; None: none is asked for.
+    path: str | None
     drain: bool
     #: Id of the run that it is for.
     run: str
@@ -137,16 +137,19 @@ class RequestFolder:
 
 
 class Requests:
-    """The driver's side: looks for requests to its run and has them executed, one after the other.
+    """The driver's side: looks for requests to its run and has them executed.
+
+    Savepoints one after the other.  All else is begun at once: who wants the job to go on, or to end, must not wait for
+    a savepoint that waits for the end of a backlog.
 
     Args:
         folder: where they are.
         run_id: this run.
-        execute: does what is asked and returns the savepoint's path.  It is called on a thread of its own, since a
-            request to stop ends only with the run; the process does not end before it is answered.
+        execute: does what is asked and returns the savepoint's path, if one is asked for.  It is called on a thread of
+            its own, since a request to stop ends only with the run; the process does not end before it is answered.
     """
 
-    def __init__(self, folder: RequestFolder, run_id: str, execute: Callable[[Request], str]) -> None:
+    def __init__(self, folder: RequestFolder, run_id: str, execute: Callable[[Request], str | None]) -> None:
         self._folder = folder
         self._run_id = run_id
         self._execute = execute
@@ -163,8 +166,8 @@ class Requests:
         threading.Thread(target=look, name="mixedmode-requests", daemon=True).start()
 
     def poll(self, now_ms: int) -> None:
-        """Begin with the next request, if there is one and none is being executed; cheap if called often."""
-        if now_ms < self._next_look_ms or (self._busy is not None and self._busy.is_alive()):
+        """Begin with the requests whose turn it is; cheap if called often."""
+        if now_ms < self._next_look_ms:
             return
         self._next_look_ms = now_ms + _LOOK_EVERY_MS
         try:
@@ -181,13 +184,16 @@ class Requests:
                 )
                 self._folder.withdraw(request.id)
                 continue
+            if request.path is not None and self._busy is not None and self._busy.is_alive():
+                continue  # a later look
             self._folder.answer(request.id, Answer("running"))
             self._folder.withdraw(request.id)
             # Not a daemon: the process must not end before the answer is written.
             name = f"mixedmode-request-{request.id[:8]}"
-            self._busy = threading.Thread(target=self._run, args=(request,), name=name, daemon=False)
-            self._busy.start()
-            return
+            thread = threading.Thread(target=self._run, args=(request,), name=name, daemon=False)
+            if request.path is not None:
+                self._busy = thread
+            thread.start()
 
     def _run(self, request: Request) -> None:
         try:

@@ -39,6 +39,7 @@ from ..spec import JobSpec
 from .commit_queue import CommitDesk
 from .endings import Ending
 from .live_start import LiveStart
+from .pause_switch import PauseSwitch
 from .phases import IN_BACKLOG, PHASES
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
 from .running_job import RunContext, RunningJob
@@ -72,9 +73,11 @@ class JobRunner:
             heartbeat_ms=settings.lease_heartbeat_ms,
         )
         store.guard = lease.check
-        turn, stopping, live = threading.RLock(), threading.Event(), None
+        turn, stopping, wake, live = threading.RLock(), threading.Event(), threading.Event(), None
+        pause = PauseSwitch(wake.set)
         if job.live is not None:
-            live = LiveSource(job.live, spark_uri(job.spark, location, f"{path}/spark"), job.name, turn, stopping)
+            uri = spark_uri(job.spark, location, f"{path}/spark")
+            live = LiveSource(job.live, uri, job.name, turn, stopping)
         # What is below the location moves to the branch that the run works in, which is known when it is claimed.
         self._context = RunContext(
             run_id=run_id,
@@ -84,9 +87,10 @@ class JobRunner:
             lease=lease,
             turn=turn,
             stopping=stopping,
-            wake=threading.Event(),
+            wake=wake,
             desk=SavepointDesk(lambda request: claim(request, store.location)),
             commits=CommitDesk(),
+            pause=pause,
             live=live,
             live_start=LiveStart(job, store, location, live, listener),
             published=Published(),
@@ -183,6 +187,7 @@ class JobRunner:
         finally:
             self._thread_id = None
             context.desk.close(why)
+            context.pause.close(why)
             # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
             steps: list[Callable[[], object]] = []
             if self._run is not None:
@@ -274,6 +279,27 @@ class JobRunner:
         wish = self._context.commits.ask()
         self._context.wake.set()
         return wish
+
+    def ask_pause(self) -> Future[None]:
+        """Have the run stand still; answered when it does.
+
+        Raises:
+            QueryError: the run has ended.
+        """
+        return self._context.pause.ask()
+
+    def resume(self) -> bool:
+        """Have the run go on after a pause; False: there was none.
+
+        Raises:
+            QueryError: the run has ended.
+        """
+        return self._context.pause.lift()
+
+    @property
+    def pause(self) -> PauseSwitch:
+        """Whether the run makes a pause."""
+        return self._context.pause
 
     def stop(self) -> None:
         """End the run: what the live phase has processed is checkpointed, an unfinished backlog leaves nothing."""

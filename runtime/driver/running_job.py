@@ -28,6 +28,7 @@ from .exchanges import exchanges_of, place_of
 from .graph_epochs import GraphEpochs
 from .job_state import JobState
 from .live_start import LiveStart
+from .pause_switch import PauseSwitch
 from .pinned_backlog import PinnedBacklog
 from .seams import Seams
 from .snapshot import Published
@@ -60,6 +61,8 @@ class RunContext:
     desk: SavepointDesk
     #: What users ask to be made visible.
     commits: CommitDesk
+    #: Whether users want a pause.
+    pause: PauseSwitch
     live: LiveSource | None
     live_start: LiveStart
     #: What other threads may read.

@@ -241,6 +241,22 @@ class RunStopped:
 
 
 @dataclass(frozen=True)
+class RunPaused:
+    """The run stands still: it begins no epoch until it is told to go on."""
+
+    #: Kind of the phase in which it does.
+    phase: str
+
+
+@dataclass(frozen=True)
+class RunResumed:
+    """The run goes on after a pause."""
+
+    #: How long it has stood still.
+    paused_ms: int
+
+
+@dataclass(frozen=True)
 class RunFailed:
     """The run has ended with an error."""
 
@@ -265,6 +281,8 @@ Fact = (
     | InputEnded
     | RunFinished
     | RunStopped
+    | RunPaused
+    | RunResumed
     | RunFailed
 )
 

@@ -13,6 +13,8 @@ from .listeners import (
     Restored,
     RunFailed,
     RunFinished,
+    RunPaused,
+    RunResumed,
     RunStopped,
     SavepointWritten,
     SeamPassed,
@@ -55,6 +57,10 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
             return "finished", f"checkpoint {checkpoint_id}"
         case RunStopped(savepoint, inside_epoch):
             return "stopped", _how_stopped(savepoint, inside_epoch)
+        case RunPaused(phase):
+            return "paused", f"in the {phase} phase"
+        case RunResumed(paused_ms):
+            return "resumed", f"after {paused_ms / 1000:.1f} s"
         case RunFailed(error):
             return "failed", f"{type(error).__name__}: {error}"
     return None

@@ -184,7 +184,8 @@ def test_wrong_use_is_exit_code_2(job: World, savepoint: str, tmp_path: Path) ->
         ("inspect", job.checkpoints, "--checkpoint", 7): "it holds 1, 2",
         ("inspect", job.checkpoints, "--key", "a", "--key", "b"): "has 1 columns: key string",
         ("stop", savepoint, "--savepoint", tmp_path / "x"): "is a savepoint",
-        ("stop", job.checkpoints): "--savepoint",
+        ("stop", job.checkpoints, "--drain"): "by --savepoint",
+        ("pause", savepoint): "is a savepoint",
         ("plan", tmp_path / "job.py"): "does not exist",
     }
     for arguments, hint in cases.items():
@@ -203,7 +204,17 @@ def test_damage_is_exit_code_1(savepoint: str, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["error"]["type"] == "CorruptStateError"
 
 
-@pytest.mark.parametrize("command", [("savepoint", "LOCATION", "SP"), ("stop", "LOCATION", "--savepoint", "SP")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("savepoint", "LOCATION", "SP"),
+        ("stop", "LOCATION", "--savepoint", "SP"),
+        ("stop", "LOCATION"),
+        ("pause", "LOCATION"),
+        ("resume", "LOCATION"),
+    ],
+    ids=" ".join,
+)
 def test_no_running_job(job: World, tmp_path: Path, command: tuple[str, ...]) -> None:
     """Without a running driver there is nobody to ask: a clear error, exit code 1, and no request is left."""
     places = {"LOCATION": str(job.checkpoints), "SP": str(tmp_path / "new")}

@@ -44,7 +44,7 @@ class Job:
     def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run a command, with JSON."""
         words = [str(argument) for argument in arguments]
-        waits = ["--timeout", "300"] if words[0] in ("savepoint", "stop") else []
+        waits = ["--timeout", "300"] if words[0] in ("savepoint", "stop", "pause", "resume") else []
         command = [sys.executable, "-m", "mixedmode", *words, "--json", *waits]
         return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=400)
 
@@ -71,13 +71,17 @@ def job(tmp_path: Path, driver_jvm: DriverJvm) -> Iterator[Job]:
 
 @pytest.mark.spark
 def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> None:
-    """A job takes a savepoint and goes on, then stops with another one; restored elsewhere, nothing is missing."""
+    """A job takes a savepoint in a pause and goes on, then stops with another; restored elsewhere, nothing is missing."""
     job.start()
+    paused = job.command("pause", job.checkpoints)
+    assert (paused.returncode, json.loads(paused.stdout)) == (0, {"paused": True})
     first = job.command("savepoint", job.checkpoints, "first")
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout) == {"savepoint": str(tmp_path / "first"), "stopped": False, "drained": False}
     again = job.command("savepoint", job.checkpoints, "first")
     assert again.returncode == 1 and "holds a savepoint" in again.stdout
+    resumed = job.command("resume", job.checkpoints)
+    assert (resumed.returncode, json.loads(resumed.stdout)) == (0, {"paused": False})
     assert job.process is not None and job.process.poll() is None
     stopped = job.command("stop", job.checkpoints, "--savepoint", tmp_path / "last")
     assert stopped.returncode == 0, stopped.stdout
@@ -99,7 +103,7 @@ def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> 
 def test_driver_killed_while_it_writes_a_savepoint(job: Job) -> None:
     """The one who asked is told, nothing looks like a savepoint, and the job starts again with nothing missing.
 
-    It ends by a drain: every open session is closed.
+    It is stopped and started once more, and ends by a drain: every open session is closed.
     """
     job.start("savepoint-before-metadata=kill")
     failed = job.command("savepoint", job.checkpoints, "sp")
@@ -109,6 +113,10 @@ def test_driver_killed_while_it_writes_a_savepoint(job: Job) -> None:
     assert looked_at.returncode == 2
     job.start()
     assert not list((job.checkpoints / "mixedmode").glob("requests/*.request"))
+    stopped = job.command("stop", job.checkpoints)
+    assert json.loads(stopped.stdout) == {"savepoint": None, "stopped": True, "drained": False}
+    assert job.ended() == 0
+    job.start()
     done = job.command("stop", job.checkpoints, "--savepoint", "other", "--drain")
     assert done.returncode == 0, done.stdout
     assert job.ended() == 0

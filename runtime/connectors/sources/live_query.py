@@ -28,6 +28,9 @@ _RATE_LIMITS = frozenset(
     )
 )
 
+#: How often a micro-batch that waits for its turn looks whether it is still wanted.
+_LOOK_EVERY_S = 0.1
+
 #: How Spark's log says that a source has given nothing yet.
 _NO_OFFSET = "-"
 
@@ -91,10 +94,18 @@ class LiveSource:
         offsets = [told[number] or _NO_OFFSET for number in sorted(told)]
         return "\n".join(["v1", '{"batchWatermarkMs":0,"batchTimestampMs":0}', *offsets])
 
-    def start(self, on_batch: OnBatch, trigger: dict[str, Any]) -> StreamingQuery:
-        """Start the query, or go on with it where it was."""
+    def start(
+        self, on_batch: OnBatch, trigger: dict[str, Any], *, waits: Callable[[], bool] = lambda: False
+    ) -> StreamingQuery:
+        """Start the query, or go on with it where it was.
+
+        Args:
+            on_batch: takes the micro-batches.
+            trigger: Spark's.
+            waits: asked before each of them whether it has to wait.
+        """
         self._error, self._refusing = None, False
-        writer = self._frame.writeStream.foreachBatch(self._guarded(on_batch)).trigger(**trigger)
+        writer = self._frame.writeStream.foreachBatch(self._guarded(on_batch, waits)).trigger(**trigger)
         writer = writer.option("checkpointLocation", self.checkpoint)
         if self._name:
             writer = writer.queryName(f"{self._name} (live source)")
@@ -103,11 +114,21 @@ class LiveSource:
             self.stop()
         return self.query
 
-    def _guarded(self, on_batch: OnBatch) -> OnBatch:
+    def _guarded(self, on_batch: OnBatch, waits: Callable[[], bool]) -> OnBatch:
+        def has_turn() -> bool:
+            """Take the turn; not while micro-batches have to wait."""
+            if not self._turn.acquire(timeout=_LOOK_EVERY_S):
+                return False
+            if self._refuses or not waits():
+                return True
+            self._turn.release()
+            self._stopping.wait(_LOOK_EVERY_S)
+            return False
+
         def run(batch: DataFrame, batch_id: int) -> None:
             try:
                 # Never block for good: whoever stops the query may hold the lock and wait for this very call.
-                while not self._turn.acquire(timeout=0.1):
+                while not has_turn():
                     if self._refuses:
                         return
                 try:

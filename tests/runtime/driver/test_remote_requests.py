@@ -46,7 +46,7 @@ class Driver:
     def __post_init__(self) -> None:
         self.requests = Requests(self.folder, self.run, self.execute)
 
-    def execute(self, request: Request) -> str:
+    def execute(self, request: Request) -> str | None:
         self.seen.append(request)
         self.threads.append(threading.current_thread())
         if self.fails is not None:
@@ -125,6 +125,32 @@ def test_one_after_the_other(folder: RequestFolder) -> None:
     assert [one.path for one in driver.seen] == ["/first", "/second"]
 
 
+def test_only_savepoints_wait_for_savepoints(folder: RequestFolder) -> None:
+    """A pause, its end and a plain stop are begun while a savepoint waits, for the end of a backlog perhaps."""
+    waits, seen = threading.Event(), []
+
+    def execute(asked: Request) -> str | None:
+        seen.append(asked.action)
+        if asked.action == "savepoint":
+            waits.wait(60)
+        return asked.path
+
+    requests = Requests(folder, RUN, execute)
+    first, second = request(), request(path="/other", expires_ms=NOW_MS + 5000)
+    quick = [request(action=action, path=None, expires_ms=NOW_MS + 9000) for action in ("pause", "resume", "stop")]
+    for one in (first, second, *quick):
+        folder.put(one)
+    requests.poll(NOW_MS)
+    while any((answer := folder.answer_to(one.id)) is None or answer.status != "done" for one in quick):
+        assert requests._busy is not None and requests._busy.is_alive()
+    assert sorted(seen) == ["pause", "resume", "savepoint", "stop"]
+    assert folder.answer_to(second.id) is None
+    waits.set()
+    requests._busy.join()
+    assert folder.answer_to(first.id) == Answer("done", path="/sp")
+    assert all(folder.answer_to(one.id) == Answer("done") for one in quick)
+
+
 def test_nothing_asked_costs_no_file(folder: RequestFolder) -> None:
     """A driver that nobody asks makes no folder."""
     Driver(folder).poll(NOW_MS)
@@ -164,6 +190,16 @@ def test_ask_waits_for_the_answer(location: Path, folder: RequestFolder, lease: 
     assert made == str(target)
     assert heard[0] == "waiting"
     assert files(folder) == []
+
+
+def test_what_is_no_savepoint_has_no_path(location: Path, folder: RequestFolder, lease: DriverLease) -> None:
+    """A pause is asked for without a path, and one that comes in time is told in its own words."""
+    driver = Driver(folder)
+    assert ask(str(location), "pause", clock=Waiting(lambda: driver.poll(NOW_MS)).clock) is None
+    assert [(one.action, one.path) for one in driver.seen] == [("pause", None)]
+    begins = Waiting(lambda: folder.answer(folder.requests()[0].id, Answer("running")))
+    with pytest.raises(CheckpointError, match="has not finished in time; it goes on with it$"):
+        ask(str(location), "stop", timeout_s=10, clock=begins.clock)
 
 
 def test_relative_paths_are_the_askers(
