@@ -84,15 +84,17 @@ class MixedQuery:
             The path of the savepoint; None: it was not about one.
         """
         if request.action == "pause":
-            return self.pause()
-        if request.action == "resume":
-            return self.resume()
-        if request.path is None:
+            self.pause()
+        elif request.action == "resume":
+            self.resume()
+        elif request.path is None:
             self.stop()
-            return self._raise()
-        if request.action == "stop":
+            self._raise()
+        elif request.action == "stop":
             return self.stopWithSavepoint(request.path, drain=request.drain, wait=True)
-        return self.savepoint(request.path, wait=True)
+        else:
+            return self.savepoint(request.path, wait=True)
+        return None
 
     def _run(self) -> None:
         try:
@@ -303,8 +305,8 @@ class MixedQuery:
     def pause(self) -> None:
         """Begin no further epoch; returns when the query stands still.
 
-        The epoch in hand is finished and a checkpoint is taken: all processed rows are visible, nothing is pending.  The
-        query keeps its state, its place in the sources, and its checkpointLocation; :meth:`resume` has it go on.
+        The epoch in hand is finished and a checkpoint is taken: all processed rows are visible, nothing is pending.
+        The query keeps its state, its place in the sources, and its checkpointLocation; :meth:`resume` has it go on.
         Meanwhile :meth:`savepoint`, :meth:`stopWithSavepoint` and :meth:`stop` work.  In a backlog at batch speed the
         shards in hand are finished and kept; there is no checkpoint before its end.
 

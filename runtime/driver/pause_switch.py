@@ -1,7 +1,8 @@
 """Whether a run makes a pause: users switch it on and off, the run says when it stands still.
 
-A run that stands still begins no epoch.  It has nothing pending, as far as its phase has checkpoints, keeps its state and
-its place in the sources, holds its location, and goes on where it was.  A pause is a run's: the next run begins without.
+A run that stands still begins no epoch.  It has nothing pending, as far as its phase has checkpoints, keeps its state
+and its place in the sources, holds its location, and goes on where it was.  A pause is a run's: the next run begins
+without.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 It takes a checkpoint, so that nothing is pending, and stands still: no row, timer or event is processed; savepoints are
 taken, and the location is held.  For inputs that may become idle the time does not count, since none of them could be
-read.  For everything else it does: processing time goes on, and what has become due meanwhile is due when the run goes on.
+read.  For everything else it does: processing time goes on, and what has become due meanwhile is due when the run goes
+on.
 """
 
 from __future__ import annotations

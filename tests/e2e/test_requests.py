@@ -71,7 +71,7 @@ def job(tmp_path: Path, driver_jvm: DriverJvm) -> Iterator[Job]:
 
 @pytest.mark.spark
 def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> None:
-    """A job takes a savepoint in a pause and goes on, then stops with another; restored elsewhere, nothing is missing."""
+    """A job takes a savepoint in a pause, goes on, and stops with another; restored elsewhere, nothing is missing."""
     job.start()
     paused = job.command("pause", job.checkpoints)
     assert (paused.returncode, json.loads(paused.stdout)) == (0, {"paused": True})
