@@ -18,7 +18,8 @@ from ..platform.checksummed import Envelope
 from .format import Format
 
 #: Version 2: the key groups of a stage may be of some of its key columns (``StateLayout.key_group_places``).
-FORMAT = Format(version=2, upgrades={1: lambda body: body})
+#: Version 3: a sink's transaction has an ordinal; tables that have seen one skip what is given to them without.
+FORMAT = Format(version=3, upgrades={1: lambda body: body, 2: lambda body: body})
 #: Version of the format that this code writes.
 FORMAT_VERSION = FORMAT.version
 

@@ -295,8 +295,8 @@ class CheckpointStore:
             return CorruptStateError(
                 f"{error}. The newest older checkpoint that is whole is {candidate} ({self.folder(candidate)}); to go "
                 f"back to it, remove the folders of the newer ones and {self._newest} (rows that they committed will "
-                "be committed again; a table that remembers transactions, as Delta's and Iceberg's do, skips what the "
-                "job gives it until it is past the newer ones: there, start again with a new checkpointLocation)"
+                "be committed again; a function of foreachBatch gets their ids again, with other rows: what it has "
+                "remembered by them it must forget)"
             )
         return CorruptStateError(
             f"{error}. No older checkpoint is whole: restore it, or start again with a new checkpointLocation and a "

@@ -193,6 +193,7 @@ class CheckpointCoordinator:
             },
             events=events,
             form=self.job.staged_form,
+            branch=self.store.branch.number,
             drained=drained,
             savepoint=savepoint,
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ..checkpoints.metadata import CheckpointMetadata, SourceState, SparkPosition, WantedSavepoint
 from ..connectors.staged_form import StagedForm
 from ..connectors.staging import StagedFile
-from ..connectors.transaction import SinkTransaction
+from ..connectors.transaction import SinkTransaction, next_ordinal
 from ..protocols.operator_events.snapshot import StoredEvents
 from ..protocols.watermarks import WatermarkTracker
 from ..tasks.report import ShardReport
@@ -33,6 +33,8 @@ class JobState:
     epoch: int = 0
     #: Last complete checkpoint.
     checkpoint_id: int = 0
+    #: Ordinal of its transaction; None: there is none, or it has none.
+    ordinal: int | None = None
     spark: SparkPosition | None = None
     #: Batch of the live source's query that is part of this state; -1: none.
     batch_id: int = -1
@@ -61,6 +63,7 @@ class JobState:
             sources=dict(metadata.sources),
             epoch=metadata.epoch,
             checkpoint_id=metadata.checkpoint_id,
+            ordinal=metadata.transaction.ordinal,
             spark=metadata.spark,
             batch_id=metadata.spark.batch_id if metadata.spark else -1,
             rows_late_total=metadata.rows_late_total,
@@ -119,7 +122,7 @@ class JobState:
 
     def complete(self, cut: Cut) -> None:
         """A checkpoint is complete: its output is pending no more."""
-        self.checkpoint_id = cut.number
+        self.checkpoint_id, self.ordinal = cut.number, cut.ordinal
         del self.pending[: len(cut.pending)], self.pending_late[: len(cut.pending_late)]
 
 
@@ -128,6 +131,8 @@ class Cut:
     """All that a checkpoint holds, frozen between two epochs; nothing that happens later is seen in it."""
 
     number: int
+    #: The ordinal of its transaction.
+    ordinal: int
     #: Why it is taken.
     trigger: str
     job_id: str
@@ -159,6 +164,7 @@ class Cut:
         finished_shards: Mapping[str, Collection[int]],
         events: Mapping[str, StoredEvents],
         form: StagedForm,
+        branch: int = 0,
         drained: bool = False,
         savepoint: WantedSavepoint | None = None,
     ) -> Cut:
@@ -171,17 +177,20 @@ class Cut:
             finished_shards: by stage those that have finished for good.
             events: by stage what its coordinator's checkpoint holds; only stages that have one.
             form: what the pending output is.
+            branch: that of the location.
             drained: whether it is the end of a drain.
             savepoint: what it is taken for; None: for itself.
         """
         watermark = state.first_stage.watermark
         inputs = {name: one.inputs[name] for name, one in state.live_watermarks.items()}
         inputs = inputs if len(inputs) > 1 else {}
+        now_ms = round(time.time() * 1000)
         return cls(
             number=number,
+            ordinal=next_ordinal(state.ordinal, branch, now_ms),
             trigger=trigger,
             job_id=state.job_id,
-            timestamp_ms=round(time.time() * 1000),
+            timestamp_ms=now_ms,
             epoch=state.epoch,
             stages=tuple(
                 StageCut.of(stage, finished_shards.get(uid, ()), events.get(uid)) for uid, stage in state.stages.items()
@@ -219,7 +228,13 @@ class Cut:
             sources=dict(self.sources),
             spark=self.spark,
             operators=tuple(stage.to_metadata(with_state=with_state) for stage in self.stages),
-            transaction=SinkTransaction(id=self.number, files=self.pending, form=self.form, token=uuid.uuid4().hex),
+            transaction=SinkTransaction(
+                id=self.number,
+                files=self.pending,
+                form=self.form,
+                token=uuid.uuid4().hex,
+                ordinal=self.ordinal,
+            ),
             late_rows=SinkTransaction(id=self.number, files=self.pending_late) if self.pending_late else None,
             rows_late_total=self.rows_late_total,
             drained=self.drained,

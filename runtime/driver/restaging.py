@@ -72,7 +72,7 @@ def pending_transaction(job: JobSpec, store: CheckpointStore, metadata: Checkpoi
     sources = sources_of(mine.columns, old.form.columns, _what(metadata)) if old.left else []
     made = _restaged(job, old, sources)
     failpoint("restaged-before-named")
-    other = SinkTransaction(id=transaction.id, files=made, form=mine, token=transaction.unique)
+    other = transaction.model_copy(update={"files": made, "form": mine, "token": transaction.unique})
     store.write_restaged(metadata.checkpoint_id, other)
     failpoint("restaged-named")
     if old.folder == job.sink.staging[1]:

@@ -12,6 +12,7 @@ from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, delta, iceberg
 from mixedmode.runtime.connectors.sinks.deliveries import Deliveries, WholeResult
 from mixedmode.runtime.connectors.sinks.table import TableSink
+from mixedmode.runtime.connectors.transaction import SinkTransaction
 from pyarrow import fs
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -25,6 +26,11 @@ def opened(spark: Any, folder: Path, format: str, place: dict[str, str], **more:
     sink.check(spark)
     sink.open(spark, fs.LocalFileSystem(), str(folder / "staging"), "job-1")
     return sink
+
+
+def taken(number: int) -> SinkTransaction:
+    """A checkpoint's transaction."""
+    return SinkTransaction(id=number, token=f"token-{number}", ordinal=1_700_000_000_000 + number)
 
 
 def values_of(spark: Any, format: str, place: dict[str, str]) -> list[int]:
@@ -53,14 +59,14 @@ def test_a_transaction_that_comes_again_is_skipped(
     sink = opened(spark, tmp_path, format, place, partition_by=["key"], deliveries=deliveries)
     assert sink.guarantee == "exactly-once" and "exactly-once by" in sink.describe()
     for number, values in ((1, range(4)), (1, range(4)), (2, range(4, 7)), (2, range(4, 7)), (1, range(4))):
-        sink.hand_over(numbers(spark, values), number)
+        sink.hand_over(numbers(spark, values), taken(number))
     assert values_of(spark, format, place) == ([4, 5, 6] if whole else [*range(7)])
     if place.get("table", "").startswith("sink"):
         (described,) = spark.sql(f"DESCRIBE DETAIL {place['table']}").collect()
         assert described.partitionColumns == ["key"]
     other = TableSink(StructType.fromDDL(COLUMNS), format, **place, deliveries=deliveries)
     other.open(spark, fs.LocalFileSystem(), str(tmp_path / "staging"), "job-2")
-    other.hand_over(numbers(spark, [9]), 1)
+    other.hand_over(numbers(spark, [9]), taken(1))
     assert values_of(spark, format, place) == ([9] if whole else [*range(7), 9])
 
 
@@ -71,7 +77,7 @@ def test_a_table_of_the_schema_in_use(spark: Any, tmp_path: Path) -> None:
         for number, by in enumerate(("table", "path")):
             sink = opened(spark, tmp_path, "iceberg", {by: "in_use"})
             for _ in range(2):
-                sink.hand_over(numbers(spark, range(3)), number)
+                sink.hand_over(numbers(spark, range(3)), taken(number))
         assert values_of(spark, "iceberg", {"table": "in_use"}) == [0, 0, 1, 1, 2, 2]
         assert "behind snapshot" in iceberg.read(spark, "in_use")._inputs.parts[1].seam.text
     finally:

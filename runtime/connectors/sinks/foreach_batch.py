@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from ..transaction import SinkTransaction
+
 
 class ForeachBatchSink(DeliverySink):
     """Calls ``function(rows, id)`` when a checkpoint completes; not called for a checkpoint without rows."""
@@ -49,15 +51,17 @@ class ForeachBatchSink(DeliverySink):
                 " of (DataFrame, int)"
             ) from error
 
-    def hand_over(self, rows: DataFrame, number: int) -> None:
+    def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:
         try:
-            self._function(rows, number)
+            self._function(rows, transaction.id)
         except MixedModeError:
             raise
         except Exception as error:
             name = getattr(self._function, "__qualname__", type(self._function).__name__)
             frames = UserFrames.since(None if error.__traceback__ is None else error.__traceback__.tb_next)
-            raise UserCodeError(frames.told(error, f"function {name} of foreachBatch, batch {number}")) from error
+            raise UserCodeError(
+                frames.told(error, f"function {name} of foreachBatch, batch {transaction.id}")
+            ) from error
 
     def describe(self) -> str:
         return (

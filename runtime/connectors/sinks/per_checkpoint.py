@@ -73,9 +73,9 @@ class DeliverySink(PerCheckpointSink):
     """One that hands all rows over together, as a frame; arguments are those of :class:`PerCheckpointSink`."""
 
     @abstractmethod
-    def hand_over(self, rows: DataFrame, number: int) -> None:
-        """Give a checkpoint's rows away; may be called again with the same rows and number after a failure."""
+    def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:
+        """Give a checkpoint's rows away; may be called again for the same transaction, with the same rows."""
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
         epochs = {epoch_of(file.name) for file in transaction.files}
-        self.hand_over(self.deliveries.rows(self.frame(transaction.files), epochs), transaction.id)
+        self.hand_over(self.deliveries.rows(self.frame(transaction.files), epochs), transaction)

@@ -5,10 +5,10 @@ Spark does not tell such a writer that it has seen these rows before, so after a
 acknowledgement they are appended again: at-least-once.
 
 A *transactional* format closes that gap: it remembers transactions together with their rows
-(:mod:`.transaction_memory`).  The application id is the job's, the same over restarts; the version is the checkpoint's
-id, which only grows.  A driver that takes over from one that may still be running goes on with greater versions than
-any that the other can give, and begins by appending nothing under the first of them: what the other hands over later is
-skipped, by formats that skip.
+(:mod:`.transaction_memory`).  The application id is the job's, the same over restarts; the version is the transaction's
+ordinal, which only grows, also when somebody puts the job back to an older checkpoint.  A driver that takes over from
+one that may still be running goes on with greater versions than any that the other can give, and begins by appending
+nothing under the first of them: what the other hands over later is skipped, by formats that skip.
 
 The whole result, if that is what is delivered, takes the place of the one before, by one commit of the format.
 """
@@ -25,6 +25,7 @@ from ...platform.columns import column_fold
 from ...platform.spark_errors import spark_says
 from ...platform.spark_formats import data_source
 from ...platform.spark_session import activate
+from ..transaction import first_ordinal
 from .base import Guarantee
 from .deliveries import Deliveries
 from .file_formats import (
@@ -41,15 +42,14 @@ from .lake_checks import check_lake
 from .output_folder import OutputFolder
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
-from .transaction_memory import memory_of
+from .transaction_memory import Mark, memory_of
 
 if TYPE_CHECKING:
     from pyarrow import fs
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-#: A version is the branch of the checkpoint, then its id.
-_BRANCH_BITS = 32
+    from ..transaction import SinkTransaction
 
 
 class TableSink(DeliverySink):
@@ -153,23 +153,24 @@ class TableSink(DeliverySink):
 
     def fence(self) -> None:
         if self.fencing is not None and self.branch:
-            assert self._spark is not None, "open() comes first"
-            self._write(self._spark.createDataFrame([], self.schema), 0, replaces=False)
+            assert self._spark is not None and self._job_id is not None, "open() comes first"
+            nothing = self._spark.createDataFrame([], self.schema)
+            self._write(nothing, Mark(self._job_id, first_ordinal(self.branch)), replaces=False)
 
-    def hand_over(self, rows: DataFrame, number: int) -> None:
+    def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:
         if self._spark is not None:
             # Spark looks a data source of Python's up in this thread's session, and in no other.
             activate(self._spark)
-        self._write(rows, number, replaces=self.deliveries.whole is not None)
+        assert self._job_id is not None, "open() comes first"
+        mark = Mark.of(self._job_id, transaction, self.branch)
+        self._write(rows, mark, replaces=self.deliveries.whole is not None)
 
-    def _write(self, rows: DataFrame, number: int, *, replaces: bool) -> None:
+    def _write(self, rows: DataFrame, mark: Mark, *, replaces: bool) -> None:
         options = dict(self._options)
         if self._memory is not None:
-            assert self._job_id is not None, "open() comes first"
-            version = (self.branch << _BRANCH_BITS) + number
-            if self._memory.has(rows, self.table, self.path, (self._job_id, version)):
+            if self._memory.has(rows, self.table, self.path, mark):
                 return
-            options |= self._memory.options(self._job_id, version)
+            options |= self._memory.options(mark)
         if replaces and self.table is not None and rows.sparkSession.catalog.tableExists(self.table):
             # The older writer would make another table, without what somebody has set for this one.
             rows.writeTo(self.table).options(**options).overwrite(F.lit(True))

@@ -2,7 +2,8 @@
 
 Delta keeps the last ``txnVersion`` of each ``txnAppId`` in its log, and skips an append or overwrite whose version it
 has (https://docs.delta.io/latest/delta-streaming.html#idempotent-table-writes-in-foreachbatch).  Iceberg skips nothing,
-but each commit can carry properties in its snapshot's summary, so whoever repeats one looks for it first.  Snapshots
+but each commit can carry properties in its snapshot's summary, so whoever repeats one looks for it first, by what no
+other transaction has: versions came again, once, when a job was put back to an older checkpoint.  Snapshots
 that are expired between a crash and the restart are not found; a table keeps its newest ones.
 
 Both make rows and memory visible by one atomic commit.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...platform.spark_iceberg import snapshot_summaries
@@ -19,9 +21,37 @@ from ...platform.spark_iceberg import snapshot_summaries
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from ..transaction import SinkTransaction
+
 _APPLICATION, _VERSION = "txnAppId", "txnVersion"
 _PROPERTY = "snapshot-property."
-_JOB, _TRANSACTION = "mixedmode.job-id", "mixedmode.transaction"
+_JOB, _TRANSACTION, _TOKEN = "mixedmode.job-id", "mixedmode.transaction", "mixedmode.token"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a table remembers of a transaction."""
+
+    #: The job's, the same over restarts.
+    job_id: str
+    #: The transaction's; it only grows.
+    version: int
+    #: What no other transaction has; empty: it has but the version.
+    token: str = ""
+    #: Whether the version says where the transaction is in time, too; if not, others may have had the same.
+    is_ordinal: bool = True
+
+    @classmethod
+    def of(cls, job_id: str, transaction: SinkTransaction, branch: int) -> Mark:
+        """That of a transaction.
+
+        Args:
+            job_id: the job's.
+            transaction: what is committed.
+            branch: that of the location in which it is.
+        """
+        has_ordinal = transaction.ordinal is not None
+        return cls(job_id, transaction.ordinal_in(branch), transaction.unique, has_ordinal)
 
 
 class TransactionMemory(ABC):
@@ -35,22 +65,17 @@ class TransactionMemory(ABC):
     ours: tuple[str, ...]
 
     @abstractmethod
-    def options(self, job_id: str, version: int) -> Mapping[str, Any]:
-        """What a write is given to remember.
+    def options(self, mark: Mark) -> Mapping[str, Any]:
+        """What a write is given to remember."""
 
-        Args:
-            job_id: the job's, the same over restarts.
-            version: the transaction's; it only grows.
-        """
-
-    def has(self, rows: DataFrame, table: str | None, path: str | None, transaction: tuple[str, int]) -> bool:
+    def has(self, rows: DataFrame, table: str | None, path: str | None, mark: Mark) -> bool:
         """True if a transaction must be skipped here, since the format does not.
 
         Args:
             rows: what it is to write.
             table: name of the table; None: ``path`` says where it is.
             path: its place.
-            transaction: the job's id and the version.
+            mark: the transaction's.
         """
         return False
 
@@ -62,25 +87,30 @@ class SkippedByVersion(TransactionMemory):
     fencing = f"greater {_VERSION}s after a take-over"
     ours = (_APPLICATION, _VERSION)
 
-    def options(self, job_id: str, version: int) -> Mapping[str, Any]:
-        return {_APPLICATION: job_id, _VERSION: version}
+    def options(self, mark: Mark) -> Mapping[str, Any]:
+        return {_APPLICATION: mark.job_id, _VERSION: mark.version}
 
 
 class FoundInSnapshots(TransactionMemory):
     """Iceberg: a transaction is looked for before it is committed again."""
 
     by = "properties of the table's snapshots"
-    ours = tuple(f"{_PROPERTY}{name}" for name in (_JOB, _TRANSACTION))
+    ours = tuple(f"{_PROPERTY}{name}" for name in (_JOB, _TRANSACTION, _TOKEN))
 
-    def options(self, job_id: str, version: int) -> Mapping[str, Any]:
-        return dict(zip(self.ours, (job_id, version), strict=True))
+    def options(self, mark: Mark) -> Mapping[str, Any]:
+        return dict(zip(self.ours, (mark.job_id, mark.version, mark.token), strict=True))
 
-    def has(self, rows: DataFrame, table: str | None, path: str | None, transaction: tuple[str, int]) -> bool:
-        job_id, version = transaction
-        return any(
-            summary.get(_JOB) == job_id and int(summary.get(_TRANSACTION, -1)) >= version
-            for summary in snapshot_summaries(rows.sparkSession, table, path)
-        )
+    def has(self, rows: DataFrame, table: str | None, path: str | None, mark: Mark) -> bool:
+        summaries = snapshot_summaries(rows.sparkSession, table, path)
+        return any(_is_of(summary, mark) for summary in summaries if summary.get(_JOB) == mark.job_id)
+
+
+def _is_of(summary: Mapping[str, str], mark: Mark) -> bool:
+    """Whether a snapshot of the job's is a transaction's."""
+    if _TOKEN in summary:
+        return summary[_TOKEN] == mark.token
+    # It was made before there were tokens, so it is of no transaction that has an ordinal.
+    return not mark.is_ordinal and summary.get(_TRANSACTION) == str(mark.version)
 
 
 #: Formats that are known to remember.

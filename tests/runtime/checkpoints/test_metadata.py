@@ -151,6 +151,15 @@ def test_key_groups_are_of_whole_keys_before_version_2() -> None:
     }
 
 
+def test_transactions_have_ordinals_since_version_3() -> None:
+    """Before that what stood for it is made of the branch and the id."""
+    older, found = (
+        CheckpointMetadata.from_bytes((DATA / f"checkpoint-{version}").read_bytes(), "here") for version in (1, 3)
+    )
+    assert older.transaction.ordinal is None and older.transaction.ordinal_in(3) == (3 << 32) + 4
+    assert found.transaction.ordinal == found.transaction.ordinal_in(3) > older.transaction.ordinal_in(3)
+
+
 def renamed(body: dict[str, Any]) -> dict[str, Any]:
     """An upgrade: what was called ``epoch_number`` is called ``epoch``."""
     return {**{name: value for name, value in body.items() if name != "epoch_number"}, "epoch": body["epoch_number"]}

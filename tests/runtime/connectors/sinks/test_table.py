@@ -10,7 +10,7 @@ import pytest
 from mixedmode.runtime.connectors.sinks.table import TableSink
 from mixedmode.runtime.connectors.staged_output import StagedOutput
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.connectors.transaction import SinkTransaction
+from mixedmode.runtime.connectors.transaction import SinkTransaction, next_ordinal
 from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.platform.arrow_types import arrow_schema
 from pyarrow import fs
@@ -19,6 +19,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NOW_MS = 1_800_000_000_000
 SCHEMA = StructType([StructField("n", IntegerType()), StructField("kind", StringType())])
 
 
@@ -79,12 +80,12 @@ class Rows:
         (
             TableSink(SCHEMA, "delta", path="out", options={"mergeSchema": "true"}),
             "path out",
-            {"mergeSchema": "true", "txnAppId": "job-1", "txnVersion": 7},
+            {"mergeSchema": "true", "txnAppId": "job-1", "txnVersion": 1234},
         ),
         (
             TableSink(SCHEMA, "delta", table="t", path="out", partition_by=["kind"]),
             "table t",
-            {"partitionBy": ("kind",), "path": "out", "txnAppId": "job-1", "txnVersion": 7},
+            {"partitionBy": ("kind",), "path": "out", "txnAppId": "job-1", "txnVersion": 1234},
         ),
         (TableSink(SCHEMA, "delta", path="out", transactional=False), "path out", {}),
         (
@@ -92,13 +93,13 @@ class Rows:
             "path None",
             {"url": "u", "txnAppId": "theirs"},
         ),
-        (TableSink(SCHEMA, "mine", transactional=True), "path None", {"txnAppId": "job-1", "txnVersion": 7}),
+        (TableSink(SCHEMA, "mine", transactional=True), "path None", {"txnAppId": "job-1", "txnVersion": 1234}),
     ],
 )
 def test_what_the_writer_is_told(sink: TableSink, place: str, told: dict[str, Any], tmp_path: Path) -> None:
-    """Delta, and a format declared transactional, get the job's id and the checkpoint's; all get the user's options."""
+    """Delta, and a format declared transactional, get job id and ordinal; all get the user's options."""
     rows: Any = Rows()
-    opened(sink, tmp_path).hand_over(rows, 7)
+    opened(sink, tmp_path).hand_over(rows, SinkTransaction(id=7, ordinal=1234))
     assert rows.write.saved == [(place, {"format": (sink.name,), "mode": ("append",), **told})]
 
 
@@ -122,8 +123,22 @@ def test_a_take_over_outbids_the_older_driver(tmp_path: Path, monkeypatch: pytes
     sink.branch = plain.branch = 3
     sink.fence()
     plain.fence()
-    sink.hand_over(spark, 7)
-    assert [told["txnVersion"] for _, told in spark.write.saved] == [3 << 32, (3 << 32) + 7]
+    older, newer = next_ordinal(None, 2, NOW_MS), next_ordinal(None, 3, NOW_MS - 3_600_000)
+    sink.hand_over(spark, SinkTransaction(id=7, ordinal=newer))
+    versions = [told["txnVersion"] for _, told in spark.write.saved]
+    assert older < versions[0] < versions[1] == newer
+
+
+def test_a_transaction_of_before_ordinals_keeps_its_version(tmp_path: Path) -> None:
+    """What a checkpoint of an older version has left to be shown goes by what stood for the ordinal then, so the table
+    knows it; all that comes later is greater."""
+    rows: Any = Rows()
+    for branch in (0, 3):
+        sink = opened(TableSink(SCHEMA, "delta", path="out"), tmp_path)
+        sink.branch = branch
+        sink.hand_over(rows, SinkTransaction(id=7))
+        version = rows.write.saved[-1][1]["txnVersion"]
+        assert version == (branch << 32) + 7 < next_ordinal(None, branch, NOW_MS)
 
 
 @pytest.mark.spark
