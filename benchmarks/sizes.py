@@ -48,7 +48,7 @@ class Sizes:
     kafka_processor_keys: int = 100_000
     kafka_latency_keys: int = 100_000
     kafka_rounds: int = 3
-    kafka_stock_limit_s: int = 150
+    kafka_stock_limit_s: int = 260
     #: Restart of a query on a large state, each time with some rows waiting.
     restore_keys: int = 1_000_000
     restore_rows: int = 1_000
