@@ -55,6 +55,8 @@ class Sizes:
     restore_rounds: int = 3
     #: Migration of state, without Spark.
     migration_keys: int = 1_000_000
+    #: Rows of one shard, to see what a processor costs, without Spark.
+    cost_rows: int = 200_000
     #: The sorter gets ``sorter_times`` its budget; so does every task of the backlog whose memory is watched.
     sorter_budget_bytes: int = 32 << 20
     sorter_times: int = 20
@@ -140,6 +142,7 @@ _TINY = replace(
     restore_rows=100,
     restore_rounds=1,
     migration_keys=20_000,
+    cost_rows=20_000,
     sorter_budget_bytes=4 << 20,
     checkpoint_changed_keys=100,
     checkpoint_small_keys=1_000,

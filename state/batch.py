@@ -20,10 +20,12 @@ from .registry import StateRegistry
 from .replica import ShardReplica
 from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_timers
 
-#: Written entries are handed to the writer in chunks of this size: 1,024 entries, fewer if they are large.
+#: Written entries are handed to the writer in chunks of about this size: 1,024 entries, fewer if they are large.
 _CHUNK_BYTES = 1 << 20
 #: What an entry counts beside its value.
 _ENTRY_BYTES = _CHUNK_BYTES // 1024
+#: The cells of a new key that are taken at once.
+_FEW_CELLS = 64
 _FIRST_TIMER = bytes([FIRST_TIMER_SLOT])
 _MIN_TS = -(2**63)
 #: Greater than any key group: what the pass stands at when it is over.
@@ -169,17 +171,37 @@ class BatchKeyedState(KeyedState):
         """Hand the key's differences to the writer."""
         if not self.changes or not self._keep_state:
             return
-        stored, has_base = self._stored, self._base is not None
+        if self._base is None:
+            self._finish_new_key()
+            return
+        stored = self._stored
         for suffix, value in sorted(self.changes.items()):
-            if value is None:
-                if not has_base or (stored is not None and suffix not in stored):
-                    continue
-            elif stored is not None and stored.get(suffix) == value:
+            if stored is not None and stored.get(suffix) == value:
                 continue
             if suffix >= _FIRST_TIMER:
                 assert self._index is not None
                 self._index.add(self._key, suffix, value)
             self._enqueue(self._prefix + suffix, value)
+
+    def _finish_new_key(self) -> None:
+        """The same where there was nothing before: whatever is not deleted."""
+        prefix = self._prefix
+        cells = sorted([cell for cell in self.changes.items() if cell[1] is not None])
+        for suffix, value in reversed(cells):
+            if suffix < _FIRST_TIMER:
+                break
+            assert self._index is not None
+            self._index.add(self._key, suffix, value)
+        if len(cells) > _FEW_CELLS:
+            for suffix, value in cells:
+                self._enqueue(prefix + suffix, value)
+            return
+        values = [value for _, value in cells]
+        self._bytes += sum(map(len, values)) + len(values) * _ENTRY_BYTES  # type: ignore[arg-type]
+        self._keys += [prefix + suffix for suffix, _ in cells]
+        self._values += values
+        if self._bytes >= _CHUNK_BYTES:
+            self._write_out()
 
     def _enqueue(self, stored_key: bytes, value: bytes | None) -> None:
         self._keys.append(stored_key)

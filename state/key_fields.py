@@ -29,6 +29,10 @@ class KeyField(ABC):
 
     #: Bytes of every encoded value including the marker; None: it varies.
     width: int | None
+    #: Python type whose instances, and no others, :attr:`encode_exact` takes.
+    exact: type | None = None
+    #: :meth:`encode` in less time; what it refuses, by whatever error, is for ``encode`` to look at.
+    encode_exact: Callable[[Any], bytes] | None = None
 
     def __init__(self, data_type: pa.DataType) -> None:
         self.type = data_type
@@ -120,6 +124,7 @@ class NumberField(FixedField):
         size: int,
         to_raw: Callable[[Any], Any],
         from_raw: Callable[[Any], Any] | None = None,
+        exact: type | None = None,
     ) -> None:
         super().__init__(data_type)
         self.width = 1 + size
@@ -131,6 +136,8 @@ class NumberField(FixedField):
         self._signed = np.dtype(f"i{size}")
         self._unsigned = np.dtype(f"u{size}")
         self._null = bytes(1 + size)
+        self.exact = exact
+        self.encode_exact = _integers(size, self._offset) if exact is int else self.encode
 
     def encode(self, value: Any) -> bytes:
         if value is None:
@@ -177,6 +184,11 @@ class NumberField(FixedField):
         return pa.array(values, self._arrow_signed).view(self.type)
 
 
+def _integers(size: int, offset: int) -> Callable[[Any], bytes]:
+    # One that is out of range is an OverflowError.
+    return lambda value: b"\x01" + (value + offset).to_bytes(size, "big")
+
+
 class BoolField(NumberField):
     """false < true, one byte."""
 
@@ -198,7 +210,7 @@ class FloatField(NumberField):
     """IEEE order with NaN greatest (one NaN) and no negative zero, as Spark groups and sorts them."""
 
     def __init__(self, data_type: pa.DataType, size: int) -> None:
-        super().__init__(data_type, size, float_of if size == 8 else float32_of)
+        super().__init__(data_type, size, float_of if size == 8 else float32_of, exact=float)
         self._format = ">d" if size == 8 else ">f"
         self._float = np.dtype(f"f{size}")
         self._all = (1 << (8 * size)) - 1
@@ -278,6 +290,14 @@ class DecimalField(FixedField):
         return pa.array(values, self.type)
 
 
+def _bytes(data: bytes) -> bytes:
+    return b"\x01" + (data.replace(b"\x00", _ESCAPED_ZERO) if 0 in data else data) + _END
+
+
+def _text(text: str) -> bytes:
+    return _bytes(text.encode())
+
+
 class BytesField(KeyField):
     """Strings in UTF-8 order (Spark's binary collation) and binary values."""
 
@@ -286,14 +306,13 @@ class BytesField(KeyField):
     def __init__(self, data_type: pa.DataType) -> None:
         super().__init__(data_type)
         self._text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
+        self.exact = str if self._text else bytes
+        self.encode_exact = _text if self._text else _bytes
 
     def encode(self, value: Any) -> bytes:
         if value is None:
             return b"\x00"
-        data = str_of(value).encode() if self._text else bytes_of(value)
-        if 0 in data:
-            data = data.replace(b"\x00", _ESCAPED_ZERO)
-        return b"\x01" + data + _END
+        return _bytes(str_of(value).encode() if self._text else bytes_of(value))
 
     def read(self, data: bytes, position: int, raw: bool) -> tuple[Any, int]:
         if data[position] == 0:

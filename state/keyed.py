@@ -19,6 +19,7 @@ from .timer_walk import TimerWalk
 from .variables import ListState, MapState, ValueState
 
 _MIN_TS, _MAX_TS = -(2**63), 2**63 - 1
+_SUFFIXES = {kind: bytes([slot]) for kind, slot in TIMER_SLOTS.items()}
 _CLASSES: dict[str, type[Any]] = {"value": ValueState, "list": ListState, "map": MapState}
 
 
@@ -153,7 +154,9 @@ class NoKey(dict[bytes, Any]):
 
 
 def _timer_suffix(kind: TimerKind, ts_ms: int) -> bytes:
+    if ts_ms.__class__ is int and _MIN_TS <= ts_ms <= _MAX_TS:
+        return _SUFFIXES[kind] + (ts_ms - _MIN_TS).to_bytes(8, "big")
     try:
-        return bytes([TIMER_SLOTS[kind]]) + encode_ts(int_of(ts_ms, _MIN_TS, _MAX_TS))
+        return _SUFFIXES[kind] + encode_ts(int_of(ts_ms, _MIN_TS, _MAX_TS))
     except MisfitError as misfit:
         raise StateSchemaError(f"timer got {ts_ms!r}; its timestamp in ms takes {misfit}") from None

@@ -133,7 +133,16 @@ class ListState(_Variable):
 
     def appendValue(self, newState: Row) -> None:
         """Add one element at the end."""
-        self._write_from(self._length(), [self._packed(newState)])
+        cells, suffix, packed = self._cells, self._suffix, self._encode(newState)
+        stored = cells.read_cell(suffix)
+        index = 0 if stored is None else int.from_bytes(stored[-8:], "big")
+        place, length = index.to_bytes(8, "big"), (index + 1).to_bytes(8, "big")
+        if self._ttl:
+            packed, length = self._expiry + packed, self._expiry + length
+        changes = cells.changes
+        changes[suffix + place] = packed
+        # The last element is the last to expire, and the list exists as long as it does.
+        changes[suffix] = length
 
     def appendList(self, newState: list[Row]) -> None:
         """Add elements at the end."""
@@ -169,7 +178,6 @@ class ListState(_Variable):
         for index, value in enumerate(packed, start):
             self._cells.write_cell(self._element(index), value)
         length = (start + len(packed)).to_bytes(8, "big")
-        # The last element is the last to expire, and the list exists as long as it does.
         self._cells.write_cell(self._suffix, self._expiry + length if self._ttl else length)
 
 
@@ -188,6 +196,10 @@ class MapState(_Variable):
         key_codec = descriptor.user_key_codec(struct_class)
         assert key_codec is not None
         self._key_codec = key_codec
+        self._encode_key = key_codec.encode
+        self._keeps_last = key_codec.is_flat
+        self._last_key: Row | None = None
+        self._last_entry = b""
         self._made = struct_class(descriptor.schema.names)
 
     def exists(self) -> bool:
@@ -196,16 +208,20 @@ class MapState(_Variable):
 
     def getValue(self, key: Row) -> Row | None:
         """The value of a user key, with names where structs have them, as in PySpark; None if there is none."""
-        live = self._live(self._cells.read_cell(self._entry(key)))
-        return None if live is None else tuple.__new__(self._made, self._decode(live))
+        stored = self._cells.read_cell(self._entry(key))
+        if self._ttl:
+            stored = self._live(stored)
+        return None if stored is None else tuple.__new__(self._made, self._decode(stored))
 
     def containsKey(self, key: Row) -> bool:
         """True if there is a value for the user key."""
-        return self._live(self._cells.read_cell(self._entry(key))) is not None
+        stored = self._cells.read_cell(self._entry(key))
+        return stored is not None and (not self._ttl or self._live(stored) is not None)
 
     def updateValue(self, key: Row, value: Row) -> None:
         """Set the value of a user key; with a TTL its time starts again."""
-        self._cells.write_cell(self._entry(key), self._packed(value))
+        packed = self._encode(value)
+        self._cells.changes[self._entry(key)] = self._expiry + packed if self._ttl else packed
 
     def iterator(self) -> Iterator[tuple[Row, Row]]:
         """All entries."""
@@ -231,7 +247,13 @@ class MapState(_Variable):
             self._cells.delete_cell(suffix)
 
     def _entry(self, key: Row) -> bytes:
-        return self._suffix + self._key_codec.encode(key)
+        """The cell of a user key; one key is often asked for, and then set."""
+        if key is self._last_key:
+            return self._last_entry
+        entry = self._suffix + self._encode_key(key)
+        if self._keeps_last and isinstance(key, tuple):
+            self._last_key, self._last_entry = key, entry
+        return entry
 
     def _entries(self) -> Iterator[tuple[bytes, bytes]]:
         for suffix, stored in self._cells.scan_cells(self.descriptor.slot):
