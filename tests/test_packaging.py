@@ -68,6 +68,7 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
 def sources() -> set[str]:
     """The package's files, as paths below ``mixedmode/``."""
     files = [*ROOT.glob("*.py"), ROOT / "py.typed", *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))]
+    files += [path for room in ROOMS for path in (ROOT / room).rglob("template/*")]
     return {f"mixedmode/{path.relative_to(ROOT)}" for path in files}
 
 

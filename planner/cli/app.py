@@ -100,6 +100,72 @@ def inspect(
         inspection.show(facts)
 
 
+@app.command()
+def status(
+    location: Location,
+    max_checkpoint_age: Annotated[
+        str | None,
+        typer.Option(help='Stalled if an epoch of the stream has waited longer for a checkpoint ("10 min").'),
+    ] = None,
+    max_lag: Annotated[
+        str | None, typer.Option(help="Stalled if the watermark of a live source is further behind the clock.")
+    ] = None,
+    max_silence: Annotated[
+        str | None,
+        typer.Option(help="Stalled if there was no phase, epoch, checkpoint or row of a backlog for longer."),
+    ] = None,
+    max_waiting_messages: Annotated[
+        int | None, typer.Option(help="Stalled if more messages wait at a source.", min=0)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell how a job is, for people and for health checks.
+
+    Exit code 0: it runs, and keeps the limits that are given; 3: it does not run; 4: it runs, but is stalled.
+    """
+    from ...runtime.metrics.status import status_of
+    from . import status as health
+    from .place_checks import check_location
+
+    limits = health.limits_of(max_checkpoint_age, max_lag, max_silence, max_waiting_messages)
+    check_location(location)
+    with failures(as_json):
+        found = status_of(location)
+    problems = found.problems(limits)
+    facts = health.facts_of(found, problems)
+    if as_json:
+        print_json(facts)
+    else:
+        health.show(facts)
+    raise typer.Exit(health.exit_code(found, problems))
+
+
+@app.command()
+def report(
+    location: Location,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file; one that is there is replaced.")] = Path(
+        "run.html"
+    ),
+    last: Annotated[
+        str | None, typer.Option(help='Only so long back ("24 h"); otherwise all that the history has.')
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write what the runs of a job were as one HTML page, which needs no network and no other file."""
+    from .console import duration_ms
+    from .place_checks import check_location
+    from .report import write_report
+
+    last_ms = duration_ms("--last", last)
+    check_location(location)
+    with failures(as_json):
+        runs = write_report(location, output, last_ms)
+    if as_json:
+        print_json({"report": str(output), "runs": runs})
+    else:
+        print_facts([("report", output), ("runs", runs)])
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def plan(
     context: typer.Context,
@@ -150,7 +216,7 @@ def savepoint(
 
 def _complete(location: str, path: str | None, as_json: bool) -> None:
     from ...runtime.checkpoints.savepoints.completion import complete_offline
-    from .places import check_location
+    from .place_checks import check_location
 
     check_location(location)
     with failures(as_json):

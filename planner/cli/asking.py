@@ -7,7 +7,7 @@ from typing import Any
 from ...runtime.driver.remote_client import ask
 from ...runtime.driver.remote_requests import Action
 from .console import failures, misused, print_facts, print_json, say
-from .places import check_location
+from .place_checks import check_location
 
 #: What becomes of a job of which something is asked.
 _FATE: dict[Action, str] = {"savepoint": "goes on", "stop": "stopped", "pause": "paused", "resume": "goes on"}

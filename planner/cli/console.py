@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ...errors import MixedModeError
+from ..options.values import parse_positive_duration_ms
 
 FAILED, MISUSED = 1, 2
 
@@ -76,6 +77,14 @@ def failures(as_json: bool) -> Iterator[None]:
 def misused(message: str) -> typer.BadParameter:
     """An error of the command line: usage and exit code 2."""
     return typer.BadParameter(message)
+
+
+def duration_ms(option: str, text: str | None) -> int | None:
+    """The value of an option that is a length of time; None: it is not given."""
+    try:
+        return None if text is None else parse_positive_duration_ms(text)
+    except ValueError as error:
+        raise misused(f'{option} is {text!r}: {error}; a duration such as "90 s" or "10 min" is expected') from error
 
 
 def size(size_bytes: int) -> str:

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from pyarrow import fs
-
 from ...errors import CheckpointError, UnknownStateError
 from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState
 from ...runtime.checkpoints.savepoints.store import MANIFEST, open_store
 from ...runtime.checkpoints.store import CheckpointStore
-from ...runtime.platform.filesystem import exists, resolve
+from ...runtime.platform.filesystem import exists
 from ...runtime.state_reader import StateReader
 from .console import misused
+from .place_checks import check_location, resolved
 
 
 def opened(path: str) -> tuple[StateReader, CheckpointStore]:
     """The reader and the store of a checkpointLocation or a savepoint."""
-    filesystem, folder = _resolved(path)
+    filesystem, folder = resolved(path)
     if not exists(filesystem, f"{folder}/{MANIFEST}"):
         check_location(path)
     store = open_store(filesystem, folder)
     return StateReader(store, None), store
-
-
-def check_location(location: str) -> None:
-    """Raise if there is no checkpointLocation of a mixedmode job."""
-    filesystem, folder = _resolved(location)
-    if exists(filesystem, f"{folder}/mixedmode"):
-        return
-    if exists(filesystem, f"{folder}/{MANIFEST}"):
-        raise misused(f"{location!r} is a savepoint; give the checkpointLocation of a job")
-    there = "exists, but has no folder mixedmode/" if exists(filesystem, folder) else "does not exist"
-    raise misused(f"{location!r} is not a checkpointLocation of mixedmode: it {there}")
-
-
-def _resolved(path: str) -> tuple[fs.FileSystem, str]:
-    try:
-        return resolve(path)
-    except (ValueError, OSError) as error:
-        raise misused(f"{path!r} cannot be reached: {error}") from error
 
 
 def read_checkpoint(store: CheckpointStore, checkpoint: int | None) -> CheckpointMetadata:

@@ -176,6 +176,11 @@ class ClaimFolder:
         infos = list_files(self.filesystem, self.path)
         return {info.base_name.removesuffix(_CLAIM) for info in infos if info.base_name.endswith(_CLAIM)}
 
+    def written_ms(self, claim: Claim) -> int | None:
+        """When its owner has counted last, by the clock of the store; None: not known."""
+        written_ns = self.filesystem.get_file_info(f"{self.path}/{claim.name}{_BEAT}").mtime_ns if claim.name else None
+        return None if written_ns is None else written_ns // 1_000_000
+
     def put(self, claim: Claim) -> None:
         """Write a claim, whose name no other one has."""
         assert claim.holder is not None

@@ -1,0 +1,29 @@
+"""Whether a path on the command line is what it should be; without what reading it takes."""
+
+from __future__ import annotations
+
+from pyarrow import fs
+
+from ...runtime.platform.filesystem import exists, resolve
+from .console import misused
+
+
+def check_location(location: str) -> None:
+    """Raise if there is no checkpointLocation of a mixedmode job."""
+    filesystem, folder = resolved(location)
+    if exists(filesystem, f"{folder}/mixedmode"):
+        return
+    from ...runtime.checkpoints.savepoints.store import MANIFEST  # here: a health check does without what it imports
+
+    if exists(filesystem, f"{folder}/{MANIFEST}"):
+        raise misused(f"{location!r} is a savepoint; give the checkpointLocation of a job")
+    there = "exists, but has no folder mixedmode/" if exists(filesystem, folder) else "does not exist"
+    raise misused(f"{location!r} is not a checkpointLocation of mixedmode: it {there}")
+
+
+def resolved(path: str) -> tuple[fs.FileSystem, str]:
+    """The filesystem, and the path there; an error of the command line if it cannot be reached."""
+    try:
+        return resolve(path)
+    except (ValueError, OSError) as error:
+        raise misused(f"{path!r} cannot be reached: {error}") from error

@@ -1,0 +1,66 @@
+"""Whether somebody runs on a checkpoint location, told by one look from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .claims import ClaimFolder, Holder, Seen, authority
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the claims of a location say at one moment.
+
+    Unlike a driver that wants the location, who looks for as long as it takes, this one looks once.  Of a process of
+    another host it knows no more than how long ago its counter was written, by the clocks of the store and this host.
+    """
+
+    #: Who has the location, or had it last and did not give it free; None: nobody.
+    holder: Holder | None = None
+    #: Since the holder's counter was written; None: not known.
+    silent_ms: int | None = None
+    #: How long a counter may stand still before another driver takes the location over.
+    expiry_ms: int = 0
+    #: Whether somebody else keeps the holder from counting on.
+    is_stopped: bool = False
+    #: How often the location was claimed.
+    generation: int = 0
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the holder has not counted for so long that another driver would take over."""
+        return self.silent_ms is not None and self.silent_ms > self.expiry_ms
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a driver.  One of this host that is paused counts as one; it is silent."""
+        if self.holder is None or self.is_stopped:
+            return False
+        lives = self.holder.lives
+        return not self.is_silent if lives is None else lives
+
+
+def standing_of(folder: ClaimFolder, now_ms: int) -> Standing:
+    """Look at the claims of a location.
+
+    Args:
+        folder: of the location.
+        now_ms: milliseconds since 1970.
+
+    Raises:
+        CheckpointMismatchError: a newer version of mixedmode has it.
+    """
+    seen = folder.look()
+    newest = authority(seen)
+    generation = 0 if newest is None else newest.generation
+    for one in reversed(seen):
+        counts = not one.claim.name or (newest is not None and one.claim.name == newest.name)
+        if counts and not one.is_released:
+            silent_ms = _silent_ms(folder, one, now_ms)
+            return Standing(one.claim.holder, silent_ms, one.claim.expiry_ms, one.is_stopped, generation)
+    return Standing(generation=generation)
+
+
+def _silent_ms(folder: ClaimFolder, seen: Seen, now_ms: int) -> int | None:
+    written_ms = folder.written_ms(seen.claim)
+    return None if written_ms is None else max(0, now_ms - written_ms)

@@ -1,0 +1,1 @@
+"""What a job's runs were, as one page of HTML that needs nothing else."""

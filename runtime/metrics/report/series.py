@@ -1,0 +1,106 @@
+"""Which charts the report has, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ..events import EpochApplied
+from ..runs import RunRecord
+from .charts import Point, Series, greatest, last, mean
+from .scales import binary, temporal
+from .units import per_second, size, span
+
+
+def all_series(runs: Sequence[RunRecord]) -> list[Series]:
+    """All charts, in the order of the page."""
+    return [
+        Series(
+            key="rows",
+            title="Rows per second",
+            caption="Rows of the sources that were processed: in a backlog as its tasks told, in the stream by epoch",
+            column="rows/s",
+            unit=per_second,
+            points=[point for run in runs for point in _rates(run)],
+            joined=mean,
+            joined_says="the mean of each moment",
+        ),
+        Series(
+            key="lag",
+            title="Watermark lag",
+            caption="How far the watermark was behind the clock after an epoch",
+            column="lag",
+            unit=span,
+            points=_of_epochs(runs, lambda one: one.watermark_lag_ms),
+            joined=greatest,
+            rounds=temporal,
+        ),
+        Series(
+            key="epochs",
+            title="Micro-batch duration",
+            caption="What each epoch of the stream took",
+            column="duration",
+            unit=span,
+            points=_of_epochs(runs, lambda one: _longest(one) if one.mode == "streaming" else None),
+            joined=greatest,
+            rounds=temporal,
+            is_filled=False,
+        ),
+        Series(
+            key="checkpoints",
+            title="Checkpoint duration",
+            caption="From the cut between two epochs to the output that is visible",
+            column="duration",
+            unit=span,
+            points=[
+                Point(run.run_id, one.at_ms, max(one.max_duration_ms, one.duration_ms / max(one.checkpoints, 1)))
+                for run in runs
+                for one in run.checkpoints
+            ],
+            joined=greatest,
+            rounds=temporal,
+            is_filled=False,
+        ),
+        Series(
+            key="state",
+            title="State size",
+            caption="Files of keyed state of all stages after an epoch",
+            column="size",
+            unit=size,
+            points=_of_epochs(runs, lambda one: one.state_bytes),
+            joined=last,
+            joined_says="the last of each moment",
+            rounds=binary,
+        ),
+    ]
+
+
+def _longest(one: EpochApplied) -> float:
+    return max(one.max_duration_ms, one.duration_ms / max(one.epochs, 1))
+
+
+def _of_epochs(runs: Sequence[RunRecord], value: Callable[[EpochApplied], float | None]) -> list[Point]:
+    return [
+        Point(run.run_id, one.at_ms, float(found))
+        for run in runs
+        for one in run.epochs
+        if (found := value(one)) is not None
+    ]
+
+
+def _rates(run: RunRecord) -> Iterator[Point]:
+    """Rows per second: between two tellings of a backlog, and of each epoch of the stream since the one before."""
+    before_ms, before_rows, stage = run.began_ms, 0, ""
+    for told in run.backlog:
+        if told.stage != stage or told.rows < before_rows:
+            before_ms, before_rows, stage = round(told.at_ms - told.elapsed_s * 1000), 0, told.stage
+        elapsed_ms = told.at_ms - before_ms
+        if elapsed_ms > 0 and (told.rows > before_rows or told is not run.backlog[-1]):
+            yield Point(run.run_id, told.at_ms, (told.rows - before_rows) * 1000 / elapsed_ms, elapsed_ms)
+        before_ms, before_rows = told.at_ms, told.rows
+    has_backlog, before_ms = bool(run.backlog), run.began_ms
+    for epoch in run.epochs:
+        began = [phase.began_ms for phase in run.phases if phase.began_ms <= epoch.at_ms - epoch.duration_ms]
+        elapsed_ms = max(epoch.at_ms - max([before_ms, *began[-1:]]), 1)
+        if epoch.mode == "streaming" or not has_backlog:
+            yield Point(run.run_id, epoch.at_ms, epoch.input_rows * 1000 / elapsed_ms, elapsed_ms)
+        before_ms = epoch.at_ms

@@ -1,0 +1,76 @@
+"""Numbers and moments as people read them in the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+#: How a value is written on an axis and in a table.
+Unit = Callable[[float], str]
+
+_SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms"))
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+_COUNTS = ("", "k", "M", "G")
+
+
+def count(value: float) -> str:
+    """About how many: ``1.5 M``."""
+    return _scaled(value, 1000, _COUNTS)
+
+
+def size(value: float) -> str:
+    """Bytes."""
+    return _scaled(value, 1024, _BYTES)
+
+
+def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
+    place = 0
+    while abs(value) >= base * 0.9995 and place < len(units) - 1:
+        value, place = value / base, place + 1
+    return f"{digits(value)} {units[place]}".rstrip()
+
+
+def span(ms: float) -> str:
+    """A length of time, in the unit that fits."""
+    if ms == 0:
+        return "0 s"
+    for length, name in _SPANS:
+        if abs(ms) >= length * 0.9995:
+            return f"{digits(ms / length)} {name}"
+    return f"{digits(ms)} ms"
+
+
+def per_second(value: float) -> str:
+    """Rows in a second."""
+    return f"{count(value)}/s"
+
+
+def digits(value: float) -> str:
+    """Three digits, or all of them before the point."""
+    if value == 0:
+        return "0"
+    places = max(0, 2 - math.floor(math.log10(abs(value)) + 1e-9))
+    text = f"{value:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def whole(value: float) -> str:
+    """All digits of a whole number."""
+    return f"{value:,.0f}"
+
+
+def moment(ms: int) -> datetime:
+    """The moment, in UTC; what no calendar has is moved to its nearest end."""
+    limit = 253_402_214_400_000
+    return datetime.fromtimestamp(max(-62_135_596_800_000, min(ms, limit)) / 1000, timezone.utc)
+
+
+def clock(ms: int) -> str:
+    """Day and time to the second."""
+    return moment(ms).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def iso(ms: int) -> str:
+    """As machines read it."""
+    return moment(ms).isoformat(timespec="milliseconds")

@@ -1,0 +1,205 @@
+"""The runs of a job, put together from the events of its history: what ``status``, ``watch`` and ``report`` show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from .events import (
+    BacklogProgressed,
+    CheckpointCompleted,
+    CheckpointFailed,
+    DataLost,
+    EpochApplied,
+    Noted,
+    PhaseBegan,
+    PositionsKnown,
+    RunBegan,
+    RunEnded,
+    RunEvent,
+    RunRestored,
+    SavepointWritten,
+    SourceChanged,
+    SourcePosition,
+)
+
+#: What a run does before its first phase.
+RECOVERY = "recovery"
+
+
+@dataclass
+class PhaseSpan:
+    """A phase of a run."""
+
+    kind: str
+    began_ms: int
+    #: None: it goes on, or nobody could say when it ended.
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that is told in words."""
+
+    at_ms: int
+    kind: str
+    detail: str
+
+
+@dataclass
+class RunRecord:
+    """One run of a job."""
+
+    run_id: str
+    #: When it was first, and last, heard of.
+    began_ms: int
+    seen_ms: int
+    name: str | None = None
+    query_id: str | None = None
+    #: None: that is not in the history any more.
+    began: RunBegan | None = None
+    #: None: it goes on, or its driver was killed.
+    ended: RunEnded | None = None
+    phases: list[PhaseSpan] = field(default_factory=list)
+    backlog: list[BacklogProgressed] = field(default_factory=list)
+    epochs: list[EpochApplied] = field(default_factory=list)
+    checkpoints: list[CheckpointCompleted] = field(default_factory=list)
+    failed_checkpoints: list[CheckpointFailed] = field(default_factory=list)
+    #: By live input, where it stood last.
+    positions: dict[str, SourcePosition] = field(default_factory=dict)
+    happenings: list[Happening] = field(default_factory=list)
+    #: When it last got on: began a phase, applied an epoch, completed a checkpoint, or processed rows of a backlog.
+    progressed_ms: int = 0
+    #: When the first epoch of the stream was applied that is in no checkpoint; None: all are in one.
+    unsaved_since_ms: int | None = None
+
+    @property
+    def phase(self) -> str:
+        """The phase that it is in, or ended in."""
+        return self.phases[-1].kind if self.phases else RECOVERY
+
+    @property
+    def until_ms(self) -> int:
+        """When it ended, or was last heard of."""
+        return self.seen_ms if self.ended is None else self.ended.at_ms
+
+    def on(self, event: RunEvent) -> None:
+        """Take one more event of this run."""
+        self.seen_ms = max(self.seen_ms, event.at_ms)
+        self.name, self.query_id = event.name or self.name, event.query_id
+        match event:
+            case RunBegan():
+                self.began = event
+                self._enter(RECOVERY, event.at_ms)
+            case PhaseBegan():
+                self._enter(event.phase, event.at_ms)
+            case BacklogProgressed():
+                if not self.backlog or _counts(event) != _counts(self.backlog[-1]):
+                    self.progressed_ms = event.at_ms
+                self.backlog.append(event)
+            case EpochApplied():
+                self.epochs.append(event)
+                self.progressed_ms = event.at_ms
+                if event.mode == "streaming" and self.unsaved_since_ms is None:
+                    self.unsaved_since_ms = event.at_ms
+                self._locate(event.positions)
+            case PositionsKnown():
+                self._locate(event.positions)
+            case CheckpointCompleted():
+                self.checkpoints.append(event)
+                self.progressed_ms, self.unsaved_since_ms = event.at_ms, None
+            case CheckpointFailed():
+                self.failed_checkpoints.append(event)
+            case RunEnded():
+                self.ended = event
+                if self.phases:
+                    self.phases[-1].ended_ms = event.at_ms
+        told = in_words(event)
+        if told is not None:
+            self.happenings.append(Happening(event.at_ms, *told))
+
+    def _enter(self, kind: str, at_ms: int) -> None:
+        if self.phases:
+            self.phases[-1].ended_ms = at_ms
+        self.phases.append(PhaseSpan(kind, at_ms))
+        self.progressed_ms = at_ms
+
+    def _locate(self, positions: Iterable[SourcePosition]) -> None:
+        for position in positions:
+            self.positions[position.name] = position
+
+
+def _counts(event: BacklogProgressed) -> tuple[object, ...]:
+    """What grows while a sorted pass gets on."""
+    return event.stage, event.rows_read, event.rows, event.shards_done, event.fraction, event.spilled_bytes
+
+
+def in_words(event: RunEvent) -> tuple[str, str] | None:
+    """What an event is called, and its detail; None: it is one of many, and its numbers are shown."""
+    match event:
+        case RunBegan():
+            versions = ", ".join(f"{name} {version}" for name, version in event.versions.items())
+            return "began", f"process {event.pid} on {event.host}" + (f", {versions}" if versions else "")
+        case RunRestored():
+            behind = ", the end of a drain" if event.drained else ""
+            return "restored", f"checkpoint {event.checkpoint_id}, epoch {event.epoch}{behind}"
+        case PhaseBegan():
+            return "phase", event.phase
+        case SourceChanged():
+            flag = "true" if event.is_backlog else "false"
+            return "switch", f"{event.source} isBacklog={flag} after epoch {event.epoch}: {event.reason}"
+        case DataLost():
+            return "data-lost", event.text or f"{event.source}: {event.topic}/{event.partition}, {event.fate}"
+        case Noted():
+            return event.what, event.text
+        case CheckpointCompleted(trigger="switch"):
+            return "checkpoint", f"{event.checkpoint_id} (switch, {event.duration_ms} ms)"
+        case CheckpointFailed():
+            goes_on = "the job goes on" if event.is_tolerated else "the job does not"
+            return "checkpoint-failed", f"{event.checkpoint_id} ({event.trigger}): {event.error}; {goes_on}"
+        case SavepointWritten():
+            return "savepoint", event.path + (", which an earlier run was asked to stop with" * event.by_recovery)
+        case RunEnded():
+            return event.how, _ending(event)
+    return None
+
+
+def _ending(ended: RunEnded) -> str:
+    if ended.how == "failed":
+        return f"{ended.error_class or 'error'}: {ended.error or 'no reason was given'}"
+    if ended.savepoint is not None:
+        return f"with savepoint {ended.savepoint}{' after a drain' if ended.drained else ''}"
+    return "nothing is left to do" if ended.how == "finished" else "somebody asked for it"
+
+
+def runs_of(events: Iterable[RunEvent]) -> list[RunRecord]:
+    """The runs that events tell of, oldest first."""
+    found: dict[str, RunRecord] = {}
+    for event in events:
+        run = found.get(event.run_id)
+        if run is None:
+            run = found[event.run_id] = RunRecord(event.run_id, event.at_ms, event.at_ms)
+        run.on(event)
+    return sorted(found.values(), key=lambda run: run.began_ms)
+
+
+def since(runs: Iterable[RunRecord], moment_ms: int) -> list[RunRecord]:
+    """What of the runs was at this moment or later."""
+    found = []
+    for run in runs:
+        if run.until_ms < moment_ms:
+            continue
+        phases = [phase for phase in run.phases if phase.ended_ms is None or phase.ended_ms >= moment_ms]
+        found.append(
+            replace(
+                run,
+                began_ms=max(run.began_ms, moment_ms),
+                phases=[replace(phase, began_ms=max(phase.began_ms, moment_ms)) for phase in phases],
+                backlog=[one for one in run.backlog if one.at_ms >= moment_ms],
+                epochs=[one for one in run.epochs if one.at_ms >= moment_ms],
+                checkpoints=[one for one in run.checkpoints if one.at_ms >= moment_ms],
+                failed_checkpoints=[one for one in run.failed_checkpoints if one.at_ms >= moment_ms],
+                happenings=[one for one in run.happenings if one.at_ms >= moment_ms],
+            )
+        )
+    return found

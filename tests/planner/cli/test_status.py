@@ -1,0 +1,282 @@
+"""``mixedmode status``: whether a job runs and is healthy, by its claim and its event log; without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from event_support import RUN, a_run, began, common, epoch, phase, put
+from mixedmode.planner.cli.app import app
+from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
+from mixedmode.runtime.metrics.events import (
+    BacklogProgressed,
+    CheckpointCompleted,
+    RunEnded,
+    RunEvent,
+    SourcePosition,
+    SourceProgress,
+)
+from mixedmode.state.owner import PLACE_VARIABLE
+from pyarrow import fs
+from typer.testing import CliRunner
+
+NOW_MS = round(time.time() * 1000)
+EXPIRY_MS = 600_000
+#: Reads of the clock of a test are at most so far apart.
+TEST_S = 300
+
+
+@pytest.fixture
+def claim(tmp_path: Path) -> Iterator[Callable[[], DriverLease]]:
+    """Claims the location for the run of ``event_support``."""
+    taken: list[DriverLease] = []
+
+    def take() -> DriverLease:
+        lease = DriverLease(fs.LocalFileSystem(), f"{tmp_path}/mixedmode", RUN[:8], expiry_ms=EXPIRY_MS)
+        lease.take(heartbeat=False)
+        taken.append(lease)
+        return lease
+
+    yield take
+    for lease in taken:
+        lease.release()
+
+
+def tell(location: Path, *events: RunEvent) -> None:
+    put(a_run(location).part(1), *events)
+
+
+def ask(location: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the JSON."""
+    done = CliRunner().invoke(app, ["status", str(location), "--json", *options])
+    return done.exit_code, json.loads(done.stdout)
+
+
+def checkpoint(number: int, at_ms: int) -> CheckpointCompleted:
+    return CheckpointCompleted(
+        **common(at_ms), checkpoint_id=number, trigger="interval", kind="checkpoint", duration_ms=80, state_bytes=4096
+    )
+
+
+def live_epoch(at_ms: int, **fields: Any) -> RunEvent:
+    sources = (SourceProgress(name="live", is_backlog=False, finished=False),)
+    known = {"input_rows": 500, "watermark_ms": at_ms - 60_000, "sources": sources, **fields}
+    return epoch(7, at_ms, **known)
+
+
+def test_a_job_that_runs_is_healthy(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """Phase, epoch, checkpoint, lag, process and host are told; without limits nothing is too old."""
+    claim()
+    tell(tmp_path, began(NOW_MS - 90_000), phase("live", NOW_MS - 80_000), live_epoch(NOW_MS), checkpoint(3, NOW_MS))
+    code, found = ask(tmp_path)
+    assert code == 0
+    assert (found["running"], found["healthy"], found["problems"]) == (True, True, [])
+    assert found["query"] == {"id": "q", "name": "job"}
+    assert (found["run"]["id"], found["run"]["pid"], found["run"]["starts"]) == (RUN, os.getpid(), 1)
+    assert found["run"]["outcome"] is None and found["run"]["heartbeatAgeSeconds"] < TEST_S
+    assert (found["phase"], found["backlog"]) == ("live", None)
+    assert (found["epoch"]["id"], found["epoch"]["rows"]) == (7, 500)
+    assert (found["checkpoint"]["id"], found["checkpoint"]["stateBytes"]) == (3, 4096)
+    (source,) = found["sources"]
+    assert source["name"] == "live" and 60 <= source["lagSeconds"] < 60 + TEST_S
+    text = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert text.exit_code == 0 and "running" in text.stdout and "checkpoint" in text.stdout
+
+
+def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """Rows, rows/s, the time to go and spill; a limit of checkpoints does not hold there, for there are none."""
+    claim()
+    progress = BacklogProgressed(
+        **common(NOW_MS),
+        stage="visits",
+        shards_done=1,
+        shards=4,
+        rows_read=900,
+        rows=300,
+        total_rows=1200,
+        rows_per_second=100.0,
+        spilled_bytes=77,
+        fraction=0.5,
+        eta_s=12.0,
+        elapsed_s=12.0,
+    )
+    tell(tmp_path, began(NOW_MS - 3_600_000), phase("backlog", NOW_MS - 3_600_000), progress)
+    code, found = ask(tmp_path, "--max-checkpoint-age", "1 s", "--max-lag", "1 s", "--max-silence", f"{TEST_S} s")
+    assert (code, found["phase"]) == (0, "backlog")
+    assert found["backlog"] == {
+        "stage": "visits",
+        "fraction": 0.5,
+        "rows": 300,
+        "rowsRead": 900,
+        "totalRows": 1200,
+        "rowsPerSecond": 100.0,
+        "etaSeconds": 12.0,
+        "shardsDone": 1,
+        "shards": 4,
+        "spilledBytes": 77,
+    }
+    assert "50%, 300 rows, 100 rows/s" in CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
+
+
+def test_a_backlog_whose_rows_stand_still_gets_nowhere(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """That a pass is told of each second is no progress if nothing in it has changed."""
+    claim()
+    same: dict[str, Any] = {
+        "stage": "visits",
+        "shards_done": 1,
+        "shards": 4,
+        "rows_read": 900,
+        "rows": 300,
+        "total_rows": 1200,
+        "spilled_bytes": 0,
+        "fraction": 0.5,
+        "eta_s": None,
+    }
+    told = [
+        BacklogProgressed(**common(NOW_MS - ago_ms), rows_per_second=1.0 / ago_ms, elapsed_s=ago_ms / 1000, **same)
+        for ago_ms in (900_000, 600_000, 1)
+    ]
+    tell(tmp_path, began(NOW_MS - 3_600_000), phase("backlog", NOW_MS - 3_600_000), *told)
+    code, found = ask(tmp_path, "--max-silence", "10 min")
+    assert code == 4 and "it has not got on for 9" in found["problems"][0]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--max-checkpoint-age", "4 min"], "an epoch has waited 300 s for a checkpoint, 240 s are allowed"),
+        (["--max-lag", "5 min"], "source live lags by 360 s, 300 s are allowed"),
+        (["--max-silence", "2 min"], "it has not got on for 300 s, 120 s are allowed"),
+        (["--max-waiting-messages", "41"], "42 messages wait at source live, 41 are allowed"),
+        (
+            ["--max-checkpoint-age", "1 h", "--max-lag", "1 h", "--max-silence", "1 h", "--max-waiting-messages", "42"],
+            "",
+        ),
+    ],
+)
+def test_a_job_that_breaks_a_limit_is_stalled(
+    tmp_path: Path,
+    claim: Callable[[], DriverLease],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    problem: str,
+) -> None:
+    """Each limit by itself makes the exit code 4, and says by how much it is broken."""
+    claim()
+    at_ms = NOW_MS - 300_000
+    waiting = (SourcePosition(name="live", epoch=7, lag_messages=42),)
+    tell(tmp_path, began(at_ms), phase("live", at_ms), checkpoint(2, at_ms), live_epoch(at_ms, positions=waiting))
+    monkeypatch.setattr("mixedmode.runtime.metrics.status.time.time", lambda: NOW_MS / 1000)
+    code, found = ask(tmp_path, *options)
+    assert (code, found["problems"]) == ((4, [problem]) if problem else (0, []))
+    assert found["running"] is True and found["healthy"] is not bool(problem)
+
+
+def test_a_quiet_job_needs_no_new_checkpoint(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """If no epoch came after the last checkpoint its age says nothing; an idle source does not lag."""
+    claim()
+    at_ms = NOW_MS - 3_600_000
+    idle = (SourceProgress(name="live", is_backlog=False, finished=False, is_idle=True),)
+    tell(tmp_path, began(at_ms), phase("live", at_ms), live_epoch(at_ms, sources=idle), checkpoint(2, at_ms + 1))
+    code, found = ask(tmp_path, "--max-checkpoint-age", "1 min", "--max-lag", "1 min")
+    assert (code, found["problems"]) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("how", "fields"), [("stopped", {"savepoint": "sp/1"}), ("failed", {"error": "boom"}), ("finished", {})]
+)
+def test_how_a_run_ended_is_told(
+    tmp_path: Path, claim: Callable[[], DriverLease], how: Any, fields: dict[str, str]
+) -> None:
+    """A job whose run has ended does not run, whatever else is known: exit code 3, and how it ended."""
+    claim().release()
+    tell(tmp_path, began(NOW_MS), phase("live", NOW_MS), RunEnded(**common(NOW_MS), how=how, **fields))
+    code, found = ask(tmp_path, "--max-silence", "1 h")
+    assert (code, found["running"], found["healthy"], found["problems"]) == (3, False, False, [])
+    assert found["run"]["outcome"] == how
+    assert (found["run"]["error"], found["run"]["savepoint"]) == (fields.get("error"), fields.get("savepoint"))
+    assert "not running" in CliRunner().invoke(app, ["status", str(tmp_path)]).stdout
+
+
+def test_a_driver_that_was_killed_is_told(tmp_path: Path) -> None:
+    """Its claim is still there, its process is not."""
+    code = (
+        "from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease; from pyarrow import fs; import os;"
+        f"DriverLease(fs.LocalFileSystem(), {f'{tmp_path}/mixedmode'!r}, {RUN[:8]!r}).take(); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 9
+    tell(tmp_path, began(NOW_MS), phase("live", NOW_MS), live_epoch(NOW_MS))
+    exit_code, found = ask(tmp_path)
+    assert (exit_code, found["running"], found["run"]["outcome"], found["phase"]) == (3, False, "killed", "live")
+
+
+def test_a_driver_elsewhere_runs_as_long_as_it_counts(
+    tmp_path: Path, claim: Callable[[], DriverLease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another host's process the age of its counter is all that is known; after the expiry it counts as dead."""
+    monkeypatch.setenv(PLACE_VARIABLE, "other_host.1")
+    claim()
+    monkeypatch.delenv(PLACE_VARIABLE)
+    tell(tmp_path, began(NOW_MS), phase("live", NOW_MS))
+    code, found = ask(tmp_path)
+    assert (code, found["running"], found["run"]["host"]) == (0, True, "other_host")
+    _age_counter(tmp_path, 2 * EXPIRY_MS)
+    code, found = ask(tmp_path)
+    assert (code, found["running"], found["run"]["outcome"]) == (3, False, "killed")
+
+
+def test_a_paused_process_is_stalled(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """One of this host that lives and does not count is there, but not healthy, whatever limits are given."""
+    claim()
+    tell(tmp_path, began(NOW_MS), phase("live", NOW_MS))
+    _age_counter(tmp_path, 2 * EXPIRY_MS)
+    code, found = ask(tmp_path)
+    assert (code, found["running"]) == (4, True)
+    assert "no sign of life" in found["problems"][0]
+
+
+def _age_counter(location: Path, age_ms: int) -> None:
+    (beat,) = (location / "mixedmode" / "lease").glob("*.beat")
+    then_s = time.time() - age_ms / 1000
+    os.utime(beat, (then_s, then_s))
+
+
+def test_a_run_without_a_log_yet_recovers(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """Between its claim and its first event a run is taken for one that recovers, not for the one before."""
+    other = "22222222-0000-0000-0000-000000000000"
+    put(a_run(tmp_path, other).part(1), began(1, other), phase("live", 2, other))
+    claim()
+    code, found = ask(tmp_path, "--max-silence", "1 s")
+    assert (code, found["phase"], found["run"]["id"], found["epoch"]) == (0, "recovery", RUN[:8], None)
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    """A folder without a job, and a limit that is no duration: exit code 2, and what was expected."""
+    nothing = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert nothing.exit_code == 2 and "is not a checkpointLocation" in nothing.output
+    (tmp_path / "mixedmode").mkdir()
+    for text in ("soon", "90", "0 s"):
+        wrong = CliRunner().invoke(app, ["status", str(tmp_path), "--max-lag", text])
+        assert wrong.exit_code == 2 and "--max-lag" in wrong.output and "90 s" in wrong.output
+    code, found = ask(tmp_path)
+    assert (code, found["run"]["outcome"], found["run"]["id"]) == (3, None, None)
+
+
+def test_a_probe_needs_no_spark(tmp_path: Path) -> None:
+    """What a health check imports is quickly there: neither PySpark nor pandas is."""
+    (tmp_path / "mixedmode").mkdir()
+    code = (
+        "import sys; from mixedmode.planner.cli.app import app;"
+        f"sys.argv = ['mixedmode', 'status', {str(tmp_path)!r}]\n"
+        "try: app()\nexcept SystemExit as end: assert end.code == 3, end.code\n"
+        "assert not {'pyspark', 'pandas', 'pyarrow.compute', 'jinja2'} & set(sys.modules), sorted(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
