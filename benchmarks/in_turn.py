@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import mixedmode
 from dataset import Dataset, Shape
 from micro_batches import Feed, only_active_run, parts, trigger_s, watched
+from mixedmode.runtime.platform.query_log import without_processes
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from workload import Job
@@ -53,6 +55,7 @@ def feed_both(
     small: Dataset,
     bench: Any,
     output_mode: str = "update",
+    same_log: bool = False,
 ) -> dict[str, list[Any]]:
     """Every small micro-batch, of us and of stock: both queries hold the same state and get the same rows in turn.
 
@@ -63,6 +66,8 @@ def feed_both(
         small: the micro-batches, a file each.
         bench: where scratch folders come from.
         output_mode: of both queries.
+        same_log: True: stock writes its log as our live query does, without starting processes; False: as it does
+            by default.
     """
     with bench.scratch() as folder, watched(spark) as batches:
         ours_feed = Feed(folder / "ours-in", small.files)
@@ -76,10 +81,11 @@ def feed_both(
             ours_id = only_active_run(spark)
             # What a watermark has made due waits for the next rows: a micro-batch without rows would disturb ours.
             spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-            stock = start(job(stream(spark, small.shape, stock_feed.folder)), folder / "stock", False, output_mode)
-            stock_id, loaded = str(stock.runId), len(batches.of(ours_id))
-            stock_feed.land()
-            batches.wait_for(stock_id, 1)
+            with without_processes(spark, str(folder)) if same_log else nullcontext():
+                stock = start(job(stream(spark, small.shape, stock_feed.folder)), folder / "stock", False, output_mode)
+                stock_id, loaded = str(stock.runId), len(batches.of(ours_id))
+                stock_feed.land()
+                batches.wait_for(stock_id, 1)
             for number in range(1, len(small.files) + 1):
                 ours_feed.land()
                 batches.wait_for(ours_id, loaded + number)

@@ -39,14 +39,14 @@ class Sizes:
     latency_batches: int = 30
     latency_batch_rows: int = 1_000
     latency_keys: int = 1_000_000
+    small_latency_keys: int = 100_000
     #: The same of a join: buffered rows, and rows a side.
     join_buffered_rows: int = 1_000_000
     join_batch_rows: int = 10_000
-    #: A topic as backlog: its messages, and keys of the aggregate and of the processor; keys of a stream from a topic.
+    #: A topic as backlog: its messages, and keys of the aggregate and of the processor.
     kafka_rows: int = 5_000_000
     kafka_keys: int = 500_000
     kafka_processor_keys: int = 100_000
-    kafka_latency_keys: int = 100_000
     kafka_rounds: int = 3
     kafka_stock_limit_s: int = 260
     #: Restart of a query on a large state, each time with some rows waiting.
@@ -98,7 +98,7 @@ _SMALL = Sizes(
     kafka_rows=200_000,
     kafka_keys=20_000,
     kafka_processor_keys=2_000,
-    kafka_latency_keys=10_000,
+    small_latency_keys=10_000,
     kafka_rounds=2,
     restore_keys=20_000,
     migration_keys=300_000,
@@ -136,7 +136,7 @@ _TINY = replace(
     kafka_rows=4_000,
     kafka_keys=400,
     kafka_processor_keys=100,
-    kafka_latency_keys=500,
+    small_latency_keys=500,
     kafka_rounds=1,
     restore_keys=500,
     restore_rows=100,

@@ -105,7 +105,7 @@ def test_kafka_backlog(
 def test_kafka_latency(benchmark: Any, spark: SparkSession, bench: Any, kafka: Any) -> None:
     """Both queries hold the same state and get the same messages in turn."""
     sizes = bench.sizes
-    rows, keys = sizes.latency_batch_rows, sizes.kafka_latency_keys
+    rows, keys = sizes.latency_batch_rows, sizes.small_latency_keys
     history = Shape(keys, keys, files=1, each_key_once=True)
     small = Shape(rows * (sizes.latency_batches + 1), keys, files=sizes.latency_batches + 1)
     title = f"Kafka stream, processor: micro-batches of {rows:,} messages on {keys:,} keys of state"

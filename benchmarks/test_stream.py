@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 from typing import Any
 
 import mixedmode
+import pytest
 from dataset import Dataset, Shape, dataset
 from in_turn import OURS, STOCK, feed_both, start, stream, told
 from micro_batches import watched
 from pyspark.sql import SparkSession
 from race import ratio
-from workload import processor
+from workload import Job, aggregate, processor
 
 # --- throughput -------------------------------------------------------------------------------------------------------
 
@@ -47,18 +49,23 @@ def drain_both(spark: SparkSession, data: Dataset, bench: Any) -> dict[str, list
 # --- latency ----------------------------------------------------------------------------------------------------------
 
 
-def test_latency(benchmark: Any, spark: SparkSession, bench: Any) -> None:
-    """Both queries hold the same large state and get the same small micro-batches in turn."""
+@pytest.mark.parametrize("keys_of", ["latency_keys", "small_latency_keys"], ids=["large", "small"])
+@pytest.mark.parametrize(
+    ("name", "job"), [("processor", processor), ("aggregate", aggregate())], ids=["processor", "aggregate"]
+)
+def test_latency(benchmark: Any, spark: SparkSession, bench: Any, name: str, job: Job, keys_of: str) -> None:
+    """Both queries hold the same state and get the same small micro-batches in turn; stock's log is written as ours."""
     sizes = bench.sizes
-    rows, keys = sizes.latency_batch_rows, sizes.latency_keys
+    rows, keys = sizes.latency_batch_rows, getattr(sizes, keys_of)
     history = Shape(keys, keys, files=1, each_key_once=True)
     small = Shape(rows * sizes.latency_batches, keys, files=sizes.latency_batches)
-    title = f"Stream, processor: micro-batches of {rows:,} rows on {keys:,} keys of state"
-    begun = bench.begin("stream-latency", title, history=history.name, small=small.name)
+    title = f"Stream, {name}: micro-batches of {rows:,} rows on {keys:,} keys of state"
+    what = f"{name}-{'large' if keys_of == 'latency_keys' else 'small'}"
+    begun = bench.begin(f"stream-latency-{what}", title, history=history.name, small=small.name)
     tiny = dataset(Shape(100, 100, files=1, each_key_once=True)), dataset(Shape(20, 100, files=2))
-    feed_both(spark, processor, *tiny, bench)
-    seconds, notes = told(
-        benchmark.pedantic(feed_both, args=(spark, processor, dataset(history), dataset(small), bench), rounds=1)
-    )
-    findings = {"latency-stock": median(seconds[OURS]) / median(seconds[STOCK])}
+    feed_both(spark, job, *tiny, bench, same_log=True)
+    data = dataset(history), dataset(small)
+    run = partial(feed_both, spark, job, *data, bench, same_log=True)
+    seconds, notes = told(benchmark.pedantic(run, rounds=1))
+    findings = {f"latency-{what}": median(seconds[OURS]) / median(seconds[STOCK])}
     bench.record(begun, rows=rows, seconds=seconds, baselines=(STOCK,), findings=findings, notes=notes)

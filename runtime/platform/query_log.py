@@ -47,7 +47,7 @@ def started(writer: DataStreamWriter, spark: SparkSession, folder: str) -> Strea
         spark: the query's session.
         folder: its checkpoint folder, as a URI.
     """
-    with _without_processes(spark, folder):
+    with without_processes(spark, folder):
         query = writer.start()
         with contextlib.suppress(Py4JError, PySparkException):  # one that fails at once tells so by itself
             execution = query._jsq.streamingQuery()
@@ -58,7 +58,9 @@ def started(writer: DataStreamWriter, spark: SparkSession, folder: str) -> Strea
 
 
 @contextmanager
-def _without_processes(spark: SparkSession, folder: str) -> Iterator[None]:
+def without_processes(spark: SparkSession, folder: str) -> Iterator[None]:
+    """Queries that are started meanwhile, and have made their sources, write such a log; nothing changes where
+    ``folder`` is not on a local disk."""
     name = _class_name(spark) if folder.startswith(("file:", "/")) else None
     if name is None or not _begin(spark, name):
         yield

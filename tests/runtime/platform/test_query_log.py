@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mixedmode.runtime.platform.query_log import OPTION, _without_processes, started
+from mixedmode.runtime.platform.query_log import OPTION, started, without_processes
 from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
@@ -110,17 +110,17 @@ def test_a_query_goes_on_from_every_step_of_writing_its_log(queries: Queries, pa
 
 def test_what_the_user_has_set_stays(spark: SparkSession) -> None:
     """Queries that start at the same time set the option once; elsewhere than on a local disk it is left alone."""
-    with _without_processes(spark, "file:///a"):
+    with without_processes(spark, "file:///a"):
         ours = spark.conf.get(OPTION)
-        with _without_processes(spark, "/b"):
+        with without_processes(spark, "/b"):
             assert spark.conf.get(OPTION) == ours
         assert spark.conf.get(OPTION) == ours
     assert spark.conf.get(OPTION, None) is None
-    with _without_processes(spark, "s3a://bucket/a"):
+    with without_processes(spark, "s3a://bucket/a"):
         assert spark.conf.get(OPTION, None) is None
     spark.conf.set(OPTION, "of.the.User")
     try:
-        with _without_processes(spark, "file:///a"):
+        with without_processes(spark, "file:///a"):
             assert spark.conf.get(OPTION) == "of.the.User"
         assert spark.conf.get(OPTION) == "of.the.User"
     finally:
