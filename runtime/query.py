@@ -9,7 +9,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..errors import CheckpointError, QueryError
+from ..errors import CheckpointError, MixedModeError, QueryError
 from .checkpoints.damage import explain_corruption
 from .checkpoints.savepoints.queue import SavepointRequest
 from .connectors.sources.live_query import Stopped
@@ -239,7 +239,8 @@ class MixedQuery:
         """Why the query failed; None if it runs or ended well."""
         if self._error is None:
             return None
-        error = QueryError(f"query {self.name or self.runId} failed: {self._error}")
+        code = self._error.code if isinstance(self._error, MixedModeError) else None
+        error = QueryError(f"query {self.name or self.runId} failed: {self._error}", code=code)
         error.__cause__ = self._error
         return error
 
@@ -271,7 +272,10 @@ class MixedQuery:
             QueryError: the query failed, or is paused.
         """
         if self._runner.is_inside:
-            raise QueryError("processAllAvailable() in the query's own foreachBatch function would wait for itself")
+            raise QueryError(
+                "processAllAvailable() in the query's own foreachBatch function would wait for itself",
+                code="MIXEDMODE_WAITS_FOR_ITSELF",
+            )
         while self.isActive:
             if self._runner.pause.is_wanted:
                 raise QueryError("processAllAvailable() would wait for resume(): the query is paused")
@@ -371,7 +375,10 @@ class MixedQuery:
 
     def _savepoint(self, request: SavepointRequest) -> str:
         if self._runner.is_inside:
-            raise QueryError(f"a {request} from the query's own foreachBatch function would wait for itself")
+            raise QueryError(
+                f"a {request} from the query's own foreachBatch function would wait for itself",
+                code="MIXEDMODE_WAITS_FOR_ITSELF",
+            )
         self._runner.ask_savepoint(request)
         return request.answer.result()
 

@@ -107,7 +107,8 @@ def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None
         there = "exists, but has no folder mixedmode/" if exists(filesystem, location) else "does not exist"
         raise CheckpointError(
             f"{path!r} is not a checkpointLocation of mixedmode: it {there}. Give the folder that the job was started "
-            "with as option checkpointLocation"
+            "with as option checkpointLocation",
+            code="MIXEDMODE_CHECKPOINT_NOT_FOUND",
         )
     return StateReader(store, spark)
 

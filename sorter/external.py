@@ -76,7 +76,10 @@ class ExternalSorter:
         codec: str | None = "lz4",
     ) -> None:
         if memory_bytes < MIN_MEMORY_BYTES:
-            raise SorterError(f"sorter.memory is {memory_bytes} bytes; the smallest that works is {MIN_MEMORY_BYTES}")
+            raise SorterError(
+                f"sorter.memory is {memory_bytes} bytes; the smallest that works is {MIN_MEMORY_BYTES}",
+                code="MIXEDMODE_SORTER_MEMORY",
+            )
         if max_open_files < 2:
             raise SorterError(f"max_open_files is {max_open_files}; a merge needs at least 2")
         self.schema = schema
@@ -117,7 +120,8 @@ class ExternalSorter:
             smallest = -(-needed_bytes * 8 // 7)
             raise SorterError(
                 f"sorter.memory is {self.memory_bytes} bytes, but a batch of {batch.num_rows} rows needs {smallest}; "
-                f"set sorter.memory to at least {smallest} bytes, or send smaller batches"
+                f"set sorter.memory to at least {smallest} bytes, or send smaller batches",
+                code="MIXEDMODE_SORTER_MEMORY",
             )
         if not self.limiter.fits(needed_bytes):
             self._spill()
@@ -176,7 +180,8 @@ class ExternalSorter:
         if smallest > self.memory_bytes:
             raise SorterError(
                 f"sorter.memory is {self.memory_bytes} bytes, but the largest row has {run.max_block_bytes}; "
-                f"set sorter.memory to at least {smallest} bytes"
+                f"set sorter.memory to at least {smallest} bytes",
+                code="MIXEDMODE_SORTER_MEMORY",
             )
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> Run:

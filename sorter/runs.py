@@ -102,7 +102,8 @@ class RunReader:
             self._descriptor: int | None = os.open(run.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise SorterError(
-                f"spill file {run.path} is missing: another process removed it; run the job again"
+                f"spill file {run.path} is missing: another process removed it; run the job again",
+                code="MIXEDMODE_SPILL_FAILED",
             ) from error
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -117,7 +118,8 @@ class RunReader:
                 raise SorterError(
                     f"spill file {self.run.path} is corrupt: block {number} at offset {block.offset} has "
                     f"{size_bytes} of {block.size_bytes} bytes or a wrong checksum; "
-                    "check the disk under sorter.spill-dir and run the job again"
+                    "check the disk under sorter.spill-dir and run the job again",
+                    code="MIXEDMODE_SPILL_FAILED",
                 )
             yield pa.ipc.open_stream(stream, options=pa.ipc.IpcReadOptions(use_threads=False)).read_next_batch()
 

@@ -91,7 +91,8 @@ class SpillFolder:
         except OSError as error:
             raise SorterError(
                 f"cannot spill to {self.path or self.parent}: {error}; "
-                "free space there, or set sorter.spill-dir to a writable folder on a larger disk"
+                "free space there, or set sorter.spill-dir to a writable folder on a larger disk",
+                code="MIXEDMODE_SPILL_FAILED",
             ) from error
 
     def remove(self) -> None:

@@ -68,9 +68,9 @@ def failures(as_json: bool) -> Iterator[None]:
         yield
     except MixedModeError as error:
         if as_json:
-            print_json({"error": {"type": type(error).__name__, "message": str(error)}})
+            print_json({"error": {"type": type(error).__name__, "code": error.code, "message": str(error)}})
         else:
-            say(f"error: {error}")
+            say(f"error: {error} [{error.code}]")
         raise typer.Exit(FAILED) from error
 
 

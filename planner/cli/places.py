@@ -26,7 +26,9 @@ def read_checkpoint(store: CheckpointStore, checkpoint: int | None) -> Checkpoin
     if checkpoint is None:
         found = store.latest()
         if found is None:
-            raise CheckpointError(f"{store.location!r} holds no complete checkpoint yet")
+            raise CheckpointError(
+                f"{store.location!r} holds no complete checkpoint yet", code="MIXEDMODE_CHECKPOINT_NOT_FOUND"
+            )
         return found
     if checkpoint not in store.known_ids():
         held = ", ".join(map(str, store.known_ids())) or "none"

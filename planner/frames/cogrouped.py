@@ -135,5 +135,6 @@ def _no_whole_groups(method: str, instead: str) -> PlanError:
     return PlanError(
         f"{method} behind cogroup is not supported, as on Spark's streams: it needs all rows of a key at once; use"
         f" {instead}, whose handleInputRows(key, left, right, timerValues) gets those that are there, and keep in its"
-        " state what waits"
+        " state what waits",
+        code="MIXEDMODE_NOT_SUPPORTED",
     )

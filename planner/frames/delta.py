@@ -89,7 +89,10 @@ def read(
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
         raise PlanError(f"version must be the number of a version of the table, 0 or more, got {version!r}")
     if version is not None and version > newest.version:
-        raise PlanError(f"version = {version} is not there: the newest of {source.label} is {newest.version}")
+        raise PlanError(
+            f"version = {version} is not there: the newest of {source.label} is {newest.version}",
+            code="MIXEDMODE_SEAM_BROKEN",
+        )
     if history is None:
         behind = replace(newest, version=newest.version if version is None else version)
         bounded = parsed(rows_of, source.at(behind.version))
@@ -153,19 +156,22 @@ def _version_of(source: _Table, held: list[DeltaRead], version: int | None) -> i
     if loose is not None:
         raise PlanError(
             f"the history reads {source.label} without a version, so what it holds changes with every commit; read it"
-            f" with option('versionAsOf', {loose.version}), or leave history out"
+            f" with option('versionAsOf', {loose.version}), or leave history out",
+            code="MIXEDMODE_SEAM_BROKEN",
         )
     versions = sorted({one.version for one in held})
     if not versions and version is None:
         raise PlanError(
             f"history is no read of {source.label}: say up to which version of it the history has everything"
-            " (version=…)"
+            " (version=…)",
+            code="MIXEDMODE_SEAM_BROKEN",
         )
     if len(versions) > 1 or (versions and version not in (None, versions[0])):
         also = "" if version is None else f", and version = {version}"
         raise PlanError(
             f"the history reads version {' and '.join(map(str, versions))} of {source.label}{also}: between them rows"
-            " would be missing or come twice"
+            " would be missing or come twice",
+            code="MIXEDMODE_SEAM_BROKEN",
         )
     return versions[0] if version is None else version
 

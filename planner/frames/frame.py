@@ -309,7 +309,8 @@ class MixedFrame(JoiningFrame):
         if self._watermark is not None and self._watermark.event_time not in self._inputs.template.columns:
             raise PlanError(
                 f"the watermarked column {self._watermark.label} is no longer there at {what}; keep it, or call"
-                " withWatermark later"
+                " withWatermark later",
+                code="MIXEDMODE_COLUMN_NOT_FOUND",
             )
         check_reserved_columns(self.schema, what)
         rows = self._with_time()

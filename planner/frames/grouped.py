@@ -302,11 +302,15 @@ class MixedGroupedData(Generic[Frame]):
         if what != "pivot":
             self._own.check_distinct(what)
         if self._pivot is not None:
-            raise PlanError(f"{what} is not supported after pivot, as in Spark; only aggregates are: use agg")
+            raise PlanError(
+                f"{what} is not supported after pivot, as in Spark; only aggregates are: use agg",
+                code="MIXEDMODE_NOT_SUPPORTED",
+            )
         if self._grouping is not None:
             raise PlanError(
                 f"{what} is not supported after {self._grouping.method}, as in Spark: a row is in several groups there;"
-                " use groupBy, or agg"
+                " use groupBy, or agg",
+                code="MIXEDMODE_NOT_SUPPORTED",
             )
 
     def _numeric(self, what: str, function: Callable[[Column], Column], cols: tuple[str, ...]) -> Frame:
@@ -361,16 +365,23 @@ class MixedGroupedData(Generic[Frame]):
         """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
         raise PlanError(
             "applyInPandas is not supported: it needs all rows of a key at once, which a stream never has; use"
-            " transformWithState or agg"
+            " transformWithState or agg",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
 
     def apply(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
-        raise PlanError("apply is not supported, as applyInPandas is not; use transformWithState or agg")
+        raise PlanError(
+            "apply is not supported, as applyInPandas is not; use transformWithState or agg",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
 
     def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
-        raise PlanError("applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg")
+        raise PlanError(
+            "applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
 
 
 def _waiting(operator: AggregateOperator) -> str:

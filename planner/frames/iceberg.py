@@ -90,7 +90,8 @@ def read(
         raise PlanError(
             f"snapshot {behind.snapshot_id} of {source.label} is of kind {behind.operation}, behind which a stream of"
             f" Iceberg cannot begin unless it skips such snapshots, later ones too: options={{'{option}': True}}; or"
-            " give a snapshot that appends"
+            " give a snapshot that appends",
+            code="MIXEDMODE_SEAM_BROKEN",
         )
     if history is None:
         bounded = parsed(rows_of, source.loaded(spark.read.option("versionAsOf", behind.snapshot_id)))
@@ -155,7 +156,8 @@ def _held(source: _Table, history: DataFrame | None) -> list[int]:
     if None in found:
         raise PlanError(
             f"the history reads {source.label} without a snapshot, so what it holds changes with every commit; read it"
-            " with option('versionAsOf', …), or leave history out"
+            " with option('versionAsOf', …), or leave history out",
+            code="MIXEDMODE_SEAM_BROKEN",
         )
     return sorted({one for one in found if one is not None})
 
@@ -172,19 +174,22 @@ def _behind(
     if history is not None and not held and snapshot is None:
         raise PlanError(
             f"history is no read of {source.label}: say up to which snapshot of it the history has everything"
-            " (snapshot=…)"
+            " (snapshot=…)",
+            code="MIXEDMODE_SEAM_BROKEN",
         )
     if len(held) > 1 or (held and snapshot not in (None, held[0])):
         also = "" if snapshot is None else f", and snapshot = {snapshot}"
         raise PlanError(
             f"the history reads snapshot {' and '.join(map(str, held))} of {source.label}{also}: between them rows"
-            " would be missing or come twice"
+            " would be missing or come twice",
+            code="MIXEDMODE_SEAM_BROKEN",
         )
     wanted = held[0] if held else newest if snapshot is None else snapshot
     if wanted not in known:
         raise PlanError(
             f"snapshot = {wanted!r} is not one of {source.label}, whose newest is {newest}: it was expired, or is"
-            " another table's"
+            " another table's",
+            code="MIXEDMODE_SEAM_BROKEN",
         )
     return known[wanted]
 

@@ -48,7 +48,8 @@ class UnitedFrame(StatelessFrame):
         if len(self.columns) != len(other.columns):
             raise PlanError(
                 f"union: one side has {len(self.columns)} columns, the other {len(other.columns)}; select the same ones"
-                " on both, or use unionByName with allowMissingColumns=True"
+                " on both, or use unionByName with allowMissingColumns=True",
+                code="MIXEDMODE_SCHEMAS_DIFFER",
             )
         names = dict(zip(other.columns, self.columns, strict=True))
         columns = [column.alias(here) for column, here in zip(quoted(names), names.values(), strict=True)]

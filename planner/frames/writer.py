@@ -135,7 +135,8 @@ class MixedStreamWriter:
         if name in ("continuous", "realTime"):
             raise PlanError(
                 f"trigger({name}=…) is not supported: such queries have no micro-batches to run a keyed stage on; use"
-                " processingTime or availableNow"
+                " processingTime or availableNow",
+                code="MIXEDMODE_NOT_SUPPORTED",
             )
         if name in ("once", "availableNow") and value is not True:
             raise PlanError(f"trigger({name}={value!r}) is not allowed; {name} can only be True")
@@ -166,11 +167,15 @@ class MixedStreamWriter:
 
     def clusterBy(self, *cols: Any) -> NoReturn:
         """Not supported."""
-        raise PlanError("clusterBy is not supported; write the layout yourself in foreachBatch")
+        raise PlanError(
+            "clusterBy is not supported; write the layout yourself in foreachBatch", code="MIXEDMODE_NOT_SUPPORTED"
+        )
 
     def foreach(self, f: Any) -> NoReturn:
         """Not supported: use :meth:`foreachBatch`."""
-        raise PlanError("foreach is not supported; use foreachBatch, and in it DataFrame.foreach")
+        raise PlanError(
+            "foreach is not supported; use foreachBatch, and in it DataFrame.foreach", code="MIXEDMODE_NOT_SUPPORTED"
+        )
 
     def toTable(
         self,

@@ -79,13 +79,18 @@ def check_stateless(name: str, frame: DataFrame, template: DataFrame | None = No
         if kind == "EventTimeWatermark":
             raise PlanError(
                 f"{name} has a watermark of its own, which the job would not follow; call withWatermark on what"
-                " mixedmode.read() returns"
+                " mixedmode.read() returns",
+                code="MIXEDMODE_STATE_IN_INPUT",
             )
         if kind in STATEFUL_NODES:
-            raise PlanError(f"{name} contains {STATEFUL_NODES[kind]}, which keeps state in Spark; {instead}")
+            raise PlanError(
+                f"{name} contains {STATEFUL_NODES[kind]}, which keeps state in Spark; {instead}",
+                code="MIXEDMODE_STATE_IN_INPUT",
+            )
         if kind == "Join" and all(of_stream(child) for child in items(node.children())):
             raise PlanError(
-                f"{name} joins two streams, which keeps state in Spark; join what mixedmode.read() gives for each"
+                f"{name} joins two streams, which keeps state in Spark; join what mixedmode.read() gives for each",
+                code="MIXEDMODE_STATE_IN_INPUT",
             )
 
 

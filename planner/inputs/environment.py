@@ -73,17 +73,23 @@ def check_java() -> str:
     hint = f"install Java {LEAST_JAVA} or newer (for example openjdk-{LEAST_JAVA}-jre-headless) and set JAVA_HOME to it"
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None:
-        raise SetupError(f"Java was not found: JAVA_HOME is not set and there is no java on PATH; {hint}")
+        raise SetupError(
+            f"Java was not found: JAVA_HOME is not set and there is no java on PATH; {hint}",
+            code="MIXEDMODE_JAVA_MISSING",
+        )
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         where = f"JAVA_HOME = {home!r}" if home else f"java on PATH, {java!r}"
-        raise SetupError(f"Java could not be run ({where}): {error}; {hint}") from error
+        raise SetupError(f"Java could not be run ({where}): {error}; {hint}", code="MIXEDMODE_JAVA_MISSING") from error
     version = java_version(answer.stderr + answer.stdout)
     if java_major(version) < LEAST_JAVA:
-        raise SetupError(f"Java {version} ({java}) is too old, Spark 4 needs {LEAST_JAVA} or newer; {hint}")
+        raise SetupError(
+            f"Java {version} ({java}) is too old, Spark 4 needs {LEAST_JAVA} or newer; {hint}",
+            code="MIXEDMODE_JAVA_MISSING",
+        )
     return version
 
 
@@ -91,7 +97,9 @@ def java_version(text: str) -> str:
     """The version in the output of ``java -version``."""
     found = re.search(r'version "([^"]+)"', text)
     if found is None:
-        raise SetupError(f"the output of java -version was not understood: {text.strip()!r}")
+        raise SetupError(
+            f"the output of java -version was not understood: {text.strip()!r}", code="MIXEDMODE_JAVA_MISSING"
+        )
     return found.group(1)
 
 
@@ -115,7 +123,8 @@ def refuse_connect(thing: object) -> None:
         raise SetupError(
             f"{type(thing).__name__} belongs to a Spark Connect session, which mixedmode does not support: it runs its"
             " own code beside the Spark driver; use a classic session (SparkSession.builder.master(...), without"
-            " remote(...) and SPARK_REMOTE)"
+            " remote(...) and SPARK_REMOTE)",
+            code="MIXEDMODE_SPARK_CONNECT",
         )
 
 
@@ -135,14 +144,18 @@ def check_worker_python(worker: str, *, same_environment: bool = True) -> str:
     found = _interpreter(path) if path is not None else None
     if found is None:
         if same_environment:
-            raise SetupError(f"Spark's workers would run Python {worker!r}, which cannot be started here; {hint}")
+            raise SetupError(
+                f"Spark's workers would run Python {worker!r}, which cannot be started here; {hint}",
+                code="MIXEDMODE_WORKER_PYTHON",
+            )
         return worker
     prefix, version = found
     driver = f"{sys.version_info.major}.{sys.version_info.minor}"
     if version != driver or (same_environment and os.path.realpath(prefix) != os.path.realpath(sys.prefix)):
         raise SetupError(
             f"Spark's workers would run {worker!r} (Python {version}, {prefix}), the driver runs {sys.executable!r}"
-            f" (Python {driver}, {sys.prefix}); {hint}"
+            f" (Python {driver}, {sys.prefix}); {hint}",
+            code="MIXEDMODE_WORKER_PYTHON",
         )
     return worker
 

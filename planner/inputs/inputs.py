@@ -352,7 +352,8 @@ def _check_end(history: DataFrame) -> None:
                 "history reads Kafka up to endingOffsets = 'latest', which is somewhere else each time it is read, and"
                 " a job may read its history more than once. Use mixedmode.kafka.snapshot(spark, bootstrap, topic),"
                 " whose end is asked for once; or mixedmode.kafka.read(…), which takes what a topic holds as the"
-                " backlog; or give endingOffsets as JSON"
+                " backlog; or give endingOffsets as JSON",
+                code="MIXEDMODE_SEAM_BROKEN",
             )
 
 

@@ -83,14 +83,16 @@ class HeldPositions:
         if strange:
             raise PlanError(
                 f"the history has rows of partition {strange[0]}, and topic {name!r} has"
-                f" {len(topic.begins)} partitions, 0 to {len(topic.begins) - 1}: it is the history of another topic"
+                f" {len(topic.begins)} partitions, 0 to {len(topic.begins) - 1}: it is the history of another topic",
+                code="MIXEDMODE_SEAM_BROKEN",
             )
         for number, held in sorted(self.partitions.items()):
             if held.last >= topic.ends[number]:
                 raise PlanError(
                     f"the history has offset {held.last} of partition {number}, and topic {name!r} ends at"
                     f" {topic.ends[number]} there: it is the history of another topic, or the topic has been made anew."
-                    " Without positions that fit, cut both sides by time (cut=…)"
+                    " Without positions that fit, cut both sides by time (cut=…)",
+                    code="MIXEDMODE_SEAM_BROKEN",
                 )
 
 

@@ -62,7 +62,8 @@ def check_same_columns(one: StructType, other: StructType, names: tuple[str, str
     if problems:
         raise PlanError(
             f"{names[0]} and {names[1]} have different columns: {'; '.join(problems)}; select and cast them to one"
-            " schema before read()"
+            " schema before read()",
+            code="MIXEDMODE_SCHEMAS_DIFFER",
         )
 
 
@@ -71,7 +72,10 @@ def check_distinct_columns(name: str, schema: StructType, *, case_sensitive: boo
     alike = [field if case_sensitive else field.lower() for field in schema.fieldNames()]
     repeated = sorted({field for field, like in zip(schema.fieldNames(), alike, strict=True) if alike.count(like) > 1})
     if repeated:
-        raise PlanError(f"{name} has several columns named {', '.join(repeated)}; rename or drop them")
+        raise PlanError(
+            f"{name} has several columns named {', '.join(repeated)}; rename or drop them",
+            code="MIXEDMODE_COLUMN_AMBIGUOUS",
+        )
 
 
 def check_named_once(name: str, schema: StructType, *, case_sensitive: bool) -> None:
@@ -80,7 +84,8 @@ def check_named_once(name: str, schema: StructType, *, case_sensitive: bool) -> 
     if len(alike) > 1:
         raise PlanError(
             f"column {name} is ambiguous: {len(alike)} columns are called so; take it from the frame that was joined,"
-            f" as in a['{name}'], or give the frame a name before the join, as in a.alias('a'), and use 'a.{name}'"
+            f" as in a['{name}'], or give the frame a name before the join, as in a.alias('a'), and use 'a.{name}'",
+            code="MIXEDMODE_COLUMN_AMBIGUOUS",
         )
 
 
@@ -188,7 +193,10 @@ def missing_column(what: str, name: str, schema: StructType) -> PlanError:
     """The error for a column that is not there, with what may be meant."""
     near = difflib.get_close_matches(name, schema.fieldNames(), n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    return PlanError(f"{what} {name} does not exist; {hint}the columns are {', '.join(schema.fieldNames())}")
+    return PlanError(
+        f"{what} {name} does not exist; {hint}the columns are {', '.join(schema.fieldNames())}",
+        code="MIXEDMODE_COLUMN_NOT_FOUND",
+    )
 
 
 def check_key_type(label: str, data_type: DataType) -> None:

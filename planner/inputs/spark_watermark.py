@@ -28,7 +28,8 @@ def take_over_watermark(inputs: Inputs) -> tuple[Inputs, Watermark | None]:
         said = ", ".join(f"{name} of {column}" for name, (column, _) in found.items())
         raise PlanError(
             f"not all live inputs have a watermark of one column ({said}); call withWatermark on what mixedmode.read()"
-            " returns"
+            " returns",
+            code="MIXEDMODE_STATE_IN_INPUT",
         )
     [column] = columns
     check_event_time(column, inputs.schema[column].dataType)
@@ -48,6 +49,7 @@ def _said_by(live: Part) -> tuple[str, int]:
         what = "in several columns" if fields else "in none of its columns any more"
         raise PlanError(
             f"{live.name} has a watermark of its own, whose event time is {what}; call withWatermark on what"
-            " mixedmode.read() returns"
+            " mixedmode.read() returns",
+            code="MIXEDMODE_STATE_IN_INPUT",
         )
     return fields[0].name, int(fields[0].metadata[_DELAY])

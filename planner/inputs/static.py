@@ -38,7 +38,8 @@ def check_static(what: str, other: Any, how: Any = None) -> DataFrame:
     if other.isStreaming:
         raise PlanError(
             f"{what} got a streaming DataFrame: a join of two streams keeps state, which is the job's: give it"
-            " mixedmode.read(live=…) of that stream, or a static frame (spark.read…)"
+            " mixedmode.read(live=…) of that stream, or a static frame (spark.read…)",
+            code="MIXEDMODE_STATE_IN_INPUT",
         )
     kind = "inner" if how is None else str(how).lower().replace("_", "").replace(" ", "")
     if kind in _IMPOSSIBLE:

@@ -103,7 +103,8 @@ def _known(layer: Layer, sink_options: dict[str, tuple[str, str]]) -> dict[str, 
         if other is not None and other.text != text:
             raise OptionError(
                 f"{other.name} = {other.text!r} and {written} = {text!r} (both from {layer.origin}) are one option;"
-                " set it once"
+                " set it once",
+                code="MIXEDMODE_OPTION_CONFLICT",
             )
         found[option.field] = Given(written, text, layer.origin)
     return found
@@ -120,7 +121,7 @@ def _check_not_ours(written: str, layer: Layer) -> None:
         return
     near = slip or _nearest(name, known, 0.6)
     hint = f"did you mean {near}?" if near else f"the options are {', '.join(option.name for option in OPTIONS)}"
-    raise OptionError(f"unknown option {written} (from {layer.origin}); {hint}")
+    raise OptionError(f"unknown option {written} (from {layer.origin}); {hint}", code="MIXEDMODE_OPTION_UNKNOWN")
 
 
 def _nearest(name: str, known: Mapping[str, str], likeness: float) -> str | None:
@@ -176,5 +177,6 @@ def _contradiction(
     source = "the default" if limit is None else f"from {limit.origin}"
     raise OptionError(
         f"{found.name} = {found.text!r} (from {found.origin}) does not go with {bound.name} = {limit_text} ({source}): "
-        f"{why}; allowed for {value.name}: {allowed} {limit_text}"
+        f"{why}; allowed for {value.name}: {allowed} {limit_text}",
+        code="MIXEDMODE_OPTION_CONFLICT",
     )

@@ -297,7 +297,8 @@ def _output_mode_of_union(request: SinkRequest) -> str:
     if (request.output_mode or "append") != "append":
         raise PlanError(
             f"outputMode {request.output_mode} is not supported for the union of what several keyed stages give: a row"
-            " of one is not replaced by one of another; use append, or write each stage with a job of its own"
+            " of one is not replaced by one of another; use append, or write each stage with a job of its own",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     return "append"
 
@@ -311,12 +312,14 @@ def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
     if stage.refuses_complete is not None and written == "complete":
         raise PlanError(
             f"outputMode complete is not supported {stage.refuses_complete}; use append or update, which are the same"
-            " here"
+            " here",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     if stage.output_mode is not None and written == "complete":
         raise PlanError(
             "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
-            " aggregation has a complete result; use append or update"
+            " aggregation has a complete result; use append or update",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     replaces = written == "complete" and format.lower() in REPLACING_FORMATS
     if written != "append" and format.lower() in FILE_FORMATS and not replaces:

@@ -75,6 +75,7 @@ def resolve_final_watermark(
     if given is not None and settings.final_watermark != "observed":
         raise OptionError(
             f"{given.name} = {given.text!r} (from {given.origin}) does not go with {what}: {why}; allowed: observed,"
-            f" which is the default here{instead}"
+            f" which is the default here{instead}",
+            code="MIXEDMODE_OPTION_CONFLICT",
         )
     return FinalWatermark(settings.model_copy(update={_FIELD: "observed"}), f"the only one for {what}: {why}")

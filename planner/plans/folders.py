@@ -32,7 +32,7 @@ def checkpoint_location(
     """
     if given is not None:
         if not given.strip():
-            raise OptionError("checkpointLocation is empty; give a folder")
+            raise OptionError("checkpointLocation is empty; give a folder", code="MIXEDMODE_LOCATION_MISSING")
         return given
     shared = spark.conf.get(_DEFAULT_CHECKPOINTS_CONF, None)
     if shared and query_name:
@@ -43,7 +43,8 @@ def checkpoint_location(
     hint = f" (is that what {slip[0]} = {others[slip[0]]!r} is for?)" if slip else ""
     raise OptionError(
         f"checkpointLocation is not set{hint}, and the output of {format} outlives the query: set"
-        f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName"
+        f" .option('checkpointLocation', '<folder>'), or {_DEFAULT_CHECKPOINTS_CONF} together with queryName",
+        code="MIXEDMODE_LOCATION_MISSING",
     )
 
 
@@ -71,7 +72,8 @@ def check_not_read(sources: Iterable[tuple[str, DataFrame]], **folders: str | No
                     where = "the folder" if place == read else f"in the folder {given!r}"
                     raise OptionError(
                         f"{name} = {folder!r} is {where} that {source} reads, so what the job writes would be its"
-                        " input; give it a folder of its own"
+                        " input; give it a folder of its own",
+                        code="MIXEDMODE_LOCATION_SHARED",
                     )
 
 
@@ -102,7 +104,10 @@ def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
         for other, (known, as_written) in taken.items():
             if place == known:
                 same = repr(folder) if folder == as_written else f"{as_written!r} and {folder!r}: {str(place.path)!r}"
-                raise OptionError(f"{other} and {name} are the same folder, {same}; give each a folder of its own")
+                raise OptionError(
+                    f"{other} and {name} are the same folder, {same}; give each a folder of its own",
+                    code="MIXEDMODE_LOCATION_SHARED",
+                )
         taken[name] = place, folder
     checkpoints = taken.pop("checkpointLocation", None)
     for name, (place, folder) in taken.items():
@@ -110,5 +115,6 @@ def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
             led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
             raise OptionError(
                 f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
-                " removed when they are not needed; give it a folder of its own"
+                " removed when they are not needed; give it a folder of its own",
+                code="MIXEDMODE_LOCATION_SHARED",
             )

@@ -66,7 +66,8 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
     if method == "dropDuplicatesWithinWatermark" and watermark is None:
         raise PlanError(
             "dropDuplicatesWithinWatermark is not supported without a watermark, as in Spark: its delay is how long a"
-            " key is remembered; call withWatermark('<event time>', '<delay>') before, or use dropDuplicates"
+            " key is remembered; call withWatermark('<event time>', '<delay>') before, or use dropDuplicates",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     retention = _retention(rows, keys, method)
     operator_class = DedupWithinWatermarkOperator if method == "dropDuplicatesWithinWatermark" else DedupOperator

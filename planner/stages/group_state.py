@@ -38,19 +38,27 @@ def plan_group_state(
     usable = "append or update"
     mode = check_output_mode(output_mode, f"outputMode of {METHOD}", usable)
     if mode == "complete":
-        raise PlanError(f"outputMode complete of {METHOD} is not supported, as in Spark; use {usable}")
+        raise PlanError(
+            f"outputMode complete of {METHOD} is not supported, as in Spark; use {usable}",
+            code="MIXEDMODE_PROCESSOR_INVALID",
+        )
     if timeout not in TIME_MODES:
-        raise PlanError(f"timeoutConf is {timeout!r}; use GroupStateTimeout.{', .'.join(TIME_MODES)}")
+        raise PlanError(
+            f"timeoutConf is {timeout!r}; use GroupStateTimeout.{', .'.join(TIME_MODES)}",
+            code="MIXEDMODE_PROCESSOR_INVALID",
+        )
     watermark = rows.watermark
     if TIME_MODES[timeout] == "eventTime" and watermark is None:
         raise PlanError(
             f"timeoutConf {timeout} needs an event time; call withWatermark('<column>', '<delay>') before groupBy, or"
-            " use ProcessingTimeTimeout or NoTimeout"
+            " use ProcessingTimeTimeout or NoTimeout",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     if keys.has_session:
         raise PlanError(
             f"a session window cannot be a key of {METHOD}: its extent depends on other rows; use agg, or keep the"
-            " session in the function's state"
+            " session in the function's state",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     columns = keys.as_columns(rows.inputs)
 
@@ -58,7 +66,8 @@ def plan_group_state(
         if output_mode != mode:
             raise PlanError(
                 f"outputMode {mode} of {METHOD} does not go with outputMode {output_mode} of the writer, as in Spark;"
-                " give both the same"
+                " give both the same",
+                code="MIXEDMODE_PROCESSOR_INVALID",
             )
         return GroupStateOperator(
             function,
@@ -87,12 +96,18 @@ def plan_group_state(
 
 def _check_function(function: Any) -> None:
     if not callable(function):
-        raise PlanError(f"func must be a function of key, frames and state, got {type(function).__name__}")
+        raise PlanError(
+            f"func must be a function of key, frames and state, got {type(function).__name__}",
+            code="MIXEDMODE_PROCESSOR_INVALID",
+        )
     name = getattr(function, "__name__", type(function).__name__)
     try:
         inspect.signature(function).bind(None, None, None)
     except TypeError as error:
-        raise PlanError(f"func {name} is called with key, frames and state, which it does not take: {error}") from error
+        raise PlanError(
+            f"func {name} is called with key, frames and state, which it does not take: {error}",
+            code="MIXEDMODE_PROCESSOR_INVALID",
+        ) from error
     except ValueError:  # what is not written in Python may not tell
         pass
     try:
@@ -100,5 +115,6 @@ def _check_function(function: Any) -> None:
     except Exception as error:  # whatever __reduce__ of what it refers to raises
         raise PlanError(
             f"func {name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) inside"
-            " it"
+            " it",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         ) from error

@@ -69,7 +69,8 @@ def plan_processor(
     if times == "eventTime" and watermark is None:
         raise PlanError(
             f"timeMode eventTime needs an event time; call withWatermark('<column>', '<delay>') before groupBy"
-            f"{'' if rows.sides is None else ' of one side, or of both'}, or use timeMode processingTime or none"
+            f"{'' if rows.sides is None else ' of one side, or of both'}, or use timeMode processingTime or none",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     if event_time_column:
         _check_event_time_column(event_time_column, output_schema)
@@ -114,11 +115,13 @@ def plan_processor(
 def _check_processor(processor: Any, rows: ProcessorRows) -> None:
     if isinstance(processor, type) and issubclass(processor, StatefulProcessor):
         raise PlanError(
-            f"statefulProcessor is the class {processor.__name__}; give an instance, {processor.__name__}()"
+            f"statefulProcessor is the class {processor.__name__}; give an instance, {processor.__name__}()",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     if not isinstance(processor, StatefulProcessor):
         raise PlanError(
-            f"statefulProcessor must be a pyspark.sql.streaming.StatefulProcessor, got {type(processor).__name__}"
+            f"statefulProcessor must be a pyspark.sql.streaming.StatefulProcessor, got {type(processor).__name__}",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     name = type(processor).__name__
     for callback, keywords in _KEYWORD_CALLBACKS.items():
@@ -127,7 +130,8 @@ def _check_processor(processor: Any, rows: ProcessorRows) -> None:
         except TypeError as error:
             raise PlanError(
                 f"{name}.{callback} is called with keywords {', '.join(keywords)}, which it does not take: {error};"
-                " name its parameters so"
+                " name its parameters so",
+                code="MIXEDMODE_PROCESSOR_INVALID",
             ) from error
     _check_rows_handler(processor, name, 1 if rows.sides is None else 2)
     try:
@@ -135,7 +139,8 @@ def _check_processor(processor: Any, rows: ProcessorRows) -> None:
     except Exception as error:  # whatever the processor's own __reduce__ raises
         raise PlanError(
             f"{name} cannot be sent to the tasks ({error}); make what cannot be pickled (connections, say) in the first"
-            " handler that needs it: init() also runs in the driver, at each start()"
+            " handler that needs it: init() also runs in the driver, at each start()",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         ) from error
 
 
@@ -148,15 +153,17 @@ def _check_rows_handler(processor: StatefulProcessor, name: str, inputs: int) ->
         f" ({name}.handleInputRows{inspect.signature(processor.handleInputRows)})"
     )
     if not _takes(processor.handleInputRows, _ROWS_ARGUMENTS[3 - inputs]):
-        raise PlanError(f"{message}; give it these parameters")
+        raise PlanError(f"{message}; give it these parameters", code="MIXEDMODE_PROCESSOR_INVALID")
     if inputs == 1:
         raise PlanError(
             f"{message}: it is a processor of two inputs; group both and bring them together, as in"
-            " a.groupBy(…).cogroup(b.groupBy(…)).transformWithState(…)"
+            " a.groupBy(…).cogroup(b.groupBy(…)).transformWithState(…)",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     raise PlanError(
         f"{message}: it is a processor of one input; behind cogroup it gets two iterators, of the left side's rows and"
-        " of the right side's"
+        " of the right side's",
+        code="MIXEDMODE_PROCESSOR_INVALID",
     )
 
 
@@ -175,16 +182,24 @@ def _check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
     if coordinator is None:
         return
     if isinstance(coordinator, type) and issubclass(coordinator, OperatorCoordinator):
-        raise PlanError(f"coordinator is the class {coordinator.__name__}; give an instance, {coordinator.__name__}()")
+        raise PlanError(
+            f"coordinator is the class {coordinator.__name__}; give an instance, {coordinator.__name__}()",
+            code="MIXEDMODE_PROCESSOR_INVALID",
+        )
     if not isinstance(coordinator, OperatorCoordinator):
-        raise PlanError(f"coordinator must be a mixedmode.OperatorCoordinator, got {type(coordinator).__name__}")
+        raise PlanError(
+            f"coordinator must be a mixedmode.OperatorCoordinator, got {type(coordinator).__name__}",
+            code="MIXEDMODE_PROCESSOR_INVALID",
+        )
     types_by_name(coordinator.eventTypes, type(coordinator).__name__)
 
 
 def _time_mode(value: Any) -> TimeMode:
     mode = _TIME_MODES.get(value.strip().lower()) if isinstance(value, str) else None
     if mode is None:
-        raise PlanError(f"timeMode is {value!r}; use none, processingTime or eventTime")
+        raise PlanError(
+            f"timeMode is {value!r}; use none, processingTime or eventTime", code="MIXEDMODE_PROCESSOR_INVALID"
+        )
     return mode
 
 
@@ -200,11 +215,14 @@ def _initial_state(initial: Any, keys: StructType) -> tuple[DataFrame, tuple[str
     refuse_connect(initial)
     if not isinstance(initial, GroupedData):
         raise PlanError(
-            f"initialState must be a grouped batch DataFrame (initial.groupBy('<key>')), got {type(initial).__name__}"
+            f"initialState must be a grouped batch DataFrame (initial.groupBy('<key>')), got {type(initial).__name__}",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     rows: DataFrame = initial._df
     if rows.isStreaming:
-        raise PlanError("initialState is a streaming DataFrame; it must be a batch one")
+        raise PlanError(
+            "initialState is a streaming DataFrame; it must be a batch one", code="MIXEDMODE_PROCESSOR_INVALID"
+        )
     key_fields = initial.count().schema.fields[:-1]
     columns = []
     for field in key_fields:
@@ -212,7 +230,8 @@ def _initial_state(initial: Any, keys: StructType) -> tuple[DataFrame, tuple[str
         if column is None or not same_type(rows.schema[column].dataType, field.dataType):
             raise PlanError(
                 f"initialState is grouped by {field.name}, which is not one of its columns; add it with"
-                " withColumn first"
+                " withColumn first",
+                code="MIXEDMODE_PROCESSOR_INVALID",
             )
         columns.append(column)
     found = [field.dataType.simpleString() for field in key_fields]
@@ -220,6 +239,7 @@ def _initial_state(initial: Any, keys: StructType) -> tuple[DataFrame, tuple[str
     if found != wanted:
         raise PlanError(
             f"initialState is grouped by ({', '.join(found)}), the stage by ({', '.join(wanted)}); group both by"
-            " keys of the same types"
+            " keys of the same types",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     return rows, tuple(columns)

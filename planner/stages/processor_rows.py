@@ -85,7 +85,8 @@ def _check_keys(keys: Keys, method: str) -> None:
     if keys.has_session:
         raise PlanError(
             f"a session window cannot be a key of {method}: its extent depends on other rows; use agg, or keep"
-            " the session in the processor's state"
+            " the session in the processor's state",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
 
 
@@ -99,7 +100,8 @@ def _common_keys(inputs: Inputs, left: StructType, right: StructType) -> StructT
     if len(left.fields) != len(right.fields):
         raise PlanError(
             f"{COGROUP}: the left side is grouped by {_said(left.fields)}, the right side by {_said(right.fields)};"
-            " group both by as many keys"
+            " group both by as many keys",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
     found = []
     for place, (mine, theirs) in enumerate(zip(left.fields, right.fields, strict=True), 1):
@@ -107,7 +109,8 @@ def _common_keys(inputs: Inputs, left: StructType, right: StructType) -> StructT
         if data_type is None:
             raise PlanError(
                 f"{COGROUP}: key {place} is {_said([mine])} on the left side and {_said([theirs])} on the right side,"
-                " and no type holds the values of both; cast one of them"
+                " and no type holds the values of both; cast one of them",
+                code="MIXEDMODE_PROCESSOR_INVALID",
             )
         check_key_type(mine.name, data_type)
         found.append(StructField(mine.name, data_type, mine.nullable or theirs.nullable))

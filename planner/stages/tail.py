@@ -170,7 +170,8 @@ def check_order_column(column: str | None, stage: KeyedStage, tail: Tail | None)
         raise OptionError(
             f"execution.sink.order-column = {column!r} does not go with {', '.join(tail.names)} behind the keyed stage"
             f" {stage.uid}, for which Spark moves rows between tasks: their order is lost there; give the static side a"
-            " broadcast hint, F.broadcast(…), or have the processor yield a column that orders them"
+            " broadcast hint, F.broadcast(…), or have the processor yield a column that orders them",
+            code="MIXEDMODE_OPTION_CONFLICT",
         )
 
 

@@ -244,7 +244,8 @@ class FirstPositions:
                 raise PlanError(
                     f"live source {source.name!r} is to begin from now ({source.from_now}), but keeps no record of it "
                     "and gives Spark no position before its first rows: what arrives before the first checkpoint could"
-                    " be lost in a crash. Give it an explicit position instead (a version, an offset or a timestamp)"
+                    " be lost in a crash. Give it an explicit position instead (a version, an offset or a timestamp)",
+                    code="MIXEDMODE_POSITION_UNKNOWN",
                 )
         return None
 

@@ -49,7 +49,8 @@ class Format:
             return version
         raise CheckpointMismatchError(
             f"{where} has format version {version}; this version of mixedmode reads up to {self.version}. "
-            "Use the version that wrote it, or a newer one"
+            "Use the version that wrote it, or a newer one",
+            code="MIXEDMODE_FORMAT_NEWER",
         )
 
     def upgrade(self, body: str, version: int) -> str:

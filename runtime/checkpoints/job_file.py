@@ -48,7 +48,8 @@ class JobFile:
             if version > IDENTITY_VERSION:
                 raise CheckpointMismatchError(
                     f"{self.path} has format version {version}; this version of mixedmode reads up to"
-                    f" {IDENTITY_VERSION}"
+                    f" {IDENTITY_VERSION}",
+                    code="MIXEDMODE_FORMAT_NEWER",
                 )
             if not is_as_stamped(body):
                 raise ValueError("it was altered: it does not match its checksum")
@@ -67,7 +68,10 @@ class JobFile:
         self.filesystem.create_dir(self._root, recursive=True)
         body = stamp(identity.to_json())
         if not put_if_absent(self.filesystem, self.path, json.dumps(body, indent=1).encode()):
-            raise CheckpointError(f"{self.path} exists already: another driver claims the same checkpointLocation")
+            raise CheckpointError(
+                f"{self.path} exists already: another driver claims the same checkpointLocation",
+                code="MIXEDMODE_LOCATION_IN_USE",
+            )
 
     def _refuse_foreign(self) -> None:
         names = {info.base_name for info in list_files(self.filesystem, self.location)}

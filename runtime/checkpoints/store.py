@@ -193,7 +193,8 @@ class CheckpointStore:
         self.guard()
         if not put_if_absent(self.filesystem, path, metadata.to_bytes()):
             raise CheckpointError(
-                f"{path} exists already: another driver runs this job on the same checkpointLocation. Stop one of them"
+                f"{path} exists already: another driver runs this job on the same checkpointLocation. Stop one of them",
+                code="MIXEDMODE_LOCATION_IN_USE",
             )
 
     def is_committed(self, checkpoint_id: int) -> bool:

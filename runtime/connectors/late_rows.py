@@ -110,7 +110,8 @@ class LateRows:
                 if not parquet_holds(spark, field.dataType):
                     raise PlanError(
                         f"column {field.name}{self._of(uid)} is of type {field.dataType.simpleString()}, which Parquet"
-                        f" cannot hold; drop or cast it, or unset {OPTION}"
+                        f" cannot hold; drop or cast it, or unset {OPTION}",
+                        code="MIXEDMODE_OUTPUT_MISFIT",
                     )
 
     def check_place(self, spark: SparkSession) -> None:

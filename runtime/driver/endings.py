@@ -93,7 +93,9 @@ class Ending:
                     run.checkpoints.checkpoint(trigger, close=False, drained=drain is not None, savepoint=wanted)
             except BaseException as error:
                 if drain is not None:
-                    drain.answer.set_exception(QueryError(f"the {drain} failed: {error}"))
+                    drain.answer.set_exception(
+                        QueryError(f"the {drain} failed: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+                    )
                 raise
             run.context.listener.on(RunFinished(state.checkpoint_id))
             self._begin_copies([*self.run.context.desk.take_plain(), *([] if drain is None else [drain])])
@@ -103,7 +105,10 @@ class Ending:
         pending = self.run.context.desk.take_stop()
         if pending is not None and pending.stop is Stop.SUSPEND:
             pending.answer.set_exception(
-                QueryError(f"the {pending} was not taken: all data had ended before; the job ends with it")
+                QueryError(
+                    f"the {pending} was not taken: all data had ended before; the job ends with it",
+                    code="MIXEDMODE_SAVEPOINT_NOT_TAKEN",
+                )
             )
             return None
         return pending
@@ -130,18 +135,20 @@ class Ending:
                 run.epochs.deliver()
                 drained, wanted = request.stop is Stop.DRAIN, self._wanted(request, draft.path)
                 if run.checkpoints.checkpoint(SAVEPOINT, close=False, drained=drained, savepoint=wanted) is None:
-                    raise QueryError("its checkpoint failed")
+                    raise QueryError("its checkpoint failed", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
                 path = self._finish(draft)
                 self._work.run()
                 run.context.listener.on(SavepointWritten(path))
                 run.context.listener.on(RunStopped(savepoint=request.stop))
         except Stopped:
-            request.answer.set_exception(QueryError(f"the {request} was not taken: the query was stopped"))
+            request.answer.set_exception(
+                QueryError(f"the {request} was not taken: the query was stopped", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+            )
             raise
         except BaseException as error:
             if lifecycle.is_under_way(number):
                 lifecycle.aborted(number)
-            failure = QueryError(f"{request} failed: {error}")
+            failure = QueryError(f"{request} failed: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
             request.answer.set_exception(failure)
             raise failure from error
         request.answer.set_result(path)
@@ -196,13 +203,19 @@ class Ending:
                 taken = self.run.checkpoints.checkpoint(SAVEPOINT) is not None
             except BaseException as error:
                 for request in requests:
-                    request.answer.set_exception(QueryError(f"the {request} was not taken: {error}"))
+                    request.answer.set_exception(
+                        QueryError(f"the {request} was not taken: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+                    )
                 raise
             if taken:
                 self._begin_copies(requests)
                 return
             for request in requests:
-                request.answer.set_exception(QueryError(f"the {request} was not taken: its checkpoint failed"))
+                request.answer.set_exception(
+                    QueryError(
+                        f"the {request} was not taken: its checkpoint failed", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"
+                    )
+                )
 
     def wait_for_savepoints(self) -> None:
         """Return when the savepoints that are still being written are answered."""

@@ -55,7 +55,8 @@ def commit_transaction(
         said = str(error).rstrip(". ")
         raise CheckpointError(
             f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed: {said}. Nothing is "
-            "lost: start the query again once the cause is gone, and it shows the output before anything else"
+            "lost: start the query again once the cause is gone, and it shows the output before anything else",
+            code="MIXEDMODE_OUTPUT_NOT_SHOWN",
         ) from error
 
 

@@ -83,7 +83,8 @@ def _check_local_root(job: JobSpec) -> None:
     if refused is not None:
         raise OptionError(
             f"state.local-dir = {configured!r} cannot be used: {refused}; allowed: a folder where this user can make,"
-            " or has, one of its own named 'mixedmode'"
+            " or has, one of its own named 'mixedmode'",
+            code="MIXEDMODE_LOCATION_UNUSABLE",
         )
 
 
@@ -120,7 +121,8 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
         raise OptionError(
             f"execution.runtime-mode is batch, but checkpointLocation {store.location!r} holds the state of a job that"
             f" goes on (checkpoint {metadata.checkpoint_id}): a batch run would fire all that is open and end that job"
-            " for good. Use mixed or streaming, or a new checkpointLocation"
+            " for good. Use mixed or streaming, or a new checkpointLocation",
+            code="MIXEDMODE_BATCH_ENDED",
         )
     for stage in job.stages:
         evolved(stage.operator, store, known, metadata)
@@ -133,7 +135,8 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
         raise CheckpointError(
             f"the job in {store.location!r} goes on behind checkpoint {metadata.checkpoint_id}, and messages behind it"
             f" are gone: {'; '.join(map(str, lost))}. Restore them; or set failOnDataLoss = false on the source, to go"
-            " on without them; or begin anew with a new checkpointLocation"
+            " on without them; or begin anew with a new checkpointLocation",
+            code="MIXEDMODE_DATA_LOST",
         )
     if metadata.kind == "completion" and job.keeps_state and store.is_committed(metadata.checkpoint_id):
         refuse_more_after_the_end(job, store, metadata)  # otherwise a run shows its last output first
@@ -144,6 +147,7 @@ def _check_savepoint(job: JobSpec, path: str) -> None:
         open_savepoint(path)
     except CheckpointError as error:
         raise type(error)(
-            f"{SAVEPOINT_OPTION}: {error}; allowed: a folder that savepoint() or stopWithSavepoint() has completed"
+            f"{SAVEPOINT_OPTION}: {error}; allowed: a folder that savepoint() or stopWithSavepoint() has completed",
+            code=error.code,
         ) from error
     check_restorable(job)

@@ -96,7 +96,8 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
     if known.max_parallelism != job.settings.max_parallelism:
         raise OptionError(
             f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state in {store.location!r} was "
-            f"written with {known.max_parallelism}; it is fixed for the life of the state"
+            f"written with {known.max_parallelism}; it is fixed for the life of the state",
+            code="MIXEDMODE_PARALLELISM_FIXED",
         )
     return known
 
@@ -332,6 +333,7 @@ def refuse_more_after_the_end(job: JobSpec, store: CheckpointStore, end: JobStat
     if job.keeps_state:
         raise CheckpointMismatchError(
             f"{ended}, and what its live source has received since would be ignored; a job that is to go on must run "
-            "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation"
+            "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation",
+            code="MIXEDMODE_BATCH_ENDED",
         )
     logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", ended)

@@ -145,9 +145,12 @@ def _living_holder(filesystem: fs.FileSystem, root: str, location: str) -> Holde
     """
     holder = DriverLease(filesystem, root, "").holder()
     if holder is None:
-        raise CheckpointError(f"no job is running on {location!r}")
+        raise CheckpointError(f"no job is running on {location!r}", code="MIXEDMODE_JOB_NOT_RUNNING")
     if holder.lives is False:
-        raise CheckpointError(f"no job is running on {location!r}: its driver (process {holder.pid}) died")
+        raise CheckpointError(
+            f"no job is running on {location!r}: its driver (process {holder.pid}) died",
+            code="MIXEDMODE_JOB_NOT_RUNNING",
+        )
     return holder
 
 

@@ -264,11 +264,14 @@ class JobRunner:
             QueryError: the query cannot take one now, or has ended.
         """
         if not self.job.keeps_state:
-            raise QueryError(f"no {request} can be taken: execution.runtime-mode is batch, which keeps no state")
+            raise QueryError(
+                f"no {request} can be taken: execution.runtime-mode is batch, which keeps no state",
+                code="MIXEDMODE_SAVEPOINT_NOT_TAKEN",
+            )
         check_destination(request.path)
         phase = self.now.phase
         if not request.wait and phase is not None and not phase.takes_savepoints:
-            raise QueryError(f"no {request} can be taken: {IN_BACKLOG}")
+            raise QueryError(f"no {request} can be taken: {IN_BACKLOG}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
         if request.stop is not None:
             check_writable(request.path)  # later it would cost the job's run
         self._context.desk.ask(request)

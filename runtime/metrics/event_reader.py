@@ -43,7 +43,8 @@ def history_of(location: str) -> HistoryFolder:
         raise CheckpointError(f"{location!r} cannot be reached: {error}") from error
     if not is_there:
         raise CheckpointError(
-            f"{location!r} is not the checkpointLocation of a mixedmode job: it has no folder mixedmode/"
+            f"{location!r} is not the checkpointLocation of a mixedmode job: it has no folder mixedmode/",
+            code="MIXEDMODE_CHECKPOINT_NOT_FOUND",
         )
     return HistoryFolder(filesystem, f"{path}/mixedmode")
 

@@ -48,7 +48,8 @@ def check_reachable(options: Mapping[str, str]) -> None:
         pool.shutdown(wait=False, cancel_futures=True)
     told = ", ".join(f"{address} ({why})" for address, why in refusals.items())
     raise PlanError(
-        f"no broker can be reached at {OPTION} = {named!r}: {told}; start the brokers, or correct the addresses"
+        f"no broker can be reached at {OPTION} = {named!r}: {told}; start the brokers, or correct the addresses",
+        code="MIXEDMODE_KAFKA_UNREACHABLE",
     )
 
 

@@ -30,7 +30,8 @@ def resolve_option(option: str, location: str) -> tuple[fs.FileSystem, str]:
     except (ArrowException, ValueError, OSError) as error:
         raise OptionError(
             f"{option} = {location!r} cannot be reached: {error}; allowed: a path, or the URI of a filesystem that"
-            " pyarrow.fs knows (file:, hdfs:, s3:, gs:, abfs:, …)"
+            " pyarrow.fs knows (file:, hdfs:, s3:, gs:, abfs:, …)",
+            code="MIXEDMODE_LOCATION_UNUSABLE",
         ) from error
 
 
@@ -80,7 +81,8 @@ def check_folder(option: str, location: str) -> None:
             if kind == fs.FileType.NotFound and local and os.path.islink(candidate):
                 raise OptionError(
                     f"{option} = {location!r} is, or lies below, a symbolic link to nothing: {str(candidate)!r};"
-                    f" {_ALLOWED}"
+                    f" {_ALLOWED}",
+                    code="MIXEDMODE_LOCATION_UNUSABLE",
                 )
             if kind == fs.FileType.Directory:
                 if local:
@@ -88,8 +90,11 @@ def check_folder(option: str, location: str) -> None:
                 return
             if kind != fs.FileType.NotFound:
                 what = "is a file" if candidate == path else f"lies below {str(candidate)!r}, which is a file"
-                raise OptionError(f"{option} = {location!r} {what}; {_ALLOWED}")
+                raise OptionError(f"{option} = {location!r} {what}; {_ALLOWED}", code="MIXEDMODE_LOCATION_UNUSABLE")
     except OSError as error:
         where = "" if candidate == path else f" in {str(candidate)!r}"
         reason = error.strerror or error
-        raise OptionError(f"{option} = {location!r} cannot be written to: {reason}{where}; {_ALLOWED}") from error
+        raise OptionError(
+            f"{option} = {location!r} cannot be written to: {reason}{where}; {_ALLOWED}",
+            code="MIXEDMODE_LOCATION_UNUSABLE",
+        ) from error

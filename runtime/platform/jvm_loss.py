@@ -28,7 +28,8 @@ def explain_jvm_loss(error: BaseException, spark: SparkSession) -> BaseException
     lost = SetupError(
         f"the JVM of the Spark session is gone{ended}: it was killed, perhaps for want of memory, or has crashed;"
         f" Python noticed with {type(error).__name__}: {error}. Start the query again in a new process: it goes on"
-        " from its last checkpoint"
+        " from its last checkpoint",
+        code="MIXEDMODE_JVM_LOST",
     )
     lost.__cause__ = error
     return lost

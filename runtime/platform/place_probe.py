@@ -121,7 +121,9 @@ class _Probe:
                 delete_quietly(self.filesystem, folder)
 
     def _error(self, what: str) -> OptionError:
-        return OptionError(f"{self._option} = {self._location!r} {what}; {_ALLOWED}")
+        return OptionError(
+            f"{self._option} = {self._location!r} {what}; {_ALLOWED}", code="MIXEDMODE_LOCATION_UNUSABLE"
+        )
 
 
 def _missing(filesystem: fs.FileSystem, folder: str) -> list[str]:

@@ -44,6 +44,8 @@ class TopicRange:
 class NoSuchTopic(PlanError):
     """There is no topic of that name."""
 
+    code = "MIXEDMODE_TOPIC_UNKNOWN"
+
 
 class TopicClient:
     """A client of one cluster, for questions about offsets; to be closed.
@@ -197,7 +199,8 @@ def _admin(spark: SparkSession, options: Mapping[str, str]) -> Any:
     except (Py4JError, TypeError) as error:
         raise SetupError(
             "the session lacks Spark's connector to Kafka; make it with spark.jars.packages ="
-            " 'org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>', or with its jars in spark.jars"
+            " 'org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>', or with its jars in spark.jars",
+            code="MIXEDMODE_CONNECTOR_MISSING",
         ) from error
 
 

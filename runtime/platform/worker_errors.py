@@ -15,6 +15,8 @@ from .user_frames import UserFrames, is_ours
 
 #: The last line(s) of a worker's traceback: qualified class name, message, then Java frames or the end.
 _OWN_ERROR = re.compile(r"^mixedmode\.errors\.(\w+): (.*?)(?=^\s*$|^\s+at |^\s*$|^Driver stacktrace|\Z)", re.M | re.S)
+#: A message, and the code that the worker's Python has put below it, if it knows of notes (3.11).
+_NOTE = re.compile(r"(.*?)(?:\n\[(MIXEDMODE_\w+)\])?", re.S)
 #: A traceback in the text of an error of Spark's: its frames, and what was raised.
 _TRACEBACK = re.compile(
     r"^.*Traceback \(most recent call last\):\n((?:^ .*\n)+)((?:^(?!\s*$|\s+at | SQLSTATE|Driver stacktrace).*\n?)+)",
@@ -32,7 +34,8 @@ def translate(error: BaseException) -> BaseException:
         return _of_a_function(error)
     name, message = matches[-1]
     kind = getattr(errors, name, MixedModeError)
-    translated: MixedModeError = kind(message.strip())
+    said, code = _NOTE.fullmatch(message.strip()).groups()  # type: ignore[union-attr]
+    translated: MixedModeError = kind(said, code=code)
     translated.__cause__ = error
     return translated
 

@@ -99,7 +99,8 @@ def plan_aggregate(
     if leading == 0 and columns:
         raise PlanError(
             "spark.sql.retainGroupColumns=false is not supported: rows without their key are of no use to a stream that"
-            " goes on; set it to true"
+            " goes on; set it to true",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     plain, hidden_keys = aggregation, []
     if grouping is not None:
@@ -158,7 +159,8 @@ def _template(frame: DataFrame, schema: StructType, event_time: str | None) -> D
         place = next((i for i, field in enumerate(fields) if field.name == event_time), None)
         if place is None:
             raise PlanError(
-                f"event-time column {event_time} does not exist; the columns are {', '.join(frame.columns)}"
+                f"event-time column {event_time} does not exist; the columns are {', '.join(frame.columns)}",
+                code="MIXEDMODE_COLUMN_NOT_FOUND",
             )
         if not isinstance(fields[place].dataType, (TimestampType, TimestampNTZType)):
             raise PlanError(
@@ -189,7 +191,8 @@ def _analyze(
     if class_name(node) != "Aggregate":
         raise PlanError(
             f"agg: Spark plans this as {class_name(node)}, not as one aggregation; window functions, generators and"
-            " subqueries are not supported here"
+            " subqueries are not supported here",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     named = list(items(node.aggregateExpressions()))
     outputs = [without_alias(item) for item in named]
@@ -208,7 +211,8 @@ def _keys(
     expressions = list(items(aggregation.groupingExpressions()))
     if len(expressions) != len(columns):  # the SQL functions rollup, cube and grouping_sets
         raise PlanError(
-            "groupBy of grouping sets is not supported; use rollup(…), cube(…) or groupingSets(…) of the frame"
+            "groupBy of grouping sets is not supported; use rollup(…), cube(…) or groupingSets(…) of the frame",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     for place, expression in enumerate(expressions):
         # Spark marks columns and fields of structs; what is computed of them has no mark.
@@ -240,7 +244,8 @@ def _keys_of_sets(keys: Sequence[GroupKey], grouping: GroupingSets) -> tuple[Gro
     if session is not None:
         raise PlanError(
             f"{grouping.method} with the session window {session.name} is not supported: which rows are one session"
-            " depends on the other keys; use groupBy, and one stage for each grouping"
+            " depends on the other keys; use groupBy, and one stage for each grouping",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     used = {place for places in grouping.sets for place in places}
     return tuple(key if place in used else replace(key, event_time=False) for place, key in enumerate(keys))
@@ -319,7 +324,8 @@ def checked_output_mode(
     if session and mode == "update":
         raise PlanError(
             "outputMode update is not supported with a session window, as in Spark: sessions that merge would take back"
-            " rows already written; use append"
+            " rows already written; use append",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     if mode == "append" and not bounded and not any(key.event_time for key in keys):
         add = (

@@ -87,7 +87,8 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
     if plan is None:
         raise PlanError(
             f"agg: function {shown}{' with DISTINCT' if distinct else ''} is not supported (in {expression.sql()});"
-            f" supported are {SUPPORTED}"
+            f" supported are {SUPPORTED}",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     return replace(plan(call, partials), text=str(expression.sql()))
 
@@ -132,7 +133,10 @@ def _average(call: Call, partials: PartialColumns) -> PlannedResult:
     if call.type.startswith("decimal"):
         return PlannedResult(call.name, "decimal_mean", _sum_columns(call, partials, argument))
     if call.type != "double":
-        raise PlanError(f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number")
+        raise PlanError(
+            f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
     total = _sum_columns(call, partials, f"CAST({argument} AS DOUBLE)")
     return PlannedResult(call.name, "mean", (*total, *partials.add(CountBuffer, call.partial("count", argument))))
 
@@ -191,7 +195,10 @@ def _sum_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
 
 def _average_distinct(call: Call, partials: PartialColumns) -> PlannedResult:
     if call.type != "double" and not call.type.startswith("decimal"):
-        raise PlanError(f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number")
+        raise PlanError(
+            f"agg: avg of {call.type} is not supported (column {call.name}); cast its argument to a number",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
     return PlannedResult(call.name, "mean_distinct", _set(call, partials))
 
 
@@ -212,7 +219,8 @@ def _listagg(call: Call, partials: PartialColumns) -> PlannedResult:
     if call.function.orderExpressions().size():
         raise PlanError(
             f"agg: {call.name}: WITHIN GROUP (ORDER BY ...) is not supported for {call.function.prettyName()}; use"
-            " array_join(array_sort(collect_list(...)), ...)"
+            " array_join(array_sort(collect_list(...)), ...)",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     value, delimiter = call.arguments[:2]
     separator = call.function.delimiter().eval(None)
@@ -224,7 +232,10 @@ def _listagg(call: Call, partials: PartialColumns) -> PlannedResult:
 def _collect(function: str, buffer: Callable[[tuple[int, ...]], Buffer]) -> Plan:
     def plan(call: Call, partials: PartialColumns) -> PlannedResult:
         if not _ignores_nulls(call.function):
-            raise PlanError(f"agg: {function} with RESPECT NULLS is not supported (column {call.name})")
+            raise PlanError(
+                f"agg: {function} with RESPECT NULLS is not supported (column {call.name})",
+                code="MIXEDMODE_NOT_SUPPORTED",
+            )
         sql = call.partial(function, call.arguments[0])
         return PlannedResult(call.name, "list", partials.add(buffer, sql))
 

@@ -62,9 +62,15 @@ def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     function, value, frequency = call.function, call.arguments[0], call.argument_text(2)
     kind = call.argument_type()
     if kind.startswith("interval") or not kind.startswith(_NUMBERS):
-        raise PlanError(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
+        raise PlanError(
+            f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
     if frequency not in ("1", "1L"):
-        raise PlanError(f"agg: percentile with a frequency is not supported (column {call.name}, {frequency})")
+        raise PlanError(
+            f"agg: percentile with a frequency is not supported (column {call.name}, {frequency})",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
     given = function.percentageExpression().eval(None)
     if given is None:
         raise PlanError(f"agg: the percentage of {call.name} is null; it must be from 0 to 1")
@@ -79,7 +85,10 @@ def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResu
     """The value that Spark's sketch looks for, found exactly: no sketch that SQL shows can be merged outside Spark."""
     kind = call.argument_type()
     if kind.startswith("interval"):
-        raise PlanError(f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument")
+        raise PlanError(
+            f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
     given, accuracy = call.function.percentageExpression().eval(None), call.function.accuracyExpression().eval(None)
     if given is None or accuracy is None:
         raise PlanError(
@@ -101,10 +110,14 @@ def _mode(call: Call, partials: PartialColumns) -> PlannedResult:
     value, kind = call.arguments[0], call.argument_type()
     if call.function.reverseOpt().isDefined():
         raise PlanError(
-            f"agg: mode WITHIN GROUP is not supported (column {call.name}); use mode({call.argument_text()})"
+            f"agg: mode WITHIN GROUP is not supported (column {call.name}); use mode({call.argument_text()})",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     if kind.startswith(("array", "struct", "map", "variant", "interval")):
-        raise PlanError(f"agg: mode of {kind} is not supported (column {call.name}); cast its argument")
+        raise PlanError(
+            f"agg: mode of {kind} is not supported (column {call.name}); cast its argument",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
     return PlannedResult(call.name, "mode", partials.add(ListBuffer, call.partial("collect_list", value)))
 
 
@@ -113,14 +126,16 @@ def _approximate_count(call: Call, partials: PartialColumns) -> PlannedResult:
     if "collate" in call.argument_type():
         raise PlanError(
             f"agg: approx_count_distinct of {call.argument_type()} is not supported (column {call.name}); cast its"
-            " argument to string"
+            " argument to string",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     deviation = float(call.function.relativeSD())
     precision = math.ceil(2.0 * math.log(1.106 / deviation) / math.log(2.0))
     if precision > _MAX_PRECISION:
         raise PlanError(
             f"agg: approx_count_distinct with rsd {deviation} is not supported (column {call.name}): it needs"
-            f" 2^{precision} registers for each key; 2^{_MAX_PRECISION} are allowed, that is rsd 0.0022 or more"
+            f" 2^{precision} registers for each key; 2^{_MAX_PRECISION} are allowed, that is rsd 0.0022 or more",
+            code="MIXEDMODE_NOT_SUPPORTED",
         )
     value, width = call.arguments[0], "SMALLINT" if precision <= 9 else "INT"
     hashed = f"xxhash64({value})"

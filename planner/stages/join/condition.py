@@ -104,7 +104,8 @@ class JoinCondition:
         if self.join.kind == "CROSS" or not self.join.keys:
             raise PlanError(
                 "join: stream-stream join without equality predicate is not supported, as in Spark: every row would"
-                " have to wait for all that come; have a column of one side equal to one of the other in the condition"
+                " have to wait for all that come; have a column of one side equal to one of the other in the condition",
+                code="MIXEDMODE_NOT_SUPPORTED",
             )
         for expression in [one for pair in self.join.keys for one in pair] + list(self.join.others):
             for node in tree(expression):

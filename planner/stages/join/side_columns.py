@@ -45,7 +45,8 @@ class JoinedRows:
         if len(found) > 1:
             raise PlanError(
                 f"column {name} was taken from a frame that both sides are made of; give the sides names,"
-                " a.alias('a') and b.alias('b'), and write 'a.<name>' and 'b.<name>'"
+                " a.alias('a') and b.alias('b'), and write 'a.<name>' and 'b.<name>'",
+                code="MIXEDMODE_COLUMN_AMBIGUOUS",
             )
         return found[0] if found else None
 
@@ -106,5 +107,6 @@ def not_there(what: str, name: str) -> PlanError:
     """
     return PlanError(
         f"{what}column {name} was taken from a frame, and is not among the columns any more; keep it, or take it from"
-        " the frame as it is now"
+        " the frame as it is now",
+        code="MIXEDMODE_COLUMN_NOT_FOUND",
     )

@@ -58,6 +58,8 @@ class Clock:
 class LocationLost(CheckpointError):
     """This run may not do any more what others can see."""
 
+    code = "MIXEDMODE_LOCATION_LOST"
+
 
 class DriverLease:
     """The claim of one run on a checkpoint location.
@@ -154,7 +156,8 @@ class DriverLease:
 
     def _refusal(self, claim: Claim | None) -> CheckpointError:
         return CheckpointError(
-            f"another driver ({claim}) runs this job on the same checkpointLocation: {self.root}. Stop one of them"
+            f"another driver ({claim}) runs this job on the same checkpointLocation: {self.root}. Stop one of them",
+            code="MIXEDMODE_LOCATION_IN_USE",
         )
 
     def _lives(self, claim: Claim) -> bool | None:

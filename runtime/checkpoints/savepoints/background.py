@@ -76,4 +76,4 @@ class SavepointCopies:
 
 
 def _refuse(request: SavepointRequest, error: BaseException) -> None:
-    request.answer.set_exception(QueryError(f"the {request} failed: {error}"))
+    request.answer.set_exception(QueryError(f"the {request} failed: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"))

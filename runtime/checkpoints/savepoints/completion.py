@@ -57,7 +57,8 @@ def complete_pending(store: CheckpointStore, metadata: CheckpointMetadata) -> st
         raise CheckpointError(
             f"the job was stopped with checkpoint {metadata.checkpoint_id} and a savepoint that was not finished, and"
             f" it cannot be written to {wanted.path!r} ({error}). The job goes on once there is one: make that path"
-            f" usable, or have it written elsewhere with `mixedmode savepoint {store.location} PATH --complete`"
+            f" usable, or have it written elsewhere with `mixedmode savepoint {store.location} PATH --complete`",
+            code="MIXEDMODE_SAVEPOINT_UNWRITABLE",
         ) from error
 
 
@@ -124,14 +125,17 @@ def complete_offline(location: str, path: str | None = None) -> Completed:
         if made is None and not store.is_committed(newest.checkpoint_id):
             raise CheckpointError(
                 f"the output of checkpoint {newest.checkpoint_id} in {location!r} is not visible yet, and only the job"
-                " can show it: start it again, and it finishes the savepoint too"
+                " can show it: start it again, and it finishes the savepoint too",
+                code="MIXEDMODE_OUTPUT_NOT_SHOWN",
             )
         if made is None:
             try:
                 made = complete_savepoint(store, newest, newest.savepoint, None if path is None else absolute(path))
             except OSError as error:
                 where = path or newest.savepoint.path
-                raise CheckpointError(f"the savepoint cannot be written to {where!r}: {error}") from error
+                raise CheckpointError(
+                    f"the savepoint cannot be written to {where!r}: {error}", code="MIXEDMODE_SAVEPOINT_UNWRITABLE"
+                ) from error
         return Completed(made, newest.checkpoint_id, newest.is_drained)
     finally:
         lease.release()

@@ -65,7 +65,9 @@ def claim(request: SavepointRequest, job: str) -> None:
         check_destination(request.path)
         Claim(request.savepoint_id, job).write(*resolve(request.path))
     except OSError as error:
-        raise CheckpointError(f"{request.path!r} cannot be written to ({error})") from error
+        raise CheckpointError(
+            f"{request.path!r} cannot be written to ({error})", code="MIXEDMODE_SAVEPOINT_UNWRITABLE"
+        ) from error
 
     def answered(answer: Future[str]) -> None:
         if answer.exception() is not None:
@@ -106,7 +108,10 @@ def check_destination(destination: str, savepoint_id: str | None = None) -> None
         raise CheckpointError("the savepoint's path is empty; give a folder that is empty or does not exist")
     filesystem, folder = resolve(destination)
     if filesystem.get_file_info(folder).type == fs.FileType.File:
-        raise CheckpointError(f"{destination!r} is a file; a savepoint needs a folder that is empty or does not exist")
+        raise CheckpointError(
+            f"{destination!r} is a file; a savepoint needs a folder that is empty or does not exist",
+            code="MIXEDMODE_SAVEPOINT_UNWRITABLE",
+        )
     # A claim that was cut short says nothing.
     names = sorted(name for name in _names(filesystem, folder) if not name.startswith(f"{CLAIM}."))
     if not names:
@@ -120,7 +125,10 @@ def check_destination(destination: str, savepoint_id: str | None = None) -> None
         what = "holds what is left of a savepoint that was never finished (or is being written)"
     else:
         what = f"is not empty ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
-    raise CheckpointError(f"{destination!r} {what}; a savepoint needs a folder that is empty or does not exist")
+    raise CheckpointError(
+        f"{destination!r} {what}; a savepoint needs a folder that is empty or does not exist",
+        code="MIXEDMODE_SAVEPOINT_UNWRITABLE",
+    )
 
 
 def _names(filesystem: fs.FileSystem, folder: str) -> list[str]:
@@ -136,4 +144,6 @@ def check_writable(destination: str) -> None:
         write_atomically(filesystem, probe, b"")
         filesystem.delete_file(probe)
     except OSError as error:
-        raise CheckpointError(f"{destination!r} cannot be written to ({error}); the job goes on") from error
+        raise CheckpointError(
+            f"{destination!r} cannot be written to ({error}); the job goes on", code="MIXEDMODE_SAVEPOINT_UNWRITABLE"
+        ) from error

@@ -58,9 +58,12 @@ class SavepointDesk:
         """
         with self._lock:
             if self._closed is not None:
-                raise QueryError(f"no {request} can be taken: {self._closed}")
+                raise QueryError(f"no {request} can be taken: {self._closed}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
             if request.stop is not None and any(other.stop is not None for other in self._open):
-                raise QueryError(f"no {request} can be taken: another stop-with-savepoint is under way")
+                raise QueryError(
+                    f"no {request} can be taken: another stop-with-savepoint is under way",
+                    code="MIXEDMODE_SAVEPOINT_NOT_TAKEN",
+                )
             self._open.append(request)
 
     def ready_stop(self) -> SavepointRequest | None:
@@ -77,7 +80,11 @@ class SavepointDesk:
                 self._take_place(request)
             except CheckpointError as error:
                 self._open.remove(request)
-                request.answer.set_exception(QueryError(f"the {request} was not taken: {error}; the query goes on"))
+                request.answer.set_exception(
+                    QueryError(
+                        f"the {request} was not taken: {error}; the query goes on", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"
+                    )
+                )
                 return None
             request.has_place = True
             return request
@@ -109,11 +116,15 @@ class SavepointDesk:
             refused = [request for request in self._open if not request.wait]
             self._open = [request for request in self._open if request.wait]
         for request in refused:
-            request.answer.set_exception(QueryError(f"no {request} can be taken: {reason}"))
+            request.answer.set_exception(
+                QueryError(f"no {request} can be taken: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+            )
 
     def close(self, reason: str) -> None:
         """The run has ended: whatever is open will not be done."""
         with self._lock:
             left, self._open, self._closed = self._open, [], reason
         for request in left:
-            request.answer.set_exception(QueryError(f"the {request} was not taken: {reason}"))
+            request.answer.set_exception(
+                QueryError(f"the {request} was not taken: {reason}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+            )

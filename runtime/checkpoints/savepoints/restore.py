@@ -165,7 +165,8 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
     if held.max_parallelism != job.settings.max_parallelism:
         raise OptionError(
             f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state of {where} was written with "
-            f"{held.max_parallelism}; it is fixed for the life of the state"
+            f"{held.max_parallelism}; it is fixed for the life of the state",
+            code="MIXEDMODE_PARALLELISM_FIXED",
         )
     known = {operator.uid: operator for operator in held.checkpoint.operators}
     for stage in job.stages:
@@ -182,7 +183,8 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
     if unclaimed and not job.settings.savepoint_ignore_unclaimed:
         raise CheckpointMismatchError(
             f"{where} holds state that this job does not have: {', '.join(unclaimed)}. Name the keyed stages as they"
-            f" were with .uid(…), declare the variables, or set {_IGNORE} = true to drop that state"
+            f" were with .uid(…), declare the variables, or set {_IGNORE} = true to drop that state",
+            code="MIXEDMODE_STATE_UNCLAIMED",
         )
 
 

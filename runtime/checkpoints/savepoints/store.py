@@ -112,7 +112,10 @@ class SavepointStore(CheckpointStore):
         self.root = location
         path = f"{location}/{MANIFEST}"
         if not exists(filesystem, path):
-            raise CheckpointError(f"{location!r} is not a savepoint: {_why_not(filesystem, location)}")
+            raise CheckpointError(
+                f"{location!r} is not a savepoint: {_why_not(filesystem, location)}",
+                code="MIXEDMODE_CHECKPOINT_NOT_FOUND",
+            )
         self.savepoint = Savepoint.from_bytes(read_bytes(filesystem, path), path)
 
     def ids(self) -> list[int]:

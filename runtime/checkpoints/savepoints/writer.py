@@ -157,7 +157,8 @@ def check_source(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
         )
     if not store.is_committed(metadata.checkpoint_id):
         raise CheckpointError(
-            f"the output of checkpoint {metadata.checkpoint_id} is not visible yet: a savepoint of it would lose it"
+            f"the output of checkpoint {metadata.checkpoint_id} is not visible yet: a savepoint of it would lose it",
+            code="MIXEDMODE_OUTPUT_NOT_SHOWN",
         )
 
 

@@ -80,7 +80,8 @@ def make_sink(
         raise OptionError(
             f"execution.sink.order-column = {given.order_column!r} does not go with format {name}, whose rows are not"
             " handed over once per checkpoint; it works with foreachBatch, with toTable, and with the formats that"
-            " Spark's DataFrameWriter writes (csv, json, orc, delta, …)"
+            " Spark's DataFrameWriter writes (csv, json, orc, delta, …)",
+            code="MIXEDMODE_OPTION_CONFLICT",
         )
     if given.order_column is not None:
         _check_new(given.order_column, schema)
@@ -101,7 +102,9 @@ def make_sink(
         )
     if format == "parquet":
         if not path:
-            raise OptionError('format "parquet" needs a path: .option("path", …) or .start(path)')
+            raise OptionError(
+                'format "parquet" needs a path: .option("path", …) or .start(path)', code="MIXEDMODE_LOCATION_MISSING"
+            )
         return ParquetSink(schema, path, partition_by)
     if format == "memory":
         if not query_name:
@@ -117,7 +120,8 @@ def check_guarantee(sink: Sink, wanted: Guarantee | None) -> None:
     if wanted == "exactly-once" and sink.guarantee != wanted:
         raise OptionError(
             f"{GUARANTEE} = {wanted!r}, and {sink.name} gives {sink.guarantee}; leave the option out, or use what is"
-            " exactly-once: parquet, kafka, delta, foreachBatch with a function that is idempotent by its id"
+            " exactly-once: parquet, kafka, delta, foreachBatch with a function that is idempotent by its id",
+            code="MIXEDMODE_OPTION_CONFLICT",
         )
 
 
@@ -129,7 +133,8 @@ def _check_kafka(path: str | None, partition_by: Sequence[str], transactional: b
     if transactional:
         raise OptionError(
             "execution.sink.transactional = true is not for format kafka, which knows no txnVersion; use"
-            f" {GUARANTEE} = exactly-once"
+            f" {GUARANTEE} = exactly-once",
+            code="MIXEDMODE_OPTION_CONFLICT",
         )
 
 
@@ -161,4 +166,6 @@ def _check_options(name: str, options: Mapping[str, str]) -> None:
             continue
         near = difflib.get_close_matches(written.lower(), by_lower, n=1, cutoff=0.7)
         hint = f"did you mean {by_lower[near[0]]}?" if near else f"its options are {', '.join(known)}"
-        raise OptionError(f"{name} does not know the option {written} = {text!r}; {hint}")
+        raise OptionError(
+            f"{name} does not know the option {written} = {text!r}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
+        )

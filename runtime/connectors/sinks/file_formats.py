@@ -95,7 +95,9 @@ def check_hadoop_folder(spark: SparkSession, path: str, options: Mapping[str, st
     try:
         place = HadoopPlace(spark, path, options)
     except UNREACHABLE as error:
-        raise OptionError(f"path = {path!r} cannot be reached by Spark: {spark_says(error)}") from error
+        raise OptionError(
+            f"path = {path!r} cannot be reached by Spark: {spark_says(error)}", code="MIXEDMODE_LOCATION_UNUSABLE"
+        ) from error
     local = place.local_path()
     if local is not None:
         check_folder("path", local)
@@ -106,7 +108,9 @@ def check_hadoop_folder(spark: SparkSession, path: str, options: Mapping[str, st
         logger.warning("whether %r can be written to cannot be told yet: %s", path, spark_says(error))
         return
     if is_file:
-        raise OptionError(f"path = {path!r} is a file; allowed: a folder, or one that can be made")
+        raise OptionError(
+            f"path = {path!r} is a file; allowed: a folder, or one that can be made", code="MIXEDMODE_LOCATION_UNUSABLE"
+        )
 
 
 def _check_columns(format: FileFormat, schema: StructType, partition_by: Sequence[str]) -> None:
@@ -120,7 +124,8 @@ def _check_columns(format: FileFormat, schema: StructType, partition_by: Sequenc
             " the format takes ('window.start' of a window)"
         )
         raise PlanError(
-            f"format {format.name} cannot hold the output ({_columns(schema)}): {spark_says(error)}; {hint}"
+            f"format {format.name} cannot hold the output ({_columns(schema)}): {spark_says(error)}; {hint}",
+            code="MIXEDMODE_OUTPUT_MISFIT",
         ) from error
 
 
@@ -129,7 +134,8 @@ def _check_groups(spark: SparkSession, schema: StructType) -> None:
         check_parquet_schema(spark, schema)
     except UnwritableSchema as error:
         raise PlanError(
-            f"format parquet cannot hold the output ({_columns(schema)}): {spark_says(error)}; use other types"
+            f"format parquet cannot hold the output ({_columns(schema)}): {spark_says(error)}; use other types",
+            code="MIXEDMODE_OUTPUT_MISFIT",
         ) from error
 
 

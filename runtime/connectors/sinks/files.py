@@ -179,7 +179,8 @@ def partition_paths(spark: SparkSession, schema: StructType, partition_by: Seque
         if not isinstance(field.dataType, PARTITION_TYPES):
             raise OptionError(
                 f"partitionBy names {field.name}, which is of type {field.dataType.simpleString()}; allowed are"
-                " strings, integers, decimals, booleans, dates and timestamps: cast it to one of them"
+                " strings, integers, decimals, booleans, dates and timestamps: cast it to one of them",
+                code="MIXEDMODE_OUTPUT_MISFIT",
             )
     time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
     if any(isinstance(field.dataType, TimestampType) for field in fields):

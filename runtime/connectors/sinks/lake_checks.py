@@ -124,7 +124,8 @@ def _check_layout(
     there = f"partitioned by {', '.join(held)}" if held else "not partitioned"
     raise OptionError(
         f"partitionBy is {', '.join(partition_by)}, but {label} is {there}; leave partitionBy out, by which the table's"
-        " own layout is used, or write to another table"
+        " own layout is used, or write to another table",
+        code="MIXEDMODE_LAYOUT_DIFFERS",
     )
 
 
@@ -145,7 +146,8 @@ def _check_columns(
     if more and not merges:
         raise PlanError(
             f"{label} has the columns {', '.join(held.fieldNames())}, and not the output's {', '.join(more)}; set"
-            " option mergeSchema to true to add them, or write to another table"
+            " option mergeSchema to true to add them, or write to another table",
+            code="MIXEDMODE_OUTPUT_MISFIT",
         )
     casts = by_name or kind == "iceberg"
     for field in schema.fields:
@@ -157,7 +159,8 @@ def _check_columns(
             raise PlanError(
                 f"column {field.name} of {label} is of type {column.simpleString()}, the output's of type"
                 f" {field.dataType.simpleString()}, and a write does not change it; cast the output's, or write to"
-                " another table"
+                " another table",
+                code="MIXEDMODE_OUTPUT_MISFIT",
             )
 
 
@@ -172,7 +175,8 @@ def _check_types(kind: str, schema: StructType) -> None:
         if wrong is not None:
             raise PlanError(
                 f"format {kind} has no place for intervals, and column {field.name} is of type"
-                f" {field.dataType.simpleString()}; use a number instead"
+                f" {field.dataType.simpleString()}; use a number instead",
+                code="MIXEDMODE_OUTPUT_MISFIT",
             )
 
 
@@ -194,5 +198,6 @@ def _check_names(spark: SparkSession, kind: str, schema: StructType, options: Ma
     if kind == "delta" and mapping.lower() == "none" and wrong:
         raise PlanError(
             f"a new Delta table cannot have a column called {wrong[0]!r}; give it another name by alias(…), or set"
-            " option delta.columnMapping.mode to name"
+            " option delta.columnMapping.mode to name",
+            code="MIXEDMODE_OUTPUT_MISFIT",
         )

@@ -72,7 +72,8 @@ class OutputFolder:
             raise OptionError(
                 f"{self.option} = {self.written!r} is the output of a stock streaming query: its {_LOG} lists the files"
                 " that Spark's readers see, and those of this job would not be among them; give this job a folder of"
-                " its own"
+                " its own",
+                code="MIXEDMODE_LAYOUT_DIFFERS",
             )
 
     def _check_layout(self, partition_by: tuple[str, ...], fold: Callable[[str], str]) -> None:
@@ -84,13 +85,15 @@ class OutputFolder:
             own = f"laid out by {', '.join(partition_by)}" if partition_by else "not laid out in folders"
             raise OptionError(
                 f"what {self.option} = {self.written!r} holds is {there}, and what this job adds is {own}: readers"
-                " would see one of the two only, or fail; give another folder"
+                " would see one of the two only, or fail; give another folder",
+                code="MIXEDMODE_LAYOUT_DIFFERS",
             )
         asked = f"partitionBy is {', '.join(partition_by)}" if partition_by else "partitionBy is not set"
         use = f"use .partitionBy({', '.join(map(repr, held))})" if held else "leave partitionBy out"
         raise OptionError(
             f"{asked}, but what {self.option} = {self.written!r} holds is {there}, and readers would see one of the two"
-            f" only, or fail; {use}, or give another folder"
+            f" only, or fail; {use}, or give another folder",
+            code="MIXEDMODE_LAYOUT_DIFFERS",
         )
 
     def _layout(self, below: str = "") -> tuple[str, ...] | None:

@@ -123,7 +123,8 @@ class TableSink(DeliverySink):
             ) from error
         if self.table is None and not self.path and self.name.lower() in NEED_PATH:
             raise OptionError(
-                f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)'
+                f'format "{self.name}" needs a path: .option("path", …) or .start(path), or a table: .toTable(…)',
+                code="MIXEDMODE_LOCATION_MISSING",
             )
         if self._is_kafka:
             check_messages(self.schema, self._options, column_fold(spark))

@@ -95,19 +95,26 @@ def _check_existing(
         raise OptionError(f"toTable({table!r}): it is a view; give the name of a table, or of one that can be made")
     kinds = {format.lower(), "" if stored is None else stored.lower()}
     if stored is not None and len(kinds) > 1 and not kinds.isdisjoint(REPLACING_FORMATS):
-        raise OptionError(f"format is {format}, but table {table} is of format {stored}; leave the format out")
+        raise OptionError(
+            f"format is {format}, but table {table} is of format {stored}; leave the format out",
+            code="MIXEDMODE_LAYOUT_DIFFERS",
+        )
     held = None if stored is None else file_format(spark, stored)
     if held is None:
         return  # a temporary view, beside which a table can be made, or a format with rules of its own
     given = file_format(spark, format)
     if given is not None and not given.is_the_same_as(held):
-        raise OptionError(f"format is {format}, but table {table} is of format {stored}; leave the format out")
+        raise OptionError(
+            f"format is {format}, but table {table} is of format {stored}; leave the format out",
+            code="MIXEDMODE_LAYOUT_DIFFERS",
+        )
     fold = column_fold(spark)
     columns = spark.table(table).schema
     if sorted(map(fold, columns.fieldNames())) != sorted(map(fold, schema.fieldNames())):
         raise PlanError(
             f"table {table} has the columns {', '.join(columns.fieldNames())}, the output has"
-            f" {', '.join(schema.fieldNames())}; both must have the same: append to another table"
+            f" {', '.join(schema.fieldNames())}; both must have the same: append to another table",
+            code="MIXEDMODE_OUTPUT_MISFIT",
         )
     _check_types(spark, table, columns, schema, fold)
     _check_layout(spark, table, partition_by, fold)
@@ -127,7 +134,9 @@ def _check_layout(spark: SparkSession, table: str, partition_by: Sequence[str], 
         asked = f"partitionBy is {', '.join(partition_by)}" if partition_by else "partitionBy is not set"
         held = f"partitioned by {', '.join(partitions)}" if partitions else "not partitioned"
         use = f"use .partitionBy({', '.join(map(repr, partitions))})" if partitions else "leave partitionBy out"
-        raise OptionError(f"{asked}, but table {table} is {held}; {use}, or append to another table")
+        raise OptionError(
+            f"{asked}, but table {table} is {held}; {use}, or append to another table", code="MIXEDMODE_LAYOUT_DIFFERS"
+        )
 
 
 def _check_types(
@@ -147,5 +156,6 @@ def _check_types(
         if not fits:
             raise PlanError(
                 f"column {column.name} of table {table} is of type {column.dataType.simpleString()}, which cannot hold"
-                f" the output's {field.name}, {field.dataType.simpleString()}; append to another table"
+                f" the output's {field.name}, {field.dataType.simpleString()}; append to another table",
+                code="MIXEDMODE_OUTPUT_MISFIT",
             )

@@ -108,11 +108,13 @@ def check_replayable(live: DataFrame) -> None:
             raise PlanError(
                 f"live source {source.name!r} keeps no record of where it begins, and beside it {behind.name!r} begins"
                 " right behind a history: where both are cannot be settled together. Give the first one a position"
-                " that it keeps, or read it by a job of its own"
+                " that it keeps, or read it by a job of its own",
+                code="MIXEDMODE_POSITION_UNKNOWN",
             )
         if source.first_position_by == "lost":
             raise PlanError(
                 f"live source {source.name!r} begins from now and keeps nothing: what it sent is gone after a crash,"
                 " and a job with a checkpointLocation must be able to read it again. Use a source that can be read"
-                " again (files, Kafka, a table, a Python data source), or a sink that needs no checkpointLocation"
+                " again (files, Kafka, a table, a Python data source), or a sink that needs no checkpointLocation",
+                code="MIXEDMODE_POSITION_UNKNOWN",
             )

@@ -27,6 +27,8 @@ from .ordering import less
 class AggregateOverflowError(MixedModeError, OverflowError):
     """A sum left the range of its type under ``spark.sql.ansi.enabled``; Spark raises ArithmeticException here."""
 
+    code = "MIXEDMODE_AGGREGATE_OVERFLOW"
+
 
 @dataclass(frozen=True)
 class Buffer(ABC):

@@ -53,7 +53,8 @@ def changes_of(join: StreamJoin, stored: StateRegistry, record: dict[str, Any] |
         allowed = ", ".join(_GOES_ON[how])
         raise CheckpointMismatchError(
             f"the state is that of a {how} join, which does not know what a {join.how} join needs of the rows that "
-            f"wait; it can go on as: {allowed}. Start with another checkpointLocation, or with another uid"
+            f"wait; it can go on as: {allowed}. Start with another checkpointLocation, or with another uid",
+            code="MIXEDMODE_STATE_EVOLUTION",
         )
     if join.how != how:
         changes.append(f"the {how} join goes on as a {join.how} join: of rows that wait only pairs go out")
@@ -83,7 +84,8 @@ def _check_columns(join: StreamJoin, stored: StateRegistry) -> None:
         if old is None or new is None or old.name != new.name or old.type != new.type:
             raise StateSchemaError(
                 f"the rows that wait in the state have {_column(old)} where the join has {_column(new)}; the columns "
-                "of both sides must stay as they are, or start with another checkpointLocation"
+                "of both sides must stay as they are, or start with another checkpointLocation",
+                code="MIXEDMODE_STATE_EVOLUTION",
             )
 
 

@@ -132,7 +132,7 @@ class ProcessorStage(KeyedOperator):
             context = f"processor {self.processor_name} of stage {self.uid!r}, {method}, which start() calls once"
             frames = UserFrames.since(error.__traceback__)
             if isinstance(error, MixedModeError):
-                raise type(error)(frames.located(error, context)) from error
+                raise type(error)(frames.located(error, context), code=error.code) from error
             raise UserCodeError(frames.told(error, context)) from error
 
     def order_in(self, epoch: EpochSpec) -> tuple[str, ...]:

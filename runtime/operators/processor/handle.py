@@ -48,14 +48,17 @@ class DeclaringHandle(StatefulProcessorHandle):
     def _arrow(self, name: str, parameter: str, schema: Any) -> pa.Schema:
         if not isinstance(schema, (str, StructType)):
             raise PlanError(
-                f"{parameter} of state {name!r} is {schema!r}; give a StructType or a DDL string such as 'n long'"
+                f"{parameter} of state {name!r} is {schema!r}; give a StructType or a DDL string such as 'n long'",
+                code="MIXEDMODE_PROCESSOR_INVALID",
             )
         try:
             return arrow_schema(self._parse_ddl(schema) if isinstance(schema, str) else schema)
         except (PySparkException, ValueError) as error:
             said = schema if isinstance(schema, str) else schema.simpleString()
             first = str(error).strip().split("\n", 1)[0]
-            raise PlanError(f"{parameter} {said!r} of state {name!r} cannot be used: {first}") from error
+            raise PlanError(
+                f"{parameter} {said!r} of state {name!r} cannot be used: {first}", code="MIXEDMODE_PROCESSOR_INVALID"
+            ) from error
 
     def _declare(self, name: str, kind: str, schema: Schema, user_key: Schema | None, ttl_ms: int | None) -> _Undefined:
         if self._sealed:
@@ -63,10 +66,14 @@ class DeclaringHandle(StatefulProcessorHandle):
         if ttl_ms is not None and self._time_mode != "processingTime":
             raise PlanError(
                 f"state {name!r} declares ttlDurationMs={ttl_ms}, but the time mode is {self._time_mode!r}; "
-                "state TTL is measured in processing time and needs timeMode='processingTime'"
+                "state TTL is measured in processing time and needs timeMode='processingTime'",
+                code="MIXEDMODE_PROCESSOR_INVALID",
             )
         if ttl_ms is not None and ttl_ms <= 0:
-            raise PlanError(f"state {name!r} declares ttlDurationMs={ttl_ms}; it must be greater than 0")
+            raise PlanError(
+                f"state {name!r} declares ttlDurationMs={ttl_ms}; it must be greater than 0",
+                code="MIXEDMODE_PROCESSOR_INVALID",
+            )
         key_schema = None if kind != "map" else self._arrow(name, "userKeySchema", user_key)
         values = self._arrow(name, "valueSchema" if kind == "map" else "schema", schema)
         self.registry.declare(name, kind, values, user_key_schema=key_schema, ttl_ms=ttl_ms)
@@ -117,7 +124,7 @@ class _Undefined:
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        raise PlanError(f"{self._what}.{attribute}() in init(): {self._why}")
+        raise PlanError(f"{self._what}.{attribute}() in init(): {self._why}", code="MIXEDMODE_PROCESSOR_INVALID")
 
 
 class _Deleted:
@@ -132,20 +139,28 @@ class _Deleted:
             raise AttributeError(attribute)
         raise StateSchemaError(
             f"{self._kind} state {self._name!r} is not initialized: init() deletes it with deleteIfExists, so that "
-            f"{attribute}() has nothing to work on; declare it after deleting it, or under another name"
+            f"{attribute}() has nothing to work on; declare it after deleting it, or under another name",
+            code="MIXEDMODE_PROCESSOR_INVALID",
         )
 
 
 def _declared_late(name: str) -> PlanError:
-    return PlanError(f"state {name!r} is declared in {_handler()}; declare it in init()")
+    return PlanError(
+        f"state {name!r} is declared in {_handler()}; declare it in init()", code="MIXEDMODE_PROCESSOR_INVALID"
+    )
 
 
 def _deleted_late(name: str) -> PlanError:
-    return PlanError(f"deleteIfExists({name!r}) in {_handler()}: state variables come and go in init() only")
+    return PlanError(
+        f"deleteIfExists({name!r}) in {_handler()}: state variables come and go in init() only",
+        code="MIXEDMODE_PROCESSOR_INVALID",
+    )
 
 
 def _timers_without_key(call: str, method: str) -> PlanError:
-    return PlanError(f"{call} in {method}(): there is no current key; use timers in handlers")
+    return PlanError(
+        f"{call} in {method}(): there is no current key; use timers in handlers", code="MIXEDMODE_PROCESSOR_INVALID"
+    )
 
 
 def _handler() -> str:
@@ -212,7 +227,8 @@ class TaskHandle(StatefulProcessorHandle):
     def _kind(self, method: str) -> Any:
         if self._time_mode not in _KIND_OF_MODE:
             raise PlanError(
-                f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is {self._time_mode!r}"
+                f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is {self._time_mode!r}",
+                code="MIXEDMODE_PROCESSOR_INVALID",
             )
         if self._phase != "handlers":
             raise _timers_without_key(f"{method}()", self._phase)

@@ -60,7 +60,7 @@ def explain_failure(error: BaseException, operator: ProcessorStage, run: Process
     context = _context(caller, handler, operator, run)
     frames = UserFrames.since(start)
     if isinstance(error, MixedModeError):
-        return type(error)(frames.located(error, context))
+        return type(error)(frames.located(error, context), code=error.code)
     return UserCodeError(frames.told(error, context))
 
 

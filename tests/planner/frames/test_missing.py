@@ -39,7 +39,7 @@ def test_no_hint_is_for_what_is_there() -> None:
 
 def test_the_writer_names_the_output_modes_that_it_can_have(writer: MixedStreamWriter) -> None:
     """All three that Spark has."""
-    with pytest.raises(PlanError, match=r"outputMode is 'apend'; use append, update or complete$"):
+    with pytest.raises(PlanError, match=r"outputMode is 'apend'; use append, update or complete\n"):
         writer.outputMode("apend")
 
 

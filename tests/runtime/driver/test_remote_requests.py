@@ -198,7 +198,7 @@ def test_what_is_no_savepoint_has_no_path(location: Path, folder: RequestFolder,
     assert ask(str(location), "pause", clock=Waiting(lambda: driver.poll(NOW_MS)).clock) is None
     assert [(one.action, one.path) for one in driver.seen] == [("pause", None)]
     begins = Waiting(lambda: folder.answer(folder.requests()[0].id, Answer("running")))
-    with pytest.raises(CheckpointError, match=r"has not finished in time; it goes on with it$"):
+    with pytest.raises(CheckpointError, match=r"has not finished in time; it goes on with it\n"):
         ask(str(location), "stop", timeout_s=10, clock=begins.clock)
 
 

@@ -69,7 +69,9 @@ def translated(error: KafkaError, about: str = "") -> Exception:
     hint = _FINAL.get(name)
     if hint is None:
         return Interrupted(f"{said} ({name})", is_fenced=name in _FENCED)
-    return CheckpointError(f"Kafka does not take the output: {said} ({name}); {hint}")
+    return CheckpointError(
+        f"Kafka does not take the output: {said} ({name}); {hint}", code="MIXEDMODE_KAFKA_UNREACHABLE"
+    )
 
 
 class Client:

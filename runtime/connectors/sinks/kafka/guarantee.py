@@ -16,5 +16,6 @@ def check_client() -> None:
         raise OptionError(
             'format "kafka" sends exactly once with the package confluent-kafka, which is not installed: pip install'
             f" 'mixedmode[kafka]' (on the executors, too), or set {OPTION} = at-least-once, which sends with Spark's"
-            " own client"
+            " own client",
+            code="MIXEDMODE_CONNECTOR_MISSING",
         )

@@ -64,7 +64,8 @@ def check_messages(schema: StructType, options: Mapping[str, str], fold: Callabl
         raise PlanError(
             f'format "kafka" needs a column value, of type string or binary; the output has'
             f" {', '.join(schema.fieldNames())}. Make one, for example with"
-            " .select(F.to_json(F.struct('*')).alias('value')) behind the keyed stage"
+            " .select(F.to_json(F.struct('*')).alias('value')) behind the keyed stage",
+            code="MIXEDMODE_OUTPUT_MISFIT",
         )
     if "topic" not in given and fold("topic") not in found:
         raise OptionError(
@@ -76,7 +77,8 @@ def check_messages(schema: StructType, options: Mapping[str, str], fold: Callabl
         if field is not None and not takes(field.dataType):
             raise PlanError(
                 f'column {field.name} is of type {field.dataType.simpleString()}; format "kafka" sends it as'
-                f" {' or '.join(kinds)}: cast it, or give it another name"
+                f" {' or '.join(kinds)}: cast it, or give it another name",
+                code="MIXEDMODE_OUTPUT_MISFIT",
             )
     if found:
         left = ", ".join(field.name for field in found.values())

@@ -42,10 +42,10 @@ def probe(config: Mapping[str, str], topic: str | None) -> None:
                 return
             if time.monotonic() > until:
                 said = f"the brokers do not answer as they should within {REQUEST_S:g} s: {error}"
-                raise OptionError(f"{where}: {said}") from error
+                raise OptionError(f"{where}: {said}", code="MIXEDMODE_KAFKA_UNREACHABLE") from error
             time.sleep(_PAUSE_S)
         except CheckpointError as error:
-            raise OptionError(f"{where}: {error}") from error
+            raise OptionError(f"{where}: {error}", code="MIXEDMODE_KAFKA_UNREACHABLE") from error
 
 
 def _try_out(config: Mapping[str, str], topic: str | None) -> None:
@@ -63,7 +63,12 @@ def _check_topic(client: Client, config: Mapping[str, str], topic: str) -> None:
     until = time.monotonic() + _CREATION_S
     while not client.has_topic(topic):
         if time.monotonic() > until:
-            raise OptionError(f"topic = {topic!r} is not known to the brokers, and they do not make it; make it")
+            raise OptionError(
+                f"topic = {topic!r} is not known to the brokers, and they do not make it; make it",
+                code="MIXEDMODE_KAFKA_UNREACHABLE",
+            )
         time.sleep(_PAUSE_S)
     if not may_write(config, topic):
-        raise OptionError(f"topic = {topic!r}: the job's user may not write to it; it needs WRITE")
+        raise OptionError(
+            f"topic = {topic!r}: the job's user may not write to it; it needs WRITE", code="MIXEDMODE_KAFKA_UNREACHABLE"
+        )

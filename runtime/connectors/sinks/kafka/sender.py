@@ -229,12 +229,14 @@ class Sender:
         if newest > self.branch:
             raise CheckpointError(
                 f"another driver has taken this job over (branch {newest}; this one's is {self.branch}): what this one"
-                " still had to send to Kafka is not sent"
+                " still had to send to Kafka is not sent",
+                code="MIXEDMODE_LOCATION_LOST",
             )
         if self.known is not None and {marker.token for marker in markers} - self.known - {self.token}:
             raise CheckpointError(
                 "another attempt has sent what this one was to send to Kafka, and later output has followed: it sends"
-                " nothing more"
+                " nothing more",
+                code="MIXEDMODE_LOCATION_LOST",
             )
         self._got_to(position_of(markers, self.token))
         return 0

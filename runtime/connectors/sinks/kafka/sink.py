@@ -71,7 +71,8 @@ class KafkaSink(PerCheckpointSink):
             if name.lower() != "topic" and not name.lower().startswith(PREFIX):
                 raise OptionError(
                     f'format "kafka" does not know the option {name} = {text!r}; its options are topic, and {PREFIX}…'
-                    " for the client"
+                    " for the client",
+                    code="MIXEDMODE_OPTION_UNKNOWN",
                 )
         self.fencing = (
             "Kafka lets no earlier producer commit, and the newer driver's markers say that it has taken over"
