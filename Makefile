@@ -1,7 +1,8 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
 # Tests of Kafka, S3, Delta and Iceberg, and make demo-kafka, need Maven, too, the first time; without it those tests
 # are skipped.
-#   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make lint   make format   make clean
+#   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make test-cluster
+#   make lint   make format   make clean
 #   make demo   make demo-kafka
 #   make docs        (the pages as a site, build/site/index.html)
 #   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
@@ -18,8 +19,9 @@ ARGS   ?=
 # cores busy; each has a Spark of its own, or two, hence two at a time where less than 12 GB are free.
 # In the order of the folders the files that take minutes (tests/e2e) come first, so no process ends up alone.
 JOBS   ?= $(shell cat /proc/meminfo 2>/dev/null | awk '/^MemAvailable/ { kib = $$2 } END { print (kib > 12000000 ? 3 : 2) }')
-# Markers of tests that need a server of their own, and minutes: .ci/run has them, or whoever says ALL=1 or names one.
-SERVERS := kafka s3
+# Markers of tests that need servers or executors of their own, and minutes: .ci/run has them, or whoever says ALL=1
+# or names one.
+SERVERS := kafka s3 cluster
 ALL     ?=
 EMPTY   :=
 WITHOUT := $(if $(strip $(ALL) $(foreach marker,$(SERVERS),$(findstring $(marker),$(ARGS)))),,$(SERVERS))
@@ -38,12 +40,16 @@ demo-kafka: java $(VENV)/.installed-demo-kafka
 	$(BIN)/python examples/demo.py --kafka $(ARGS)
 
 test: java $(VENV)/.installed-test
-	$(if $(WITHOUT),@echo "Without tests that need a server ($(WITHOUT)): ALL=1 or .ci/run has them.")
+	$(if $(WITHOUT),@echo "Without tests that need servers or executors of their own ($(WITHOUT)): ALL=1 or .ci/run has them.")
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MARKED) $(ARGS)
 
 # What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all.
 test-matrix: java $(VENV)/.installed-test
 	$(BIN)/python tests/matrix.py $(ARGS)
+
+# Executors that are processes of their own, which are killed.
+test-cluster:
+	@$(MAKE) --no-print-directory test ARGS='-m cluster $(ARGS)'
 
 test-delta:
 	@$(MAKE) --no-print-directory VENV=$(VENV_DELTA) test-of-tables

@@ -10,7 +10,7 @@ import support
 from driver_jvm import DriverJvm
 from mixedmode.runtime.platform.failpoints import VARIABLE
 
-pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
+pytestmark = [pytest.mark.cluster, pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 CLUSTER = "local-cluster[2,1,1024]"
 HERE = Path(__file__).parent

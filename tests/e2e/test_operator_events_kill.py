@@ -105,6 +105,7 @@ def test_killed_workers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     job.check()
 
 
+@pytest.mark.cluster
 def test_killed_executors(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Executors of a cluster that die at any step of an event's way change nothing either."""
     job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags")
