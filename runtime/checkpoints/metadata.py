@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import CorruptStateError
 from ...state.lineage import ShardLineage
@@ -127,6 +127,9 @@ class CheckpointMetadata(_Frozen):
     max_event_time_ms: int | None = None
     sources: dict[str, SourceState]
     spark: SparkPosition | None = None
+    #: Kafka's ids of the topics that were read, by the number of the source in Spark's log: what tells a topic from one
+    #: that is made anew.  Of topics that it does not name it is not known.
+    topic_ids: dict[int, dict[str, str]] = Field(default_factory=dict)
     operators: tuple[OperatorState, ...]
     transaction: SinkTransaction
     #: Late rows that become visible with the transaction; None: there are none.

@@ -36,6 +36,8 @@ class JobState:
     #: Ordinal of its transaction; None: there is none, or it has none.
     ordinal: int | None = None
     spark: SparkPosition | None = None
+    #: Kafka's ids of the topics that were read, by the number of the source in Spark's log.
+    topic_ids: dict[int, dict[str, str]] = field(default_factory=dict)
     #: Batch of the live source's query that is part of this state; -1: none.
     batch_id: int = -1
     #: Output of the epochs since the last checkpoint, for exactly-once sinks.
@@ -65,6 +67,7 @@ class JobState:
             checkpoint_id=metadata.checkpoint_id,
             ordinal=metadata.transaction.ordinal,
             spark=metadata.spark,
+            topic_ids={number: dict(ids) for number, ids in metadata.topic_ids.items()},
             batch_id=metadata.spark.batch_id if metadata.spark else -1,
             rows_late_total=metadata.rows_late_total,
             finished=metadata.kind == "completion",
@@ -142,6 +145,7 @@ class Cut:
     sources: Mapping[str, SourceState]
     max_event_time_ms: int | None
     spark: SparkPosition | None
+    topic_ids: dict[int, dict[str, str]]
     pending: tuple[StagedFile, ...]
     pending_late: tuple[StagedFile, ...]
     #: What the pending output is.
@@ -203,6 +207,7 @@ class Cut:
             },
             max_event_time_ms=watermark.max_event_time_ms,
             spark=state.spark,
+            topic_ids={number: dict(ids) for number, ids in state.topic_ids.items()},
             pending=tuple(state.pending),
             pending_late=tuple(state.pending_late),
             form=form,
@@ -227,6 +232,7 @@ class Cut:
             max_event_time_ms=self.max_event_time_ms,
             sources=dict(self.sources),
             spark=self.spark,
+            topic_ids=self.topic_ids,
             operators=tuple(stage.to_metadata(with_state=with_state) for stage in self.stages),
             transaction=SinkTransaction(
                 id=self.number,

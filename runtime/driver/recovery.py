@@ -241,8 +241,8 @@ def forgotten_behind(job: JobSpec, metadata: CheckpointMetadata) -> list[Forgott
     """What the live sources have forgotten behind a checkpoint."""
     if job.live is None or metadata.spark is None:
         return []
-    positions = kafka_offsets(job.live, log_numbers(job.live), metadata.spark.offset_entry)
-    return forgotten_messages(job.spark, positions)
+    entry, numbers = metadata.spark.offset_entry, log_numbers(job.live)
+    return forgotten_messages(job.spark, kafka_offsets(job.live, numbers, entry, metadata.topic_ids))
 
 
 def _check_inputs(stage: StageSpec, live: Sequence[str], metadata: CheckpointMetadata, store: CheckpointStore) -> None:

@@ -3,13 +3,16 @@
 A source that was told to go on without what it has lost (``failOnDataLoss = false``) says so nowhere but in Spark's
 log.  So its topics are asked for their first offsets before and after each of its micro-batches, without waiting for
 the first answer.  All others end the query, with a text that does not say what to do: they are asked then.
+
+A topic that was deleted and made anew, and has as many messages as the old one had, nobody notices by offsets.  So the
+ids of topics are asked for before the first micro-batch of a run, and now and then before later ones.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +23,9 @@ from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.forgotten import (
     ForgottenMessages,
     Offsets,
+    Reached,
     between,
+    forgotten_in,
     forgotten_messages,
     is_tolerant,
     offsets_of,
@@ -31,6 +36,7 @@ from ..platform.clean_up import take_all
 from ..platform.jvm_loss import links
 from ..platform.spark_kafka import Place, TopicClient
 from ..platform.spark_sources import log_numbers, sources
+from .clocks import clock_ms
 from .job_state import JobState
 
 if TYPE_CHECKING:
@@ -40,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 #: What names of classes, and conditions of errors, have in them that come of Spark's connector.
 _OF_KAFKA = ("kafka010", "org.apache.kafka", "KAFKA_")
+#: How often topics are asked for their ids.
+_LOOK_EVERY_MS = 10_000
 
 
 @dataclass
@@ -57,7 +65,10 @@ class SourceLosses:
     state: JobState
     store: CheckpointStore
     listener: RunListener
+    #: A monotonic clock.
+    now_ms: Callable[[], int] = clock_ms
     _clients: dict[int, TopicClient] = field(init=False, default_factory=dict)
+    _next_look_ms: int | None = field(init=False, default=None)
 
     @cached_property
     def _sources(self) -> Mapping[int, LiveSourceFacts]:
@@ -73,14 +84,14 @@ class SourceLosses:
         return {number: source for number, source in self._sources.items() if is_tolerant(source)}
 
     @property
-    def _histories(self) -> list[tuple[LiveSourceFacts, Offsets]]:
+    def _histories(self) -> list[Reached]:
         """Batch reads of Kafka among the histories, and where each begins, as long as they are read."""
         history = self.state.sources.get("history")
         if history is None or history.finished:
             return []
         frames = [lane.history for lane in self.job.lanes if lane.history is not None]
         found = [(one, offsets_of(json.dumps(one.kafka_begins))) for frame in frames for one in sources(frame)]
-        return [(LiveSourceFacts("kafka", one.options), begins) for one, begins in found if begins is not None]
+        return [Reached(LiveSourceFacts("kafka", one.options), begins) for one, begins in found if begins is not None]
 
     def position(self, number: int, batch_id: int) -> Offsets | None:
         """Up to where a source was read by a micro-batch; -1: where it began; None: it is not known."""
@@ -108,12 +119,54 @@ class SourceLosses:
 
     @contextmanager
     def watching(self, batch_id: int) -> Iterator[Watch]:
-        """While an epoch reads a micro-batch: tell afterwards what it has not found."""
+        """While an epoch reads a micro-batch: tell afterwards what it has not found.
+
+        Raises:
+            DataLossError: a topic is another one than that which the job has read until now.
+        """
+        anew = self._made_anew(batch_id)
         asked, watch = [self._about(number, batch_id) for number in self._tolerant], Watch()
         yield watch
+        for (number, _), lost in anew.items():
+            for one in lost:
+                self._on_lost(number, one)
         for one in asked if watch.reads else ():
             if one is not None:
-                self._tell(one, watch.reads_part)
+                self._tell(one, watch.reads_part, anew)
+
+    def _made_anew(self, batch_id: int) -> dict[tuple[int, str], list[ForgottenMessages]]:
+        """The topics that are others than those which the job has read until a micro-batch; they are known from now on.
+
+        Returns:
+            What each lacks, by the number of its source and its name; empty also if it is not yet time to look again.
+
+        Raises:
+            DataLossError: there is one whose source does not go on without what it lacks.
+        """
+        now_ms, found = self.now_ms(), dict[tuple[int, str], list[ForgottenMessages]]()
+        if self._next_look_ms is not None and now_ms < self._next_look_ms:
+            return found
+        self._next_look_ms = now_ms + _LOOK_EVERY_MS
+        for number, source in self._sources.items():
+            start, end = self.position(number, batch_id - 1) or {}, self.position(number, batch_id) or {}
+            known = self.state.topic_ids.setdefault(number, {})
+            try:
+                client = self._client(number)
+                now = client.topic_ids({*start, *end})
+                others = [topic for topic, told in now.items() if known.get(topic, told) != told and topic in start]
+                lost = {topic: forgotten_in(client, topic, Reached(source, start, known)) for topic in others}
+            except MixedModeError as error:  # an epoch does not fail for want of an answer
+                logger.info("whether topics are those that they were is not known: %s", error)
+                continue
+            if any(lost.values()) and not is_tolerant(source):
+                raise DataLossError(loss_text([one for its in lost.values() for one in its]))
+            found |= {(number, topic): its for topic, its in lost.items()}
+            known.update(now)
+        return found
+
+    def _on_lost(self, number: int, lost: ForgottenMessages) -> None:
+        logger.warning("%s: gone, and the job goes on without, as failOnDataLoss is false", lost)
+        self.listener.on(MessagesLost(lost, self._name(number), self.state.epoch))
 
     def _about(self, number: int, batch_id: int) -> _Asked | None:
         """Ask where the topics of a source begin before a micro-batch is read; None: nothing is known of that."""
@@ -132,7 +185,7 @@ class SourceLosses:
             logger.info("whether messages are lost is not known: %s", error)
             return None
 
-    def _tell(self, asked: _Asked, reads_part: bool) -> None:
+    def _tell(self, asked: _Asked, reads_part: bool, anew: Collection[tuple[int, str]]) -> None:
         try:
             before, after = asked.before(), self._begins(asked.number, asked.read)()
         except MixedModeError as error:
@@ -143,15 +196,18 @@ class SourceLosses:
             for lost in between(topic, asked.start.get(topic, {}), asked.end.get(topic, {}), first, then):
                 if reads_part and lost.fate == "gone":
                     lost = replace(lost, fate="perhaps")  # what an earlier run has done of it had them
-                logger.warning("%s: gone, and the job goes on without, as failOnDataLoss is false", lost)
-                self.listener.on(MessagesLost(lost, self._name(asked.number), self.state.epoch))
+                if lost.fate != "made-anew" or (asked.number, topic) not in anew:  # which was told
+                    self._on_lost(asked.number, lost)
 
     def _begins(self, number: int, places: Sequence[Place]) -> Callable[[], Mapping[Place, int]]:
         if not places:
             return dict
+        return self._client(number).begins(places)
+
+    def _client(self, number: int) -> TopicClient:
         if number not in self._clients:
             self._clients[number] = TopicClient(self.job.spark, self._sources[number].options)
-        return self._clients[number].begins(places)
+        return self._clients[number]
 
     def _name(self, number: int) -> str:
         """The live input that a source belongs to."""
@@ -163,8 +219,12 @@ class SourceLosses:
         told = "\n".join(str(link) for link in links(error))
         if not any(word in told for word in _OF_KAFKA):
             return error
-        positions = [(source, self.position(number, self.state.batch_id)) for number, source in self._sources.items()]
-        known = [(source, offsets) for source, offsets in positions if offsets is not None]
+        ids = self.state.topic_ids
+        known = [
+            Reached(source, offsets, ids.get(number, {}))
+            for number, source in self._sources.items()
+            if (offsets := self.position(number, self.state.batch_id)) is not None
+        ]
         known += self._histories
         lost = [one for one in forgotten_messages(self.job.spark, known) if not one.is_tolerated]
         return DataLossError(loss_text(lost)) if lost else error

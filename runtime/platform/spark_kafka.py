@@ -25,6 +25,9 @@ _PREFIX = "kafka."
 #: How long a cluster that takes connections and does not answer is waited for; Kafka's own default is a minute.
 _LONGEST_MS = "10000"
 
+#: The id that brokers give which have none.
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
 #: A topic and the number of a partition.
 Place = tuple[str, int]
 
@@ -39,6 +42,8 @@ class TopicRange:
     ends: Mapping[int, int]
     #: The time of the first one, in milliseconds since 1970; not of a partition without messages, or without times.
     first_times_ms: Mapping[int, int] = field(default_factory=dict)
+    #: What tells the topic from another one of its name; None: the brokers do not say.
+    topic_id: str | None = None
 
 
 class NoSuchTopic(PlanError):
@@ -95,9 +100,33 @@ class TopicClient:
                 {number: int(begin.offset()) for (_, number), begin in begins.items()},
                 {number: int(end.offset()) for (_, number), end in ends.items()},
                 {number: int(one.timestamp()) for (_, number), one in times.items() if one.timestamp() >= 0},
+                _id_of(described),
             )
         except Py4JJavaError as error:
             raise self._refused(topic, error) from error
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """What tells topics from others of their names; none of those that are not there, or whose brokers do not say.
+
+        Raises:
+            PlanError: there is no answer.
+        """
+        names = java_class(self._spark, "java.util.ArrayList")()
+        asked = sorted(topics)
+        for topic in asked:
+            names.add(topic)
+        answers, found = self._admin.describeTopics(names).topicNameValues(), {}
+        for topic in asked:
+            try:
+                told = _id_of(answers.get(topic).get())
+            except Py4JJavaError as error:
+                refused = self._refused(topic, error)
+                if not isinstance(refused, NoSuchTopic):
+                    raise refused from error
+                continue
+            if told is not None:
+                found[topic] = told
+        return found
 
     def begins(self, places: Iterable[Place]) -> Callable[[], dict[Place, int]]:
         """Ask for the first offset of partitions that are there, and go on; the answer is in what is returned.
@@ -202,6 +231,11 @@ def _admin(spark: SparkSession, options: Mapping[str, str]) -> Any:
             " 'org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>', or with its jars in spark.jars",
             code="MIXEDMODE_CONNECTOR_MISSING",
         ) from error
+
+
+def _id_of(described: Any) -> str | None:
+    told = str(described.topicId().toString())
+    return None if told == _NO_ID else told
 
 
 def _root_of(error: Py4JJavaError) -> str:

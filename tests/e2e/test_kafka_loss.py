@@ -96,8 +96,19 @@ def test_what_is_lost_between_a_rewind_and_its_replay_and_live(
     query.stop()
     assert told(query) == {0: {0, 1}, 1: {0, 1}}
     check_each_once(world.output(), read | {*range(104, 110)})
+    # Made anew with more messages than had been read: offsets alone do not tell.
+    kafka.remake(topic)
+    send(kafka, topic, range(200, 220))
+    error = support.refusal(job.start)
+    anew = "(the topic was made anew, and other messages have offsets 0 to 4)"
+    assert f"topic {topic}, partition 1, offsets from 5 on {anew}" in str(error)
+    query = job.start(failOnDataLoss="false")
+    query.processAllAvailable()
+    query.stop()
+    assert told(query) == {0: {*range(5)}, 1: {*range(5)}}
+    check_each_once(world.output(), read | {*range(104, 110), *range(210, 220)})
     kafka.delete(topic)
-    assert f"topic {topic}, partition 1, offsets from 5 on" in str(support.refusal(job.start))
+    assert f"topic {topic}, partition 1, offsets from 10 on" in str(support.refusal(job.start))
     assert not any(value in (100, 101) for _, value, _ in world.output())
 
 

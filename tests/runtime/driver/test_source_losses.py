@@ -1,114 +1,102 @@
-"""What a run tells of messages that its topics have forgotten, with a cluster that answers as it is told."""
+"""Topics that were made anew under their names, with as many messages as they had: noticed by their ids."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mixedmode.errors import PlanError
+from mixedmode.errors import DataLossError, PlanError
+from mixedmode.runtime.connectors.sources.forgotten import Offsets
 from mixedmode.runtime.connectors.sources.live_sources import LiveSourceFacts
-from mixedmode.runtime.driver import source_losses
 from mixedmode.runtime.driver.source_losses import SourceLosses
-
-Place = tuple[str, int]
-TOLERANT = {"failondataloss": "false"}
+from mixedmode.runtime.platform.spark_kafka import TopicRange
 
 
+@dataclass
 class Cluster:
-    """Says where partitions begin, one answer after the other."""
+    """Topics of one partition, by name: what their ids are, and which offsets they have; it stands for a client."""
 
-    def __init__(self) -> None:
-        self.answers: Iterator[dict[Place, int]] = iter(())
-        self.asked: list[list[Place]] = []
-        self.is_away = False
+    topics: dict[str, tuple[str | None, int, int]]
+    answers: bool = True
+    asked: int = 0
 
-    def __call__(self, spark: Any, options: Any) -> Cluster:
-        if self.is_away:
-            raise PlanError("nobody is there")
-        return self
+    def topic_ids(self, names: Any) -> dict[str, str]:
+        self.asked += 1
+        if not self.answers:
+            raise PlanError("no answer")
+        return {name: told for name in names if (told := self.topics[name][0]) is not None}
 
-    def begins(self, places: Iterable[Place]) -> Callable[[], dict[Place, int]]:
-        self.asked.append(sorted(places))
-        answer = next(self.answers)
-        return lambda: answer
+    def range_of(self, name: str) -> TopicRange:
+        told, begin, end = self.topics[name]
+        return TopicRange({0: begin}, {0: end}, {}, told)
 
-    def close(self) -> None:
-        pass
+    def close(self) -> None: ...
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    made = Cluster()
-    monkeypatch.setattr(source_losses, "TopicClient", made)
-    monkeypatch.setattr(source_losses, "log_numbers", lambda live: (0,))
-    return made
+@dataclass
+class Run:
+    """A job over such topics that has read each up to offset 5, and a look at it before each micro-batch."""
+
+    cluster: Cluster
+    known: dict[int, dict[str, str]] = field(default_factory=dict)
+    tolerant: bool = False
+    told: list[str] = field(default_factory=list)
+    now_ms: int = 0
+
+    def __post_init__(self) -> None:
+        options = {"failondataloss": str(not self.tolerant)}
+        job: Any = SimpleNamespace(live_inputs=[SimpleNamespace(name="live")])
+        state: Any = SimpleNamespace(topic_ids=self.known, epoch=1)
+        listener: Any = SimpleNamespace(on=lambda fact: self.told.append(str(fact.messages)))
+        store: Any = None
+        self.losses = SourceLosses(job, state, store, listener, now_ms=lambda: self.now_ms)
+        self.losses.__dict__["_sources"] = {2: LiveSourceFacts("kafka", options)}
+        self.losses._clients[2] = self.cluster  # type: ignore[assignment]
+        self.losses.position = self._position  # type: ignore[method-assign]
+        self.losses.__dict__["_tolerant"] = {}  # those are asked about each micro-batch, too
+
+    def _position(self, number: int, batch_id: int) -> Offsets:
+        return {name: {0: 5 + batch_id} for name in self.cluster.topics}
+
+    def look(self, later_ms: int = 60_000) -> None:
+        self.now_ms += later_ms
+        with self.losses.watching(1) as watch:
+            watch.reads = False
+            assert self.told == []
 
 
-def losses(monkeypatch: pytest.MonkeyPatch, entries: dict[int, str], **options: str) -> tuple[SourceLosses, list[Any]]:
-    """Those of a job with one Kafka source, whose log has these offsets by micro-batch."""
-    monkeypatch.setattr(source_losses, "live_sources", lambda live: (LiveSourceFacts("kafka", options),))
-
-    def position(batch_id: int) -> Any:
-        return SimpleNamespace(offset_entry=f"v1\n{{}}\n{entries[batch_id]}")
-
-    log = SimpleNamespace(position=position, first_offset=lambda number: entries[-1])
-    facts: list[Any] = []
-    job: Any = SimpleNamespace(live=object(), live_inputs=[SimpleNamespace(name="live")], spark=None)
-    made = SourceLosses(
-        job,
-        SimpleNamespace(epoch=7),  # type: ignore[arg-type]
-        SimpleNamespace(spark_log=log),  # type: ignore[arg-type]
-        SimpleNamespace(on=facts.append),
-    )
-    return made, facts
+def test_ids_are_learned_and_asked_for_now_and_then() -> None:
+    """The first look of a run only learns what nobody knew; then seconds go by without a question; a cluster that does
+    not answer, or has no ids, stands in nobody's way."""
+    cluster = Cluster({"a": ("id-a", 0, 9), "old": (None, 0, 9)})
+    run = Run(cluster)
+    run.look()
+    assert run.known == {2: {"a": "id-a"}}
+    run.look(9_000)
+    assert cluster.asked == 1
+    run.look(1_000)
+    assert cluster.asked == 2
+    cluster.answers = False
+    run.look()
+    assert cluster.asked == 3
+    assert run.known == {2: {"a": "id-a"}} and run.told == []
 
 
-ENTRIES = {-1: '{"t":{"0":2}}', 0: '{"t":{"0":9,"1":4}}', 1: '{"t":{"0":9,"1":6}}'}
-
-
-def test_a_tolerant_source_tells_what_its_epoch_has_not_found(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each range once, with the epoch; partitions of which nothing is read are not asked for."""
-    made, facts = losses(monkeypatch, ENTRIES, **TOLERANT)
-    cluster.answers = iter([{("t", 0): 5, ("t", 1): 0}, {("t", 0): 6, ("t", 1): 0}, {("t", 1): 4}, {("t", 1): 4}])
-    for batch_id in (0, 1):
-        with made.watching(batch_id):
-            pass
-    told = [(one.messages.first, one.messages.last, one.messages.fate, one.source, one.epoch) for one in facts]
-    assert told == [(2, 4, "gone", "live", 7), (5, 5, "perhaps", "live", 7)]
-    assert cluster.asked[2] == [("t", 1)]
-
-
-@pytest.mark.parametrize(("finished", "fates"), [(0, ["gone"]), (1, ["perhaps"]), (2, [])])
-def test_finished_shards_had_their_rows(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, finished: int, fates: list[str]
-) -> None:
-    """Of two shards: what neither has read is gone, one may have read it, both have it all."""
-    made, facts = losses(monkeypatch, ENTRIES, **TOLERANT)
-    cluster.answers = iter([{("t", 0): 5, ("t", 1): 0}] * 2)
-    with made.watching(0) as watch:
-        watch.had_read(finished, 2)
-    assert [one.messages.fate for one in facts] == fates
-
-
-def test_nobody_is_asked_without_need_and_no_epoch_fails_for_want_of_an_answer(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a source that ends the query when it loses something Spark says so; a cluster that is away says nothing; an
-    epoch that fails tells nothing."""
-    made, facts = losses(monkeypatch, ENTRIES)
-    with made.watching(0):
-        pass
-    made, told = losses(monkeypatch, ENTRIES, **TOLERANT)
-    cluster.is_away = True
-    with made.watching(0):
-        pass
-    assert cluster.asked == []
-    cluster.is_away = False
-    cluster.answers = iter([{("t", 0): 5, ("t", 1): 0}] * 2)
-    with pytest.raises(KeyError), made.watching(0):
-        raise KeyError
-    assert facts == told == []
+def test_a_topic_with_another_id_is_refused_or_told() -> None:
+    """It has as many messages as the old one: a source that does not go on without ends with topic, offsets and what to
+    do, and knows what it knew; another one goes on, tells it once, and knows the new topic from then on."""
+    cluster = Cluster({"a": ("new", 2, 90), "b": ("id-b", 0, 9)})
+    run = Run(cluster, {2: {"a": "old", "b": "id-b"}})
+    with pytest.raises(DataLossError, match=r"topic a, partition 0, offsets from 5 .*made anew.*failOnDataLoss = fa"):
+        run.look()
+    assert run.known == {2: {"a": "old", "b": "id-b"}}
+    going_on = Run(cluster, {2: {"a": "old"}}, tolerant=True)
+    going_on.look()
+    assert going_on.told == [
+        "topic a, partition 0, offsets from 5 on (the topic was made anew, and other messages have offsets 2 to 4)"
+    ]
+    going_on.told.clear()
+    going_on.look()
+    assert going_on.told == [] and going_on.known == {2: {"a": "new", "b": "id-b"}}

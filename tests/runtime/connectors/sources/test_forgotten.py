@@ -31,6 +31,26 @@ def test_what_is_gone_behind_a_position(
 
 
 @pytest.mark.parametrize(
+    ("at", "begin", "end", "told"),
+    [
+        (5, 0, 9, ["made anew, and other messages have offsets 0 to 4)"]),
+        (5, 2, 5, ["made anew, and other messages have offsets 2 to 4)"]),
+        (5, 5, 9, ["made anew, and what came first is gone)"]),
+        (5, 7, 9, ["made anew, and what came first is gone)", "offsets 5 to 6"]),
+        (5, 0, 3, ["made anew, and has offsets 0 to 2)"]),
+        (0, 0, 9, []),
+        (0, 2, 9, ["offsets 0 to 1"]),
+    ],
+)
+def test_what_is_gone_of_a_topic_that_is_another(at: int, begin: int, end: int, told: list[str]) -> None:
+    """All that the new topic has before the position, however much that is; nothing where nothing had been read."""
+    known = TopicRange({0: begin}, {0: end})
+    found = [str(one) for one in behind("t", {0: at}, known, is_tolerated=False, is_another=True)]
+    assert len(found) == len(told)
+    assert all(line.endswith(end_of_it) for line, end_of_it in zip(found, told, strict=True))
+
+
+@pytest.mark.parametrize(
     ("start", "end", "before", "after", "told"),
     [
         (5, 9, 0, 5, []),
