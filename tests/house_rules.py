@@ -15,6 +15,7 @@ from import_graph import Sources
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "__main__"),
     ("delta", "iceberg", "kafka"),
+    ("testing",),
     ("planner/cli",),
     ("planner/frames",),
     ("planner/plans",),
@@ -47,6 +48,7 @@ JVM_ROOM = "runtime/platform/"
 GATEWAY = f"{JVM_ROOM}gateway.py"
 #: Where users and other rooms come in: whatever takes three arguments or more says what they are, and what it raises.
 DOCUMENTED = (
+    "testing/",
     "planner/frames/",
     "planner/options/",
     "planner/plans/compile.py",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 PACKAGE = "mixedmode"
 #: Folders of the package beside the files at its root.
-FOLDERS = ("planner", "runtime", "sorter", "state")
+FOLDERS = ("planner", "runtime", "sorter", "state", "testing")
 
 
 class Sources:

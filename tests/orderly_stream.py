@@ -61,6 +61,14 @@ class _List:
         self._values = []
 
 
+class _Map(dict[Any, Any]):
+    """A map of one key."""
+
+    getValue = dict.get
+    updateValue = dict.__setitem__
+    removeKey = dict.__delitem__
+
+
 @dataclass
 class _Handle:
     """What a processor gets in ``init``; made anew for each key, so nothing is shared between keys."""
@@ -74,6 +82,9 @@ class _Handle:
 
     def getListState(self, *_: Any, **__: Any) -> _List:
         return _List()
+
+    def getMapState(self, *_: Any, **__: Any) -> _Map:
+        return _Map()
 
     def registerTimer(self, expiry_ms: int) -> None:
         if not self.ended:

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.platform.arrow_types import arrow_type
+from ...runtime.platform.ddl import parse_ddl
 
 
 def declared_schema(name: str, given: Any) -> StructType:
@@ -24,7 +25,7 @@ def declared_schema(name: str, given: Any) -> StructType:
     schema = given
     if isinstance(given, str):
         try:
-            schema = StructType.fromDDL(given)
+            schema = parse_ddl(given)
         except (PySparkException, ValueError) as error:
             first = str(error).strip().split("\n", 1)[0]
             raise PlanError(f"{name} {given!r} is not a DDL schema: {first}") from error

@@ -59,12 +59,12 @@ def plan_processor(
     """The keyed stage of a processor over ``rows``; the other arguments are those of ``transformWithState``, and
     ``in_pandas``: its handlers get and yield pandas frames, as with ``transformWithStateInPandas``."""
     method = TWS_IN_PANDAS if in_pandas else TWS
-    _check_processor(processor, rows)
-    _check_coordinator(coordinator, processor)
+    check_processor(processor, 1 if rows.sides is None else 2)
+    check_coordinator(coordinator, processor)
     output_schema = declared_schema("outputStructType", output)
     check_distinct_columns("outputStructType", output_schema, case_sensitive=rows.inputs.case_sensitive)
     mode = check_output_mode(output_mode, f"outputMode of {method}", "append, update or complete")
-    times = _time_mode(time_mode)
+    times = time_mode_of(time_mode)
     watermark = rows.watermark
     if times == "eventTime" and watermark is None:
         raise PlanError(
@@ -112,7 +112,8 @@ def plan_processor(
     )
 
 
-def _check_processor(processor: Any, rows: ProcessorRows) -> None:
+def check_processor(processor: Any, inputs: int) -> None:
+    """Raise PlanError unless this is a processor of so many inputs that can be sent to the tasks."""
     if isinstance(processor, type) and issubclass(processor, StatefulProcessor):
         raise PlanError(
             f"statefulProcessor is the class {processor.__name__}; give an instance, {processor.__name__}()",
@@ -133,7 +134,7 @@ def _check_processor(processor: Any, rows: ProcessorRows) -> None:
                 " name its parameters so",
                 code="MIXEDMODE_PROCESSOR_INVALID",
             ) from error
-    _check_rows_handler(processor, name, 1 if rows.sides is None else 2)
+    _check_rows_handler(processor, name, inputs)
     try:
         cloudpickle.dumps(processor)
     except Exception as error:  # whatever the processor's own __reduce__ raises
@@ -177,7 +178,8 @@ def _takes(method: Any, arguments: tuple[str, ...]) -> bool:
     return True
 
 
-def _check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
+def check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
+    """Raise PlanError unless this is a coordinator, or None."""
     types_by_name(getattr(processor, "eventTypes", ()), type(processor).__name__)
     if coordinator is None:
         return
@@ -194,7 +196,8 @@ def _check_coordinator(coordinator: Any, processor: StatefulProcessor) -> None:
     types_by_name(coordinator.eventTypes, type(coordinator).__name__)
 
 
-def _time_mode(value: Any) -> TimeMode:
+def time_mode_of(value: Any) -> TimeMode:
+    """The time mode that an argument gives, in any case."""
     mode = _TIME_MODES.get(value.strip().lower()) if isinstance(value, str) else None
     if mode is None:
         raise PlanError(

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+#: Another wall clock, for those who test a job; the run's threads have the context of whoever started it.
+_wall: ContextVar[Callable[[], int] | None] = ContextVar("mixedmode_wall_clock", default=None)
 
 
 def clock_ms() -> int:
@@ -12,4 +18,15 @@ def clock_ms() -> int:
 
 def now_ms() -> int:
     """Wall clock: processing time."""
-    return round(time.time() * 1000)
+    wall = _wall.get()
+    return round(time.time() * 1000) if wall is None else wall()
+
+
+@contextmanager
+def processing_time(wall_ms: Callable[[], int]) -> Iterator[None]:
+    """While inside, epochs and the runs that are started here have this processing time."""
+    token = _wall.set(wall_ms)
+    try:
+        yield
+    finally:
+        _wall.reset(token)

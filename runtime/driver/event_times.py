@@ -23,6 +23,8 @@ from .clocks import now_ms
 from .job_state import JobState
 from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, known, reached_upstream
 
+Look = Callable[[DataFrame, str, Sequence[LiveInput]], Reach]
+
 
 @dataclass(frozen=True)
 class EventTimes:
@@ -32,11 +34,13 @@ class EventTimes:
         job: the job.
         state: where it stands; its watermarks move.
         labelled: names the Spark jobs that are started in it.
+        look: finds the greatest event times of an epoch's rows.
     """
 
     job: JobSpec
     state: JobState
     labelled: Callable[[str], AbstractContextManager[None]]
+    look: Look = look_at
 
     def in_order(self, stage: StageSpec) -> bool:
         """Whether event-time timers fire between the rows of their key."""
@@ -70,7 +74,7 @@ class EventTimes:
         if frame is None or stage.event_time is None or not inputs:
             return None
         with self.labelled("looking for the greatest event time"):
-            return look_at(unobserved(frame) if stage.observed else frame, stage.event_time, inputs)
+            return self.look(unobserved(frame) if stage.observed else frame, stage.event_time, inputs)
 
     def told_by_tasks(self, stage: StageSpec, spec: EpochSpec) -> bool:
         """Whether the tasks of an epoch say of each input how far it goes, and nobody has to know before it starts."""

@@ -17,7 +17,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 
 from ..connectors.exchange import Exchange
-from ..connectors.sources.inputs import INPUT_COLUMN
+from ..connectors.sources.inputs import INPUT_COLUMN, look_at
 from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import RunListener, ShardsReused, WholeResultObserved
@@ -35,7 +35,7 @@ from .clocks import now_ms
 from .epoch_facts import epoch_applied
 from .epoch_specs import following_epoch_of, whole_result_of
 from .event_channels import JobEvents
-from .event_times import EventTimes
+from .event_times import EventTimes, Look
 from .exchanges import place_of
 from .job_state import JobState
 from .observed_rows import ObservedRows
@@ -58,6 +58,7 @@ class GraphEpochs:
         tag: Spark job tag of this run, by which its jobs can be cancelled.
         events: what goes between coordinators and shards.
         applied: called after each epoch.
+        look: finds the greatest event times of an epoch's rows.
     """
 
     job: JobSpec
@@ -69,10 +70,11 @@ class GraphEpochs:
     tag: str
     events: JobEvents
     applied: Callable[[], None]
+    look: Look = look_at
 
     def __post_init__(self) -> None:
         #: Event times and watermarks of the stages.
-        self.times = EventTimes(self.job, self.state, self._labelled)
+        self.times = EventTimes(self.job, self.state, self._labelled, self.look)
         self._observed = ObservedRows(self.job)
         self.together = StagesTogether(self.job, self.state, self.executors, self.events, self.times)
 

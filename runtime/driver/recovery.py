@@ -31,15 +31,14 @@ from ..connectors.sources.live_sources import live_sources
 from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
 from ..platform.spark_sources import log_numbers
-from ..protocols.watermarks import ONLY, WatermarkTracker
+from ..protocols.watermarks import ONLY
 from ..tasks.report import ShardReport
 from .backlog_fingerprint import backlog_fingerprint
 from .exchanges import exchanges_of, place_of
 from .job_state import JobState
 from .output_commit import commit_transaction, pending_output
 from .pinned_backlog import PinnedBacklog
-from .stage_epochs import fired_upstream
-from .stage_state import StageState
+from .standing import fresh_state, restored_state
 from .task_graph import check_finished_tasks
 
 if TYPE_CHECKING:
@@ -109,11 +108,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     metadata = store.latest()
     if metadata is None:
         parallelism = job.settings.shards(job.spark)
-        fresh = [
-            StageState.fresh(stage.operator, identity.max_parallelism, parallelism, _watermark(job, stage))
-            for stage in job.stages
-        ]
-        state = JobState.fresh(identity.job_id, fresh, job.sources)
+        state = fresh_state(job, identity.job_id, identity.max_parallelism, parallelism)
         return Recovered(job, state, None, _recover_backlog(job, store, state))
     taken = {stage.uid: evolved(stage.operator, store, identity, metadata) for stage in job.stages}
     for stage in job.stages:
@@ -121,16 +116,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         if by != stage.operator.key_group_columns:
             logger.info("stage %s goes on in the key groups of its state, by %s", stage.uid, ", ".join(by))
     job = replace(job, stages=tuple(replace(stage, operator=taken[stage.uid].operator) for stage in job.stages))
-    restored = [
-        StageState.restored(metadata, stage.operator, job.settings.parallelism, _watermark(job, stage))
-        for stage in job.stages
-    ]
-    state = JobState.restored(metadata, restored)
-    for stage, held in zip(job.stages, restored, strict=True):
-        if stage.reads_sources:
-            held.restore_inputs(metadata)
-        if stage.edges:
-            held.follow(fired_upstream(stage, {}, state.stages), metadata)
+    state = restored_state(job, metadata, job.settings.parallelism)
     check_finished_tasks(job, state.parallelism, metadata, store.location)
     check_sources(job, metadata, store)
     if metadata.spark is not None:
@@ -164,22 +150,6 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
 def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:
     """What the operators of a job's stages say of themselves."""
     return tuple(stage.operator.describe() for stage in job.stages)
-
-
-def _watermark(job: JobSpec, stage: StageSpec) -> WatermarkTracker:
-    """A stage's watermark at the beginning of time: by the sources, or by the stages before it."""
-    delays_ms = dict(stage.delays_ms)
-    for edge in stage.leading_edges:
-        delays_ms[edge.origin] = max(edge.delay_ms, delays_ms.get(edge.origin, 0))
-    if not stage.reads_sources:
-        return WatermarkTracker(0, delays_ms=delays_ms)
-    return WatermarkTracker(
-        stage.watermark_delay_ms,
-        job.settings.watermark_lag_threshold_ms,
-        delays_ms or None,
-        job.settings.watermark_interval_ms,
-        job.settings.watermark_idle_timeout_ms,
-    )
 
 
 def evolved(

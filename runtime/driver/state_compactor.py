@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from ..operators.contract import KeyedOperator
 from ..platform.failpoints import failpoint
 from ..tasks.compaction_task import CompactionTask, compact_shards
 from ..tasks.executor import EpochExecutor
+from .clocks import now_ms
 
 if TYPE_CHECKING:
     from ...state.compaction import StateRewrite
@@ -103,7 +103,7 @@ class StateCompactor:
             pool=self.store.pool(operator.uid),
             local_dir=self.job.settings.state_local_dir,
             cache_bytes=self.job.settings.state_cache_bytes,
-            now_ms=round(time.time() * 1000),
+            now_ms=now_ms(),
             change=change,
         )
         compacted = compact_shards(rows, task)

@@ -18,7 +18,7 @@ import pyspark
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 #: Not the package's whole folder: in a checkout examples and tests lie there, too, which are users.
 _ENGINE = (
-    *(f"{_PACKAGE}{os.sep}{folder}{os.sep}" for folder in ("planner", "runtime", "state", "sorter")),
+    *(f"{_PACKAGE}{os.sep}{folder}{os.sep}" for folder in ("planner", "runtime", "state", "sorter", "testing")),
     f"{os.path.dirname(os.path.abspath(pyspark.__file__))}{os.sep}",
 )
 #: Code that is neither ours nor, most probably, what the reader has written.

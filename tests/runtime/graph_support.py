@@ -6,46 +6,29 @@ done here in plain Python, and exchanges are tables in memory.
 
 from __future__ import annotations
 
-import threading
-import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
-from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
-from mixedmode.runtime.connectors.sources.inputs import LiveInput, Reach
-from mixedmode.runtime.connectors.staged_form import StagedForm
-from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.driver import event_times, graph_epochs, recovery, stages_together
-from mixedmode.runtime.driver.epoch_runner import EpochRunner
+from mixedmode.runtime.connectors.sources.inputs import LiveInput
+from mixedmode.runtime.driver import graph_epochs, stages_together
 from mixedmode.runtime.driver.epoch_specs import OBSERVED
-from mixedmode.runtime.driver.event_channels import JobEvents
-from mixedmode.runtime.driver.graph_epochs import GraphEpochs
-from mixedmode.runtime.driver.job_state import Cut, JobState
 from mixedmode.runtime.driver.source_rows import SourceRows
-from mixedmode.runtime.driver.stage_epochs import fired_upstream
-from mixedmode.runtime.driver.stage_state import StageState
-from mixedmode.runtime.metrics.backlog import BacklogProgress
-from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator, ShardContext, ShardCounters
+from mixedmode.runtime.operators.contract import EpochSpec, KeyedOperator
 from mixedmode.runtime.operators.emission import EMITTED_COLUMN
 from mixedmode.runtime.operators.steps import Step
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK
-from mixedmode.runtime.spec import JobSpec, LaneRead, Phase, Settings, StageEdge, StageSpec
+from mixedmode.runtime.spec import LaneRead, Settings, StageEdge, StageSpec
 from mixedmode.runtime.tasks.executor import Executed
-from mixedmode.runtime.tasks.report import ShardReport
 from mixedmode.runtime.tasks.stages_in_one_job import Part
-from mixedmode.state.lineage import ShardLineage
-from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache
-from mixedmode.state.sst import SstWriter
-from pyarrow import fs
+from mixedmode.testing.job_here import MAX_PARALLELISM, ExchangeHere, JobHere
+from mixedmode.testing.rows_here import RowsHere
+from mixedmode.testing.shards_here import ShardsHere
 
-MAX_PARALLELISM = 16
 TIME = pa.timestamp("us", "UTC")
 ROW = pa.schema([pa.field("k", pa.string()), pa.field("ts", TIME), pa.field("v", pa.int64())])
 
@@ -53,25 +36,10 @@ ROW = pa.schema([pa.field("k", pa.string()), pa.field("ts", TIME), pa.field("v",
 Row = tuple[Any, "int | None", int]
 
 
-@dataclass(frozen=True)
-class Frame:
-    """Rows in memory, with as much of a DataFrame's surface as a graph needs."""
-
-    table: pa.Table
-
-    @property
-    def columns(self) -> list[str]:
-        return self.table.schema.names
-
-    def drop(self, *names: str) -> Frame:
-        return Frame(self.table.drop_columns([name for name in names if name in self.columns]))
-
-    def unionByName(self, other: Frame) -> Frame:
-        return Frame(pa.concat_tables([self.table, other.table.select(self.columns)]))
-
-    def dicts(self) -> list[dict[str, Any]]:
-        """The rows, times in microseconds."""
-        return plain(self.table).to_pylist()
+def dicts(frame: RowsHere) -> list[dict[str, Any]]:
+    """The rows, times in microseconds."""
+    rows: list[dict[str, Any]] = plain(frame.table).to_pylist()
+    return rows
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -87,9 +55,9 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def frame_of(rows: Sequence[Row]) -> Frame:
+def frame_of(rows: Sequence[Row]) -> RowsHere:
     """Rows of a source."""
-    return Frame(pa.Table.from_pylist([dict(zip(ROW.names, row, strict=True)) for row in rows], ROW))
+    return RowsHere(pa.Table.from_pylist([dict(zip(ROW.names, row, strict=True)) for row in rows], ROW))
 
 
 class Kind:
@@ -110,6 +78,18 @@ class Kind:
         raise NotImplementedError
 
 
+def _prepared(kind: Kind, operator: KeyedOperator) -> Callable[[RowsHere, EpochSpec], pa.Table]:
+    """What Spark would make of a stage's rows."""
+
+    def prepared(frame: RowsHere, epoch: EpochSpec) -> pa.Table:
+        rows, schema = kind.prepared(dicts(frame), epoch)
+        order = ["__kg", *operator.key_columns, *[c for c in operator.order_in(epoch) if c in schema.names]]
+        rows.sort(key=lambda row: [_in_order(row[name]) for name in order])
+        return pa.Table.from_pylist(rows, schema)
+
+    return prepared
+
+
 def key_group(*key: Any) -> int:
     return zlib.crc32(repr(key).encode()) % MAX_PARALLELISM
 
@@ -119,79 +99,25 @@ class Failed(Exception):
 
 
 @dataclass
-class Executor:
-    """Runs a stage's epochs here, shard after shard."""
+class Executor(ShardsHere):
+    """Runs a stage's epochs here, and fails if it is told to."""
 
-    job: Job
-    kind: Kind
-    operator: KeyedOperator
-    feeds_a_stage: bool
+    job: Any = None
     #: Fail at the end of the next epoch.
     fails: bool = False
-    observes: bool = False
-    #: The frames that it got, by epoch.
+    #: The rows that it got, by epoch.
     got: dict[int, int] = field(default_factory=dict)
 
-    def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
-        return False
-
-    def execute(
-        self,
-        frame: Frame | None,
-        epoch: EpochSpec,
-        lineages: Sequence[ShardLineage],
-        *,
-        shards: Sequence[int] | None = None,
-        **_: Any,
-    ) -> Executed:
-        visited = range(len(lineages)) if frame is not None or shards is None else shards
+    def execute(self, frame: RowsHere | None, epoch: EpochSpec, lineages: Sequence[Any], **of_shards: Any) -> Executed:
         self.got[epoch.epoch] = 0 if frame is None else frame.table.num_rows
-        table = None if frame is None else self._table(frame, epoch)
-        reports = [self._shard(shard, lineages[shard], epoch, table) for shard in visited]
+        done = super().execute(frame, epoch, lineages, **of_shards)
         if self.fails:
             self.fails = False
-            for report in reports:
+            for report in done.reports:
                 for file in report.output:
-                    del self.job.tables[file.name]
+                    del self.state.tables[file.name]
             raise Failed
-        return Executed(reports)
-
-    def _table(self, frame: Frame, epoch: EpochSpec) -> pa.Table:
-        rows, schema = self.kind.prepared(frame.dicts(), epoch)
-        order = ["__kg", *self.operator.key_columns, *[c for c in self.operator.order_in(epoch) if c in schema.names]]
-        rows.sort(key=lambda row: [_in_order(row[name]) for name in order])
-        return pa.Table.from_pylist(rows, schema)
-
-    def _shard(self, shard: int, lineage: ShardLineage, epoch: EpochSpec, table: pa.Table | None) -> ShardReport:
-        job, base = self.job, None
-        pool, local = f"{job.folder}/pool-{self.operator.uid}", f"{job.folder}/local-{self.operator.uid}"
-        if lineage.files:
-            where = job.filesystem, pool, local, 1 << 20
-            base = job.cache.acquire(f"{job.run}-{self.operator.uid}", shard, lineage, *where)
-        name = f"e{epoch.epoch:08d}-s{shard:04d}-{uuid.uuid4().hex[:8]}"
-        writer_class = SstWriter if epoch.style == "sorted" else LogWriter
-        writer = writer_class(job.filesystem, pool, local, name, epoch.epoch)
-        output, counters = Collected(), ShardCounters()
-        context = ShardContext(
-            shard, lineage.key_groups, epoch, base, writer, output, counters, feeds_a_stage=self.feeds_a_stage
-        )
-        self.operator.run(context, _batches(table, lineage))
-        files = tuple(writer.finish())
-        staged: tuple[StagedFile, ...] = ()
-        if output.batches:
-            job.tables[name] = pa.Table.from_batches(output.batches)
-            staged = (StagedFile(name, job.tables[name].num_rows, 0),)
-        return ShardReport(shard, name, files, staged, counters, {})
-
-
-class Collected:
-    """An output writer that keeps the rows."""
-
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        self.batches.append(rows)
+        return done
 
 
 class OneJob:
@@ -200,11 +126,10 @@ class OneJob:
     def __init__(self, first: Executor, second: Executor, over: Callable[[Any], Any]) -> None:
         self.first, self.second, self.over = first, second, over
 
-    def execute(self, frame: Frame, first: Part, second: Part) -> tuple[Executed, Executed]:
-        job = self.first.job
-        job.epochs_together += 1
+    def execute(self, frame: RowsHere, first: Part, second: Part) -> tuple[Executed, Executed]:
+        self.first.job.epochs_together += 1
         done = self.first.execute(frame, first.spec, first.lineages).reports
-        exchange, files = MemoryExchange(job.tables), [file for report in done for file in report.output]
+        exchange, files = ExchangeHere(self.first.state.tables), [file for report in done for file in report.output]
         rows = exchange.frame(files)
         try:
             followed = self.second.execute(None if rows is None else self.over(rows), second.spec, second.lineages)
@@ -216,12 +141,6 @@ class OneJob:
         return Executed(handed_on), followed
 
 
-def _batches(table: pa.Table | None, lineage: ShardLineage) -> Iterator[pa.RecordBatch]:
-    if table is not None:
-        mine = pa.array([group in lineage.key_groups for group in table.column("__kg").to_pylist()], pa.bool_())
-        yield from table.filter(mine).combine_chunks().to_batches(max_chunksize=4)
-
-
 def _in_order(value: Any) -> Any:
     """A value as Spark orders it: nulls first, structs by their fields."""
     if isinstance(value, dict):
@@ -229,30 +148,9 @@ def _in_order(value: Any) -> Any:
     return (value is not None, value.encode() if isinstance(value, str) else value or 0)
 
 
-@dataclass(frozen=True)
-class MemoryExchange:
-    """What one stage hands on, from :attr:`Job.tables`."""
-
-    tables: dict[str, pa.Table]
-
-    def frame(self, files: Sequence[StagedFile]) -> Frame | None:
-        return Frame(pa.concat_tables([self.tables[file.name] for file in files])) if files else None
-
-    def discard(self, files: Any) -> None:
-        for file in files:
-            del self.tables[file.name]
-
-
-def look_at(frame: Frame, event_time: str, inputs: Sequence[LiveInput]) -> Reach:
-    """As :func:`mixedmode.runtime.connectors.sources.inputs.look_at`, of rows in memory."""
-    times = [row[event_time] // 1000 for row in frame.dicts() if row[event_time] is not None]
-    seen = {one.name: max(times, default=None) for one in inputs}
-    return Reach(frame.table.num_rows, seen if frame.table.num_rows else {})
-
-
-def _emitted_when_due(rows: Frame, event_time: str) -> Frame:
-    times = [None if row[event_time] is None else row[event_time] // 1000 for row in rows.dicts()]
-    return Frame(rows.table.append_column(EMITTED_COLUMN, pa.array(times, pa.int64())))
+def _emitted_when_due(rows: RowsHere, event_time: str) -> RowsHere:
+    times = [None if row[event_time] is None else row[event_time] // 1000 for row in dicts(rows)]
+    return RowsHere(rows.table.append_column(EMITTED_COLUMN, pa.array(times, pa.int64())))
 
 
 @dataclass(frozen=True)
@@ -272,16 +170,16 @@ def _step(kind: Kind | None, condition: Callable[[Row], bool]) -> Step:
     def function(frame: Any) -> Any:
         rows = [
             {**dict(zip(ROW.names, out, strict=True)), EMITTED_COLUMN: row.get(EMITTED_COLUMN)}
-            for row in frame.dicts()
+            for row in dicts(frame)
             if condition(out := (row["k"], row["ts"], row["v"]) if kind is None else kind.handed_on(row))
         ]
-        made = Frame(pa.Table.from_pylist(rows, ROW.append(pa.field(EMITTED_COLUMN, pa.int64()))))
+        made = RowsHere(pa.Table.from_pylist(rows, ROW.append(pa.field(EMITTED_COLUMN, pa.int64()))))
         return made if EMITTED_COLUMN in frame.columns else made.drop(EMITTED_COLUMN)
 
     return Step("select", function)
 
 
-class Job:
+class Job(JobHere):
     """A job that takes its epochs from a test.
 
     Args:
@@ -301,36 +199,25 @@ class Job:
         *,
         is_live: bool = True,
     ) -> None:
-        self.folder, self.filesystem = str(folder), fs.LocalFileSystem()
         self.kinds = {stage.uid: stage.kind for stage in stages}
-        self._inputs = (LiveInput("live"),) if is_live else ()
-        self.tables: dict[str, pa.Table] = {}
         #: Epochs in which two stages were one job.
         self.epochs_together = 0
-        self.phase = Phase(kind="live", reason="a test")
+        self._inputs = (LiveInput("live"),) if is_live else ()
+        #: Late rows by stage.
+        self.late: dict[str, int] = dict.fromkeys(self.kinds, 0)
         specs = tuple(self._spec(stage, timers == "in-order") for stage in stages)
-        for stage in stages:
-            Path(self.folder, f"pool-{stage.uid}").mkdir()
-        spark = SimpleNamespace(sparkContext=mock.MagicMock())
-        self.spec = JobSpec(
-            spark=spark,  # type: ignore[arg-type]
-            name=None,
-            lanes=(),
-            live=None,
-            stages=specs,
-            sink=SimpleNamespace(shows_at_once=False),  # type: ignore[arg-type]
-            settings=Settings(timers=timers, max_parallelism=MAX_PARALLELISM),  # type: ignore[arg-type]
-            phases=(self.phase,),
-            checkpoint_location=None,
-            trigger={},
-            explain=lambda _: "",
-            live_inputs=self._inputs,
+        super().__init__(
+            folder,
+            specs,
+            {spec.uid: _prepared(self.kinds[spec.uid], spec.operator) for spec in specs},
+            Settings(timers=timers, max_parallelism=MAX_PARALLELISM),  # type: ignore[arg-type]
+            shards=shards,
+            inputs=self._inputs,
+            told=self._count_late,
         )
-        fresh = [
-            StageState.fresh(spec.operator, MAX_PARALLELISM, shards, recovery._watermark(self.spec, spec))
-            for spec in specs
-        ]
-        self._go_on(JobState.fresh("job", fresh, ("live",)))
+
+    def executor(self, stage: StageSpec, *, feeds: bool) -> Executor:
+        return Executor(self.here, stage.operator, self.prepared[stage.uid], feeds, job=self)
 
     def _spec(self, stage: Stage, in_order: bool) -> StageSpec:
         reads = "" in stage.origins
@@ -348,61 +235,9 @@ class Job:
             delays_ms={one.name: stage.delay_ms for one in self._inputs if reads},
         )
 
-    def _go_on(self, state: JobState) -> None:
-        self.state, self.run, self.cache = state, uuid.uuid4().hex, ReplicaCache()
-        last = self.spec.last_stage.uid
-        self.executors = {
-            stage.uid: Executor(self, self.kinds[stage.uid], stage.operator, stage.uid != last)
-            for stage in self.spec.stages
-        }
-        exchanges = {uid: MemoryExchange(self.tables) for uid in self.executors if uid != last}
-        #: Late rows by stage.
-        self.late: dict[str, int] = dict.fromkeys(self.executors, 0)
-        events = JobEvents()
-        self.graph = GraphEpochs(
-            job=self.spec,
-            state=state,
-            executors=self.executors,  # type: ignore[arg-type]
-            exchanges=exchanges,  # type: ignore[arg-type]
-            listener=SimpleNamespace(on=self._told),  # type: ignore[arg-type]
-            backlog=BacklogProgress(self.filesystem, f"{self.folder}/progress"),
-            tag="test",
-            events=events,
-            applied=lambda: None,
-        )
-        self.epochs = EpochRunner(
-            job=self.spec,
-            state=state,
-            store=SimpleNamespace(guard=lambda: None),  # type: ignore[arg-type]
-            graph=self.graph,
-            listener=self.graph.listener,
-            turn=threading.RLock(),
-            stopping=threading.Event(),
-            events=events,
-        )
-
-    def _told(self, fact: Any) -> None:
+    def _count_late(self, fact: Any) -> None:
         for stage in fact.stages:
             self.late[stage.uid] += sum(report.counters.rows_late for report in stage.reports)
-
-    def restart(self, shards: int) -> None:
-        """Go on from a checkpoint of the state as it stands, in another process, as :func:`recovery.recover` does."""
-        cut = Cut.of(self.state, 1, "test", finished_shards={}, events={}, form=StagedForm(columns=()))
-        metadata = CheckpointMetadata.model_validate_json(cut.to_metadata(with_state=True).model_dump_json())
-        late = self.late
-        restored = [
-            StageState.restored(metadata, stage.operator, shards, recovery._watermark(self.spec, stage))
-            for stage in self.spec.stages
-        ]
-        state = JobState.restored(metadata, restored)
-        for stage, held in zip(self.spec.stages, restored, strict=True):
-            if stage.reads_sources:
-                held.restore_inputs(metadata)
-            if stage.edges:
-                held.follow(fired_upstream(stage, {}, state.stages), metadata)
-        self.close()
-        self._go_on(state)
-        self.late = late
 
     def take(self, what: str, rows: Sequence[Row] = ()) -> list[Row]:
         """One epoch, or a look at the clock; returns what comes out.
@@ -414,10 +249,9 @@ class Job:
             rows: of the source.
         """
         source: Any = SourceRows(lives=({0: frame_of(rows)},))  # type: ignore[dict-item]
-        in_memory = {"DataFrame": Frame, "emitted_when_due": _emitted_when_due}
+        in_memory = {"DataFrame": RowsHere, "emitted_when_due": _emitted_when_due}
         with (
             mock.patch.multiple(graph_epochs, **in_memory),  # type: ignore[arg-type]
-            mock.patch.object(event_times, "look_at", look_at),
             mock.patch.object(stages_together, "StagesInOneJob", OneJob),
         ):
             if what == "live":
@@ -432,15 +266,11 @@ class Job:
             else:
                 final = None if what == "more" else OBSERVED
                 self.epochs.sorted_pass(self.phase, source, final, drop_late=what == "lag")
-        files, self.state.pending = self.state.pending, []
         last = self.kinds[self.spec.last_stage.uid]
-        found = [row for file in files for row in plain(self.tables.pop(file.name)).to_pylist()]
+        found = [row for table in self.pending() for row in plain(table).to_pylist()]
         assert not self.tables, "an exchange is gone with its epoch"
         return sorted((last.handed_on(row) for row in found), key=repr)
 
     def fired_ms(self) -> Mapping[str, int]:
         """By stage what it has fired up to."""
         return {uid: stage.watermark.fired_ms for uid, stage in self.state.stages.items()}
-
-    def close(self) -> None:
-        self.cache.close()

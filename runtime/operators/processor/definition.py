@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerValues
@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from ....errors import MixedModeError, UserCodeError
 from ...platform.arrow_types import arrow_schema
 from ...platform.code_fingerprint import code_fingerprint
+from ...platform.ddl import parse_ddl
 from ...platform.user_frames import UserFrames
 from ..contract import EpochSpec, KeyedOperator
 from ..emission import EMITTED_COLUMN
@@ -114,7 +115,7 @@ class ProcessorStage(KeyedOperator):
         self._pickled = cloudpickle.dumps(processor)
         self.processor_name = type(processor).__name__
         self._code = code_fingerprint(processor)
-        declaring = DeclaringHandle(time_mode, lambda ddl: cast("StructType", StructType.fromDDL(ddl)))
+        declaring = DeclaringHandle(time_mode, parse_ddl)
         self._declare(declaring)
         self.registry = declaring.registry
 

@@ -14,8 +14,9 @@ from graph_support import Job, Stage
 from mixedmode.errors import CheckpointMismatchError
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, SourceState
 from mixedmode.runtime.connectors.sources.inputs import LiveInput
-from mixedmode.runtime.driver.recovery import _watermark, check_sources
-from mixedmode.runtime.driver.stage_state import StageCut, StageState
+from mixedmode.runtime.driver.recovery import check_sources
+from mixedmode.runtime.driver.stage_state import StageCut
+from mixedmode.runtime.driver.standing import fresh_state
 from mixedmode.runtime.spec import JobSpec
 
 STORE: Any = SimpleNamespace(location="/ck")
@@ -46,7 +47,7 @@ def check(tmp_path: Path, make_metadata: Callable[..., CheckpointMetadata]) -> C
         (tmp_path / "had").mkdir()
         (tmp_path / "has").mkdir()
         before, now = spec_of(tmp_path / "had", had, live), spec_of(tmp_path / "has", has, live)
-        fresh = [StageState.fresh(one.operator, 16, 2, _watermark(before, one)) for one in before.stages]
+        fresh = fresh_state(before, "job", 16, 2).stages.values()
         operators = tuple(change(StageCut.of(one, (), None).to_metadata(with_state=False)) for one in fresh)
         sources = {name: SourceState(is_backlog=False) for name in live}
         check_sources(now, make_metadata(operators=operators, sources=sources), STORE)
