@@ -61,6 +61,11 @@ class SideHere:
     def of(cls, schema: StructType, keys: Sequence[str], event_time: str | None) -> SideHere:
         """An input whose columns are found by name, in any case.
 
+        Args:
+            schema: its columns.
+            keys: those of the key.
+            event_time: that of event times; None: there is none.
+
         Raises:
             PlanError: one is missing, or is of a type that does not do.
         """

@@ -82,7 +82,13 @@ class ViewOfState:
         return [(_shown(codec.decode(key)), at) for at, key in sorted(found)]
 
     def of_key(self, name: str, kind: str, key: object) -> Any:
-        """A variable of one key: a value or None, a list, or a dict."""
+        """A variable of one key: a value or None, a list, or a dict.
+
+        Args:
+            name: of the variable.
+            kind: ``value``, ``list`` or ``map``.
+            key: the key.
+        """
         self.variable(name, kind)
         with self._at(key) as (state, _):
             state.struct_class = row_class
@@ -91,7 +97,14 @@ class ViewOfState:
             return list(state.list_state(name).get()) if kind == "list" else dict(state.map_state(name).iterator())
 
     def change(self, name: str, kind: str, key: object, value: Any) -> None:
-        """Set a variable of one key; None: remove it."""
+        """Set a variable of one key.
+
+        Args:
+            name: of the variable.
+            kind: ``value``, ``list`` or ``map``.
+            key: the key.
+            value: what it is from now on; None: it is removed.
+        """
         self.variable(name, kind)
         with self._at(key) as (state, shard):
             variable: Any = getattr(state, f"{kind}_state")(name)
