@@ -127,9 +127,9 @@ class SourceLosses:
         anew = self._made_anew(batch_id)
         asked, watch = [self._about(number, batch_id) for number in self._tolerant], Watch()
         yield watch
-        for (number, _), lost in anew.items():
-            for one in lost:
-                self._on_lost(number, one)
+        for (number, _), its in anew.items():
+            for lost in its:
+                self._on_lost(number, lost)
         for one in asked if watch.reads else ():
             if one is not None:
                 self._tell(one, watch.reads_part, anew)
