@@ -43,8 +43,10 @@ if TYPE_CHECKING:
     from . import delta, iceberg, kafka
     from .planner.frames.frame import read
     from .planner.frames.sql import sql
+    from .planner.frames.state_writer import state_writer
     from .planner.inputs.environment import check_environment
     from .planner.plans.plan import ExecutionPlan
+    from .runtime.offline.state_writer import StateWriter
     from .runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
     from .runtime.query import MixedQuery
     from .runtime.state_reader import StateReader, state_reader
@@ -72,6 +74,7 @@ __all__ = [
     "SorterError",
     "StateReader",
     "StateSchemaError",
+    "StateWriter",
     "UnknownStateError",
     "UserCodeError",
     "check_environment",
@@ -81,6 +84,7 @@ __all__ = [
     "read",
     "sql",
     "state_reader",
+    "state_writer",
 ]
 
 #: Modules that are names of their own.
@@ -92,11 +96,13 @@ _LAZY = {
     "ShardGateway": ".runtime.protocols.operator_events.coordinator",
     "ExecutionPlan": ".planner.plans.plan",
     "MixedQuery": ".runtime.query",
+    "StateWriter": ".runtime.offline.state_writer",
     "StateReader": ".runtime.state_reader",
     "check_environment": ".planner.inputs.environment",
     "read": ".planner.frames.frame",
     "sql": ".planner.frames.sql",
     "state_reader": ".runtime.state_reader",
+    "state_writer": ".planner.frames.state_writer",
 }
 
 

@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("planner/plans",),
     ("planner/stages",),
     ("planner/inputs", "planner/options"),
-    ("runtime/query",),
+    ("runtime/query", "runtime/offline"),
     ("runtime/driver",),
     ("runtime/metrics", "runtime/state_reader"),
     ("runtime/tasks",),

@@ -253,6 +253,10 @@ class MixedStreamWriter:
         """What ``start()`` would do; starts nothing and writes nothing."""
         return self._compile()[0]
 
+    def described(self) -> JobSpec:
+        """The job as the runtime gets it; nothing is started and nothing written."""
+        return self._compile()[1]
+
     def explain(self, extended: bool = False) -> None:
         """Print the plan."""
         print(self.plan().explain(extended))

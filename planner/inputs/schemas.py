@@ -224,33 +224,6 @@ def _unordered(data_type: DataType) -> str | None:
     return f"{data_type.simpleString()} has no order"
 
 
-def holds_floats(data_type: DataType) -> bool:
-    """True if a float is somewhere in the type: equal keys may then differ in bits."""
-    if isinstance(data_type, ArrayType):
-        return holds_floats(data_type.elementType)
-    if isinstance(data_type, StructType):
-        return any(holds_floats(field.dataType) for field in data_type.fields)
-    return isinstance(data_type, (FloatType, DoubleType))
-
-
-def normalise_floats(column: Column, data_type: DataType) -> Column:
-    """The column with one NaN and one zero, as Spark's own grouping does it."""
-    if isinstance(data_type, (FloatType, DoubleType)):
-        kind = data_type.simpleString()
-        return (
-            F.when(column == 0, F.lit(0.0).cast(kind))
-            .when(F.isnan(column), F.lit(float("nan")).cast(kind))
-            .otherwise(column)
-        )
-    if isinstance(data_type, StructType) and holds_floats(data_type):
-        fields = [normalise_floats(column[field.name], field.dataType).alias(field.name) for field in data_type.fields]
-        return F.when(column.isNotNull(), F.struct(*fields))
-    if isinstance(data_type, ArrayType) and holds_floats(data_type):
-        element = data_type.elementType
-        return F.transform(column, lambda item: normalise_floats(item, element))
-    return column
-
-
 def quoted(names: Iterable[str]) -> list[Column]:
     """Columns by their exact names, whatever characters are in them."""
     return [F.col("`" + name.replace("`", "``") + "`") for name in names]

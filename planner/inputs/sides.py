@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
 from ...runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
-from ...runtime.platform.columns import event_time_us
+from ...runtime.platform.columns import event_time_us, normalise_floats
 from .event_time import Watermark
 from .inputs import Inputs, Part
-from .schemas import normalise_floats, quoted
+from .schemas import quoted
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.emission import EMITTED_COLUMN, emitted_schema
+from ...runtime.platform.columns import holds_floats
 from ...runtime.platform.parquet import read_parquet
 from ...runtime.platform.spark_buckets import hash_partitioned
 from ...runtime.platform.spark_expressions import class_name, items
@@ -22,7 +23,6 @@ from ...runtime.platform.spark_plans import analyzed, contains
 from ...runtime.spec import Settings, StageSpec
 from ...runtime.tasks.shuffle import InPlace, with_key_group
 from ..inputs.analysis import resolved
-from ..inputs.schemas import holds_floats
 from ..stages.stage import ANY_EPOCH
 from ..stages.tail import rows_of_the_stage
 

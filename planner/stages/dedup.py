@@ -12,6 +12,7 @@ from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.dedup.definition import Lateness, Retention
 from ...runtime.operators.dedup.operator import DedupOperator, DedupWithinWatermarkOperator
 from ...runtime.platform.arrow_types import arrow_type
+from ...runtime.platform.columns import holds_floats
 from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.spark_session import empty_frame
 from ...runtime.spec import Settings
@@ -21,7 +22,6 @@ from ..inputs.schemas import (
     check_distinct_fields,
     check_key_type,
     find_column,
-    holds_floats,
     missing_column,
 )
 from .stage import ANY_EPOCH, STAGE_UID, KeyedStage, StageInput

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
+from ...runtime.platform.columns import holds_floats, normalise_floats
 from ...runtime.platform.spark_errors import error_text
 from ..inputs.analysis import plain_columns
 from ..inputs.event_time import SESSION_MARK, without_carrier
@@ -24,9 +25,7 @@ from ..inputs.schemas import (
     bare_name,
     check_key_type,
     find_column,
-    holds_floats,
     missing_column,
-    normalise_floats,
     quoted,
 )
 

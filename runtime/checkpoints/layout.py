@@ -1,12 +1,17 @@
-"""What a reader of a checkpoint must know of an operator, which it does not have."""
+"""What a reader must know of an operator, which it does not have; and a stage that holds nothing yet."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ...state.keygroups import shard_ranges
+from ...state.lineage import ShardLineage
 from ...state.registry import schema_to_json
 from ..operators.contract import KeyedOperator
-from .metadata import (
-    StateLayout,
-)
+from .metadata import OperatorState, ShardState, StateLayout
+
+if TYPE_CHECKING:
+    from ..spec import JobSpec
 
 
 def layout_of(operator: KeyedOperator) -> StateLayout:
@@ -17,4 +22,18 @@ def layout_of(operator: KeyedOperator) -> StateLayout:
         key_schema=schema_to_json(operator.key_schema),
         values=operator.state_values,
         key_group_places=operator.key_group_places,
+    )
+
+
+def empty_stage(job: JobSpec, operator: KeyedOperator) -> OperatorState:
+    """A stage without state, in as many shards as the job would begin with."""
+    settings = job.settings
+    ranges = shard_ranges(settings.shards(job.spark), settings.max_parallelism)
+    return OperatorState(
+        uid=operator.uid,
+        layout=layout_of(operator),
+        max_parallelism=settings.max_parallelism,
+        registry=operator.registry.to_json(),
+        record=operator.state_record,
+        shards=tuple(ShardState(lineage=ShardLineage(groups).to_json()) for groups in ranges),
     )

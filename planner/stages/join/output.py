@@ -16,13 +16,13 @@ from pyspark.sql.types import StructField, StructType
 
 from ....errors import PlanError
 from ....runtime.operators.join.columns import key_column, side_column
+from ....runtime.platform.columns import holds_floats
 from ....runtime.platform.frame_columns import hidden_columns, hiding
 from ....runtime.platform.spark_expressions import attribute, class_name, items, tree, without_alias
 from ....runtime.platform.spark_joins import qualified, qualifier_of
 from ....runtime.platform.spark_plans import analyzed
 from ....runtime.platform.spark_session import empty_frame
 from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
-from ...inputs.schemas import holds_floats
 from .condition import JoinCondition
 from .side_columns import ColumnsOfSides
 

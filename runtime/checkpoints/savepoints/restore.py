@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import ArrowException, fs
 
 from ....errors import CheckpointError, CheckpointMismatchError, CorruptStateError, OptionError
-from ....state.keygroups import shard_ranges
-from ....state.lineage import ShardLineage
 from ....state.registry import StateRegistry
 from ...connectors.transaction import SinkTransaction
 from ...platform.checksummed import seal, unseal
@@ -30,8 +28,8 @@ from ...platform.filesystem import absolute, delete_quietly, exists, is_local, r
 from ...platform.parallel import in_parallel
 from ..first_position import FOLDER as FIRST_POSITION
 from ..identity import TOLD_BY_STATE, JobIdentity, stage_differences
-from ..layout import layout_of
-from ..metadata import CheckpointMetadata, OperatorState, ShardState
+from ..layout import empty_stage
+from ..metadata import CheckpointMetadata, OperatorState
 from ..spark_log import crc_file
 from ..store import CheckpointStore
 from .copying import Copied, copy_checked
@@ -157,6 +155,29 @@ def _origin(store: CheckpointStore) -> Origin | None:
 
 def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
     """Raise if the savepoint is not for this job, or holds state that the job does not claim."""
+    check_fits(job, savepoint)
+    unclaimed = _unclaimed(job, savepoint.savepoint.checkpoint)
+    if unclaimed and not job.settings.savepoint_ignore_unclaimed:
+        raise CheckpointMismatchError(
+            f"savepoint {savepoint.location!r} holds state that this job does not have: {', '.join(unclaimed)}. Name"
+            " the keyed stages as they were with .uid(…), declare the variables, or set"
+            f" {_IGNORE} = true to drop that state",
+            code="MIXEDMODE_STATE_UNCLAIMED",
+        )
+
+
+def check_fits(job: JobSpec, savepoint: SavepointStore) -> None:
+    """Raise if the state of a savepoint, as far as the job has it, is not for this job; arguments as of a restore.
+
+    Args:
+        job: the job.
+        savepoint: the savepoint.
+
+    Raises:
+        CheckpointError: the job keeps no state.
+        CheckpointMismatchError: a stage of both is another one's.
+        OptionError: ``pipeline.max-parallelism`` is not the savepoint's.
+    """
     held, where = savepoint.savepoint, f"savepoint {savepoint.location!r}"
     if not job.keeps_state:
         raise CheckpointError(
@@ -179,13 +200,6 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
             raise CheckpointMismatchError(f"{where} is another job's{named}: {'; '.join(differences)}")
         if operator.aggregates_by_key:
             _check_aggregates(operator, known[stage.uid], described, where)
-    unclaimed = _unclaimed(job, held.checkpoint)
-    if unclaimed and not job.settings.savepoint_ignore_unclaimed:
-        raise CheckpointMismatchError(
-            f"{where} holds state that this job does not have: {', '.join(unclaimed)}. Name the keyed stages as they"
-            f" were with .uid(…), declare the variables, or set {_IGNORE} = true to drop that state",
-            code="MIXEDMODE_STATE_UNCLAIMED",
-        )
 
 
 def _check_aggregates(operator: KeyedOperator, held: OperatorState, described: dict[str, Any], where: str) -> None:
@@ -229,7 +243,7 @@ def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepo
     store.discard_backlog()
     known = {operator.uid: operator for operator in held.checkpoint.operators}
     claimed = tuple(known[stage.uid] for stage in job.stages if stage.uid in known)
-    empty = tuple(_empty(job, stage.operator) for stage in job.stages if stage.uid not in known)
+    empty = tuple(empty_stage(job, stage.operator) for stage in job.stages if stage.uid not in known)
     for one in empty:
         logger.info("stage %r begins without state: savepoint %r has none of it", one.uid, savepoint.location)
     _copy_state(savepoint, store, claimed)
@@ -298,18 +312,3 @@ def _copy_from(savepoint: SavepointStore, source: str, store: CheckpointStore, t
     except CorruptStateError as error:
         delete_quietly(store.filesystem, target)
         raise savepoint.with_alternative(error, savepoint.ids()[0]) from error
-
-
-def _empty(job: JobSpec, operator: KeyedOperator) -> OperatorState:
-    """The state of an operator that the savepoint knows nothing of."""
-    settings = job.settings
-    ranges = shard_ranges(settings.shards(job.spark), settings.max_parallelism)
-    registry: Any = operator.registry.to_json()
-    return OperatorState(
-        uid=operator.uid,
-        layout=layout_of(operator),
-        max_parallelism=settings.max_parallelism,
-        registry=registry,
-        record=operator.state_record,
-        shards=tuple(ShardState(lineage=ShardLineage(groups).to_json()) for groups in ranges),
-    )

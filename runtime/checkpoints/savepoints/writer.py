@@ -6,27 +6,23 @@ writer that dies leaves a folder that nobody takes for a savepoint.  Copies are 
 
 from __future__ import annotations
 
-import hashlib
 import re
-import time
-import uuid
 from collections.abc import Iterable, Iterator
 
 from pyarrow import fs
 
 from ....errors import CheckpointError, CorruptStateError
 from ....state.files import StateFile
-from ....state.pool import StatePool, sync_path
-from ...connectors.transaction import SinkTransaction
+from ....state.pool import StatePool
 from ...platform.failpoints import failpoint
-from ...platform.filesystem import exists, list_files, resolve, write_atomically
+from ...platform.filesystem import exists, list_files
 from ...platform.parallel import in_parallel
 from ..first_position import FOLDER as FIRST_POSITION
-from ..metadata import FORMAT_VERSION, CheckpointMetadata
+from ..metadata import CheckpointMetadata
 from ..store import CheckpointStore
 from .copying import Copied, copy_checked, copy_file
-from .destination import Claim, check_destination, clear, give_free, give_up
-from .store import MANIFEST, PLAN, Savepoint, SavepointFile
+from .folder import SavepointFolder
+from .store import SavepointFile
 
 #: Entries of a source's own log; temporary and checksum files beside them are not copied.
 _LOG_ENTRY = re.compile(r"\d+(\.compact)?$")
@@ -34,10 +30,8 @@ _LOG_ENTRY = re.compile(r"\d+(\.compact)?$")
 _SOURCE_LOG_TRIES = 5
 
 
-class SavepointDraft:
+class SavepointDraft(SavepointFolder):
     """A savepoint in the making: its files first, its ``_metadata`` when the checkpoint that it is made of is complete.
-
-    A context manager: entered, it claims the destination; left without having been finished, it leaves nothing there.
 
     Args:
         store: the job's checkpoint store.
@@ -52,37 +46,13 @@ class SavepointDraft:
     def __init__(
         self, store: CheckpointStore, destination: str, plan_json: str, savepoint_id: str | None = None
     ) -> None:
-        check_destination(destination, savepoint_id)
+        super().__init__(destination, store.location, plan_json, savepoint_id)
         identity = store.identity()
         if identity is None:
             raise CheckpointError(f"{store.location!r} belongs to no job any more: {store.root}/job.json is gone")
         self._store = store
         self._identity = identity
-        self._id = savepoint_id or uuid.uuid4().hex
-        self._plan = plan_json.encode()
-        self._filesystem, self._folder = resolve(destination)
-        #: Where it will be: ``destination``, absolute if it is local.
-        self.path = self._folder if isinstance(self._filesystem, fs.LocalFileSystem) else destination
-        #: What has been copied, by its path below the folder.
-        self._files: dict[str, SavepointFile] = {}
         self._has_source_logs = False
-        self._is_finished = False
-
-    def __enter__(self) -> SavepointDraft:
-        try:
-            Claim(self._id, self._store.location).write(self._filesystem, self._folder)
-            clear(self._filesystem, self._folder)
-            write_atomically(self._filesystem, f"{self._folder}/{PLAN}", self._plan)
-        except BaseException:
-            self.__exit__()
-            raise
-        digest = hashlib.sha256(self._plan).hexdigest()
-        self._note([SavepointFile(path=PLAN, size_bytes=len(self._plan), sha256=digest)])
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if not self._is_finished:
-            give_up(self._filesystem, self._folder)
 
     def copy(self, files: Iterable[tuple[str, StateFile]], checkpoint_id: int) -> None:
         """Copy state files that are not there yet, and once the live sources' logs.
@@ -96,7 +66,7 @@ class SavepointDraft:
         """
         wanted = {f"state/{uid}/{file.name}": (uid, file) for uid, file in files}
         for uid in {uid for uid, _ in wanted.values()}:
-            self._filesystem.create_dir(f"{self._folder}/state/{uid}", recursive=True)
+            self.filesystem.create_dir(f"{self.folder}/state/{uid}", recursive=True)
 
         def copy_state(path: str) -> SavepointFile:
             uid, file = wanted[path]
@@ -104,14 +74,14 @@ class SavepointDraft:
             expected = Copied(file.size_bytes, file.sha256)
             failpoint("savepoint-copy")
             try:
-                copy_checked(self._store.filesystem, source, self._filesystem, f"{self._folder}/{path}", expected)
+                copy_checked(self._store.filesystem, source, self.filesystem, f"{self.folder}/{path}", expected)
             except CorruptStateError as error:
                 raise self._store.with_alternative(CorruptStateError(f"state file {error}"), checkpoint_id) from error
             return SavepointFile(path=path, size_bytes=file.size_bytes, sha256=file.sha256)
 
-        self._note(in_parallel(copy_state, [path for path in wanted if path not in self._files]))
+        self.note(in_parallel(copy_state, [path for path in wanted if path not in self.files]))
         if not self._has_source_logs:
-            self._note(_copy_source_logs(self._store, self._filesystem, self._folder))
+            self.note(_copy_source_logs(self._store, self.filesystem, self.folder))
             self._has_source_logs = True
 
     def finish(self, metadata: CheckpointMetadata) -> str:
@@ -120,33 +90,10 @@ class SavepointDraft:
         Args:
             metadata: a complete checkpoint whose output is visible.
         """
-        self.copy(_state_files(metadata), metadata.checkpoint_id)
+        self.copy(state_files(metadata), metadata.checkpoint_id)
         if metadata.spark is None:
-            self._note(_copy_first_position(self._store, self._filesystem, self._folder))
-        if isinstance(self._filesystem, fs.LocalFileSystem):
-            for inner in {path.rpartition("/")[0] for path in self._files}:
-                sync_path(f"{self._folder}/{inner}")
-        savepoint = Savepoint(
-            savepoint_id=self._id,
-            created_ms=round(time.time() * 1000),
-            operator=dict(self._identity.stages[-1]),
-            stages=tuple(map(dict, self._identity.stages)),
-            max_parallelism=self._identity.max_parallelism,
-            checkpoint_format=FORMAT_VERSION,
-            checkpoint=metadata.model_copy(
-                update={"transaction": SinkTransaction(id=metadata.checkpoint_id), "late_rows": None, "savepoint": None}
-            ),
-            files=tuple(self._files.values()),
-        )
-        failpoint("savepoint-before-metadata")
-        write_atomically(self._filesystem, f"{self._folder}/{MANIFEST}", savepoint.to_bytes())
-        self._is_finished = True
-        failpoint("savepoint-after-metadata")
-        give_free(self._filesystem, self._folder)
-        return self.path
-
-    def _note(self, files: Iterable[SavepointFile]) -> None:
-        self._files.update({file.path: file for file in files})
+            self.note(_copy_first_position(self._store, self.filesystem, self.folder))
+        return self.complete(metadata, self._identity.stages, self._identity.max_parallelism)
 
 
 def check_source(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
@@ -162,7 +109,7 @@ def check_source(store: CheckpointStore, metadata: CheckpointMetadata) -> None:
         )
 
 
-def _state_files(metadata: CheckpointMetadata) -> Iterator[tuple[str, StateFile]]:
+def state_files(metadata: CheckpointMetadata) -> Iterator[tuple[str, StateFile]]:
     """Each state file once: shards may share files."""
     for operator in metadata.operators:
         named = {file.name: file for shard in operator.shards for file in shard.load().files}

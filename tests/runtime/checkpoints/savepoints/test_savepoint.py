@@ -138,7 +138,7 @@ def test_filesystem_without_renames(
 ) -> None:
     """On a filesystem that is not the local one (as object stores) it is the same folder."""
     remote = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    for module in ("writer", "destination"):
+    for module in ("folder", "destination"):
         monkeypatch.setattr(
             f"mixedmode.runtime.checkpoints.savepoints.{module}.resolve", lambda path: (remote, "bucket/sp")
         )

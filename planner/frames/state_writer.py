@@ -1,0 +1,45 @@
+"""``mixedmode.state_writer``: state that is built or changed offline, for a job as it is described."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...errors import OptionError
+from ...runtime.checkpoints.savepoints.store import open_savepoint
+from ...runtime.offline.state_writer import StateWriter
+from ...runtime.platform.filesystem import path_text
+from .writer import MixedStreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def state_writer(
+    job: MixedStreamWriter | None = None,
+    *,
+    savepoint: str | os.PathLike[str] | None = None,
+    spark: SparkSession | None = None,
+) -> StateWriter:
+    """A writer of savepoints: what a job is to begin with, or another savepoint with changes.
+
+    Args:
+        job: what ``writeStream`` has led to, as for ``start()``.  The state is checked against it: stages, variables,
+            key, ``pipeline.max-parallelism``.  It is not started.
+        savepoint: the savepoint to change, which stays as it is; None: the new one holds what is set, and no more.
+        spark: the session; None: the job's, or the active one.
+
+    Raises:
+        OptionError: neither was given, or ``pipeline.max-parallelism`` is not the savepoint's.
+        CheckpointError: there is no savepoint at that path, or it is not for the job.
+        PlanError: the job cannot be planned as described, or keeps no state.
+    """
+    if job is not None and not isinstance(job, MixedStreamWriter):
+        raise OptionError(
+            f"state_writer() got a {type(job).__name__} as its job; give what writeStream has led to, and leave out its"
+            " start()"
+        )
+    if job is None and savepoint is None:
+        raise OptionError("state_writer() needs a job, for a new savepoint, or savepoint=…, to change one, or both")
+    store = None if savepoint is None else open_savepoint(path_text("savepoint of state_writer()", savepoint))
+    return StateWriter(None if job is None else job.described(), store, spark)

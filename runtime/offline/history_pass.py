@@ -1,0 +1,113 @@
+"""A job's history through its stages, for the state alone: no live source is asked, no output is shown.
+
+What runs is the backlog phase of the driver itself, on a location of its own, so that a job which begins with this
+state stands where it would stand behind that history.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ...errors import PlanError
+from ..checkpoints.branch import Branch
+from ..checkpoints.lease.driver_lease import DriverLease
+from ..checkpoints.metadata import CheckpointMetadata
+from ..checkpoints.savepoints.queue import SavepointDesk
+from ..checkpoints.store import CheckpointStore
+from ..connectors.sinks.per_epoch import NoopSink
+from ..driver.commit_queue import CommitDesk
+from ..driver.endings import Ending
+from ..driver.job_state import Cut
+from ..driver.live_start import LiveStart
+from ..driver.pause_switch import PauseSwitch
+from ..driver.phases import PHASES
+from ..driver.recovery import Recovered
+from ..driver.running_job import RunContext, RunningJob
+from ..driver.snapshot import Published
+from ..driver.standing import fresh_state
+from ..metrics.backlog import BacklogProgress
+from ..metrics.listeners import Fact
+from ..platform.clean_up import take_all
+from ..platform.filesystem import resolve
+from ..platform.worker_errors import translate
+
+if TYPE_CHECKING:
+    from ..spec import JobSpec
+
+#: Why the checkpoint was taken.
+TRIGGER = "state-writer"
+
+
+class _Nobody:
+    def on(self, fact: Fact) -> None:
+        """Nobody listens."""
+
+
+def check_history(job: JobSpec) -> None:
+    """Raise PlanError if a job's history cannot go through its stages by itself."""
+    if not job.has_history:
+        raise PlanError("run_history() needs a job with a history: read(history=…, live=…)")
+    if job.live is None:
+        raise PlanError("run_history() needs a job with a live source: without one nothing goes on from the savepoint")
+    if not job.has_phase("backlog"):
+        raise PlanError(
+            "run_history() works through the history in one sorted pass, which this job does not have: its"
+            f" execution.runtime-mode is {job.settings.runtime_mode} with execution.interval-during-backlog ="
+            f" {job.settings.interval_during_backlog_ms} ms; use mixed and 0"
+        )
+    if any(stage.coordinator is not None for stage in job.stages):
+        raise PlanError("run_history() cannot speak for the job's coordinator; start the job, and take a savepoint")
+
+
+def history_pass(job: JobSpec, location: str) -> tuple[CheckpointStore, CheckpointMetadata]:
+    """Work through the history; returns where the state is, and the checkpoint that it would be.
+
+    Args:
+        job: the job.
+        location: an empty folder, to be removed when the state has been copied.
+
+    Raises:
+        PlanError: see :func:`check_history`.
+    """
+    check_history(job)
+    store = CheckpointStore(*resolve(location), Branch())
+    sink = NoopSink(job.output_schema)
+    settings = job.settings.model_copy(update={"savepoint_path": None})
+    job = replace(job, sink=sink, late_rows=None, checkpoint_location=location, settings=settings)
+    sink.open(job.spark, store.filesystem, store.output, "")
+    job_id, run_id = uuid.uuid4().hex, str(uuid.uuid4())
+    state = fresh_state(job, job_id, settings.max_parallelism, settings.shards(job.spark))
+    listener = _Nobody()
+    context = RunContext(
+        run_id=run_id,
+        store=store,
+        listener=listener,
+        backlog=BacklogProgress(store.filesystem, f"{store.home}/progress"),
+        lease=DriverLease(store.filesystem, store.root, run_id),
+        turn=threading.RLock(),
+        stopping=threading.Event(),
+        wake=threading.Event(),
+        pause=PauseSwitch(lambda: None),
+        desk=SavepointDesk(lambda request: None),
+        commits=CommitDesk(),
+        live=None,
+        live_start=LiveStart(job, store, location, None, listener),
+        published=Published(),
+    )
+    run = RunningJob.of(Recovered(job, state, None), context)
+    phase = next(phase for phase in job.phases if phase.kind == "backlog")
+    try:
+        PHASES["backlog"](run, Ending(run), phase)
+    except Exception as error:
+        translated = translate(error)
+        if translated is error:
+            raise
+        raise translated from error
+    finally:
+        take_all(run.events.close, run.losses.close, *[executor.close for executor in run.executors.values()])
+    state.set_source("history", is_backlog=False, finished=True)
+    cut = Cut.of(state, 1, TRIGGER, finished_shards={}, events={}, form=job.staged_form)
+    return store, cut.to_metadata(with_state=True)
