@@ -141,6 +141,22 @@ def status(
 
 
 @app.command()
+def watch(location: Location) -> None:
+    """Watch the job that runs on LOCATION until it ends: its backlog, then its stream; lines of text behind a pipe.
+
+    Ctrl-C ends the watching, and leaves the job alone.  Exit code 0: the run ended well; 1: it failed, or was killed;
+    3: no job runs there; 130: Ctrl-C.
+    """
+    from .place_checks import check_location
+    from .watch import watch_location
+
+    check_location(location)
+    with failures(False):
+        code = watch_location(location)
+    raise typer.Exit(code)
+
+
+@app.command()
 def report(
     location: Location,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file; one that is there is replaced.")] = Path(

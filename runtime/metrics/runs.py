@@ -68,6 +68,9 @@ class RunRecord:
     #: By live input, where it stood last.
     positions: dict[str, SourcePosition] = field(default_factory=dict)
     happenings: list[Happening] = field(default_factory=list)
+    #: Rows of the sources, and those that were late, of all its epochs.
+    input_rows: int = 0
+    late_rows: int = 0
     #: When it last got on: began a phase, applied an epoch, completed a checkpoint, or processed rows of a backlog.
     progressed_ms: int = 0
     #: When the first epoch of the stream was applied that is in no checkpoint; None: all are in one.
@@ -99,6 +102,8 @@ class RunRecord:
                 self.backlog.append(event)
             case EpochApplied():
                 self.epochs.append(event)
+                self.input_rows += event.input_rows
+                self.late_rows += event.late_rows
                 self.progressed_ms = event.at_ms
                 if event.mode == "streaming" and self.unsaved_since_ms is None:
                     self.unsaved_since_ms = event.at_ms

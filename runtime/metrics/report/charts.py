@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from ..units import Unit, clock
 from .scales import Break, Rounds, Tick, TimeScale, ValueScale, decimal
-from .units import Unit, clock
 
 #: Of all charts, so that they stand under each other.
 WIDTH, LEFT, RIGHT = 1000.0, 84.0, 988.0

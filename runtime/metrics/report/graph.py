@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..events import EpochApplied, RunBegan
-from .units import size, span, whole
+from ..units import size, span, whole
 
 _BOX_WIDTH, _LINE, _PAD = 220.0, 17.0, 12.0
 _APART_X, _APART_Y, _MARGIN = 64.0, 20.0, 8.0

@@ -13,11 +13,11 @@ from markupsafe import Markup
 from ..events import EpochApplied
 from ..runs import Happening, RunRecord
 from ..status import JobStatus
+from ..units import clock, count, digits, iso, lasting, size, span, whole
 from .charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, chart
 from .graph import graph, nodes_of
 from .series import all_series
 from .timeline import axis, shades, time_scale, timeline
-from .units import clock, count, digits, iso, size, span, whole
 
 #: Rows of the tables of runs, events and shards.
 _RUNS, _EVENTS, _SHARDS = 100, 400, 12
@@ -98,8 +98,8 @@ def _of(shown: int, there: int, what: str, order: str) -> str:
 
 def _verdict(status: JobStatus, newest: RunRecord) -> dict[str, str]:
     """What has become of the job, in a word and in a sentence."""
-    for_how_long = span(max(status.at_ms - newest.began_ms, 0))
-    lasted = span(newest.until_ms - newest.began_ms)
+    for_how_long = lasting(status.at_ms - newest.began_ms)
+    lasted = lasting(newest.until_ms - newest.began_ms)
     if status.is_running:
         sentence = f"In phase {status.phase}, {for_how_long} after its start at {clock(newest.began_ms)} UTC."
         return {"word": "running", "tone": "good", "sentence": sentence, "error": ""}
@@ -140,7 +140,7 @@ def _facts(status: JobStatus, runs: Sequence[RunRecord]) -> Iterator[dict[str, s
     if last is not None and last.watermark_lag_ms is not None:
         yield _fact("watermark lag", span(last.watermark_lag_ms), "after the last epoch")
     if status.checkpoint is not None:
-        ago = span(max(status.at_ms - status.checkpoint.at_ms, 0))
+        ago = lasting(status.at_ms - status.checkpoint.at_ms)
         yield _fact("last checkpoint", f"{status.checkpoint.id}", f"{ago} ago")
     if last is not None:
         yield _fact("state", size(last.state_bytes), f"{count(last.state_entries)} entries")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from .units import Unit, moment
+from ..units import Unit, moment
 
 #: A gap between two runs is drawn at most this wide, as a part of the time that is drawn to scale; all of them together
 #: at most three tenths.

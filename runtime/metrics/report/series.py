@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..events import EpochApplied
 from ..runs import RunRecord
+from ..units import per_second, size, span
 from .charts import Point, Series, greatest, last, mean
 from .scales import binary, temporal
-from .units import per_second, size, span
 
 
 def all_series(runs: Sequence[RunRecord]) -> list[Series]:

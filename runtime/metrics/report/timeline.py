@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..runs import RunRecord
+from ..units import clock, span
 from .charts import LEFT, RIGHT, Axis, Mark, Shade, Span
 from .scales import TimeScale
-from .units import clock, span
 
 #: Width of a letter in a lane, and the least width that a thing is drawn with.
 _LETTER, _LEAST = 7.4, 2.0

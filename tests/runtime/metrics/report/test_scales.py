@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.metrics.report.scales import TimeScale, ValueScale, binary, decimal, temporal
-from mixedmode.runtime.metrics.report.units import count, size, span
+from mixedmode.runtime.metrics.units import count, size, span
 
 LEFT, RIGHT = 84.0, 988.0
 _RUNS = st.lists(

@@ -1,4 +1,4 @@
-"""Numbers and moments as people read them in the report."""
+"""Numbers and moments as people read them."""
 
 from __future__ import annotations
 
@@ -39,6 +39,25 @@ def span(ms: float) -> str:
         if abs(ms) >= length * 0.9995:
             return f"{digits(ms / length)} {name}"
     return f"{digits(ms)} ms"
+
+
+def lasting(ms: float) -> str:
+    """A length of time in whole units, the two that say most: ``1 min 34 s``."""
+    left = max(round(ms / 1000), 0)
+    parts: list[str] = []
+    for length, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        number, rest = divmod(left, length)
+        if number and len(parts) < 2:
+            parts.append(f"{number:,} {name}")
+        elif parts:
+            break
+        left = rest
+    return " ".join(parts) or "0 s"
+
+
+def percent(fraction: float) -> str:
+    """A part of all, in whole percents; 100 % is all of it."""
+    return f"{int(fraction * 100)} %"
 
 
 def per_second(value: float) -> str:

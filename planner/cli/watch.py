@@ -1,0 +1,59 @@
+"""``mixedmode watch LOCATION``: the run of another process, as ``query.watch()`` shows one of this."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+
+from ...runtime.checkpoints.lease.claims import ClaimFolder
+from ...runtime.checkpoints.lease.standing import standing_of
+from ...runtime.metrics.event_reader import HistoryTail
+from ...runtime.metrics.watch.faces import face_for
+from ...runtime.metrics.watch.watcher import Watcher, watch
+from ...runtime.platform.filesystem import resolve
+from .console import FAILED, say
+from .status import NOT_RUNNING
+
+_INTERRUPTED = 130
+#: Time between two looks at who has the location.
+_ASK_EVERY_S = 1.0
+
+
+class _Driver:
+    """Whether the location has one."""
+
+    def __init__(self, location: str) -> None:
+        filesystem, path = resolve(location)
+        self._folder = ClaimFolder(filesystem, f"{path}/mixedmode")
+        self._asked_s = float("-inf")
+        self._runs = False
+
+    def __call__(self) -> bool:
+        if time.monotonic() - self._asked_s >= _ASK_EVERY_S:
+            self._asked_s = time.monotonic()
+            self._runs = standing_of(self._folder, round(time.time() * 1000)).is_running
+        return self._runs
+
+
+def watch_location(location: str) -> int:
+    """Watch until the run ends; returns the exit code.
+
+    Raises:
+        CheckpointError: the location cannot be reached.
+    """
+    driver = _Driver(location)
+    runs = driver()
+    watcher = Watcher(HistoryTail(location).new_events, face_for(Console(highlight=False)))
+    try:
+        watch(watcher, driver)
+    except KeyboardInterrupt:
+        say("the job goes on")
+        return _INTERRUPTED
+    if not runs:
+        say("no job is running there; this is what the last run has left")
+        return NOT_RUNNING
+    ended = None if watcher.run is None else watcher.run.ended
+    if ended is None:
+        say("the run has ended without a word: its driver was killed, or cannot be reached")
+    return FAILED if ended is None or ended.how == "failed" else 0
