@@ -25,6 +25,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document in
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the job.", min=0.1)]
 
 
+#: Commands about the state of jobs that do not run.
+state_app = typer.Typer(help="State without a job.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(state_app, name="state")
+
+
 @app.callback(invoke_without_command=True)
 def main(version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False) -> None:
     if version:
@@ -277,6 +282,58 @@ def resume(location: Location, timeout: Timeout = 600.0, as_json: AsJson = False
     from .asking import ask_job
 
     ask_job(location, "resume", None, timeout_s=timeout, as_json=as_json)
+
+
+@state_app.command("write")
+def state_write(
+    path: Annotated[str, typer.Argument(help="The new savepoint: a folder that is empty or does not exist.")],
+    job: Annotated[
+        Path | None,
+        typer.Option(help="The program of the job that is to begin with it.", exists=True, dir_okay=False),
+    ] = None,
+    savepoint: Annotated[str | None, typer.Option(help="The savepoint to change, which stays as it is.")] = None,
+    operator: Annotated[str | None, typer.Option(help="The keyed stage, if there are several.")] = None,
+    overwrite: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=FILE: a state variable is what the file says.")
+    ] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option(help="NAME=FILE: so is that of the keys in the file; others keep theirs.")
+    ] = None,
+    timers: Annotated[str | None, typer.Option(help="FILE with the timers.")] = None,
+    remove_keys: Annotated[str | None, typer.Option(help="FILE with keys that go, with all their state.")] = None,
+    remove_state: Annotated[list[str] | None, typer.Option(help="NAME of a state variable that goes.")] = None,
+    remove_operator: Annotated[list[str] | None, typer.Option(help="Uid of a keyed stage that goes.")] = None,
+    event_time: Annotated[
+        str | None, typer.Option(help="How far event time has come: ISO 8601 (UTC if it does not say), or ms.")
+    ] = None,
+    run_history: Annotated[bool, typer.Option("--run-history", help="The job's history makes the state.")] = False,
+    keep_history: Annotated[bool, typer.Option("--keep-history", help="The job still reads its history.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a savepoint from files, for a job (--job), or from another one (--savepoint), or both.
+
+    Files are Parquet, or by their ending .csv (with a header), .json or .orc; columns as of mixedmode.state_writer.
+    """
+    from .state_write import Wanted, write_state
+
+    wanted = Wanted(
+        operator,
+        overwrite or (),
+        merge or (),
+        timers,
+        remove_keys,
+        remove_state or (),
+        remove_operator or (),
+        event_time,
+        run_history,
+        keep_history,
+    )
+    with failures(as_json):
+        made = write_state(path, job, savepoint, wanted)
+    if as_json:
+        print_json({"savepoint": made})
+    else:
+        print_facts([("savepoint", made)])
 
 
 def run() -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from ...errors import MixedModeError, PlanError
+from ...runtime.spec import JobSpec
 from ..frames.writer import MixedStreamWriter
 from ..plans.dry_run import Planned, dry_run
 from ..plans.plan import ExecutionPlan
@@ -22,7 +23,21 @@ JOB = "job"
 
 
 def plan_of(path: Path, arguments: list[str]) -> ExecutionPlan:
-    """Run a job file and return the plan of its job.
+    """Run a job file and return the plan of its job; errors as of :func:`job_of`."""
+    return _planned(path, arguments).plan
+
+
+def job_of(path: Path, arguments: list[str]) -> JobSpec:
+    """Run a job file and return its job, which is not started.
+
+    Raises:
+        PlanError: the file failed before there was a job.
+    """
+    return _planned(path, arguments).job
+
+
+def _planned(path: Path, arguments: list[str]) -> Planned:
+    """Run a job file.
 
     Raises:
         PlanError: the file failed before there was a plan.
@@ -35,9 +50,9 @@ def plan_of(path: Path, arguments: list[str]) -> ExecutionPlan:
             defined = runpy.run_path(str(path), run_name="__main__")
             job = defined.get(JOB)
             if isinstance(job, MixedStreamWriter):
-                return job.plan()
+                return Planned(job.plan(), job.described())
     except Planned as planned:
-        return planned.plan
+        return planned
     except MixedModeError:
         raise
     except SystemExit as error:

@@ -241,7 +241,7 @@ class MixedStreamWriter:
         if path is not None:
             self.option("path", path_text("path of start()", path))
         plan, job = self._compile()
-        stop_if_dry(plan)
+        stop_if_dry(plan, job)
         # They are about the switch, which a job with a checkpoint has behind it.
         for warning in () if has_checkpoint(job.checkpoint_location) else plan.warnings:
             logger.warning("query %s: %s", self._name or "without a name", warning)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ...runtime.spec import JobSpec
 from .plan import ExecutionPlan
 
 
 class Planned(BaseException):
-    """Raised by ``start()`` in a dry run, with the plan; no Exception, so that no program takes it for a failure."""
+    """Raised by ``start()`` in a dry run, with plan and job; no Exception: no program takes it for a failure."""
 
-    def __init__(self, plan: ExecutionPlan) -> None:
+    def __init__(self, plan: ExecutionPlan, job: JobSpec) -> None:
         super().__init__("planned, not started")
         self.plan = plan
+        self.job = job
 
 
 #: How many dry runs this process is in.
@@ -31,7 +33,7 @@ def dry_run() -> Iterator[None]:
         _depth -= 1
 
 
-def stop_if_dry(plan: ExecutionPlan) -> None:
+def stop_if_dry(plan: ExecutionPlan, job: JobSpec) -> None:
     """Raise :class:`Planned` in a dry run."""
     if _depth:
-        raise Planned(plan)
+        raise Planned(plan, job)

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from ...errors import StateSchemaError
 from ...state.layout import TIMER_KINDS, TIMER_SLOTS, TimerKind
@@ -33,6 +43,9 @@ _IGNORED = ("partition_id",)
 _TTL = "ttlExpirationMs"
 _KEY, _VALUE, _ELEMENT, _USER_KEY, _USER_VALUE = "key", "value", "list_element", "user_map_key", "user_map_value"
 _POSITION, _TIME, _KIND = "position", "expiration_timestamp_ms", "timer_kind"
+
+#: Bits of the types of integers.
+_WIDTHS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 
 #: A struct's fields as columns.
 _Fields = list[tuple[StructField, "Column"]]
@@ -163,8 +176,8 @@ class StateFrames:
             order = place[1]
         given.check_rest()
         columns = [
-            column.cast(field.dataType).alias(field.name)
-            for (_, column), field in zip(found, value_columns(item), strict=True)
+            given.converted(one, field.dataType).alias(field.name)
+            for one, field in zip(found, value_columns(item), strict=True)
         ]
         return frame.select(
             *keys,
@@ -177,8 +190,8 @@ class StateFrames:
     def _keys(self, given: _Given) -> list[Column]:
         found = given.fields(_KEY, self._key.struct)
         return [
-            normalise_floats(column.cast(wanted.dataType), wanted.dataType).alias(key_column(place))
-            for place, ((_, column), wanted) in enumerate(zip(found, self._key.struct.fields, strict=True))
+            normalise_floats(given.converted(one, wanted.dataType), wanted.dataType).alias(key_column(place))
+            for place, (one, wanted) in enumerate(zip(found, self._key.struct.fields, strict=True))
         ]
 
 
@@ -275,8 +288,24 @@ class _Given:
         if not _fits(field.dataType, wanted):
             raise StateSchemaError(
                 f"{what} in {self.what} is {field.dataType.simpleString()}; it takes {wanted.simpleString()}, or what"
-                " becomes that without loss (an int a long, a float a double)"
+                " becomes that without loss (an integer of another width, a float a double)"
             )
+
+    def converted(self, given: tuple[StructField, Column], wanted: DataType) -> Column:
+        """A column that fits as the wanted type; an integer beyond it is an error of the row."""
+        field, column = given
+        width = _WIDTHS.get(type(wanted))
+        if width is None or _WIDTHS.get(type(field.dataType), 0) <= width:
+            return column.cast(wanted)
+        low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
+        said = F.concat(
+            F.lit(f"{self.what} has {field.name} = "),
+            column.cast("string"),
+            F.lit(f"; {wanted.simpleString()} takes {low} to {high}"),
+        )
+        return F.when(column.isNull() | column.between(low, high), column.cast(wanted)).otherwise(
+            F.raise_error(said).cast(wanted)
+        )
 
     def missing(self, name: str, type_text: str, also: str = "") -> StateSchemaError:
         """The error that there is no such column."""
@@ -296,7 +325,9 @@ class _Given:
 
 
 def _fits(found: DataType, wanted: DataType) -> bool:
-    """Whether each value of a type is one of another without loss."""
+    """Whether each value of a type is one of another without loss, or is looked at, as integers are."""
+    if type(found) in _WIDTHS and type(wanted) in _WIDTHS:
+        return True
     return found == wanted or obstacle(arrow_type(found), arrow_type(wanted)) is None
 
 

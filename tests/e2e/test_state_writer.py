@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from collections.abc import Iterator
 from datetime import timezone
@@ -13,12 +14,14 @@ import mixedmode
 import pytest
 import support
 from mixedmode import CheckpointError, OptionError, PlanError, StateSchemaError, UnknownStateError
+from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.savepoints import folder as savepoint_folder
 from mixedmode.runtime.platform import failpoints
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
+from typer.testing import CliRunner
 
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -220,6 +223,44 @@ def test_history_goes_through_operators_of_any_kind(worlds: Any) -> None:
         mixedmode.state_writer(savepoint=path).state("x", gone, operator="totals")
 
 
+def test_command_line_writes_state_from_files(seeded: tuple[World, Path], tmp_path: Path) -> None:
+    """``mixedmode state write`` does the same with files, for a job's program or from a savepoint."""
+    world, path = seeded
+    (tmp_path / "sums.json").write_text('{"key": "a", "count": 3, "total": 30}')
+    (tmp_path / "gone.csv").write_text("key\nk0\n")
+    program = tmp_path / "job.py"
+    program.write_text(
+        "import mixedmode\nfrom pyspark.sql import SparkSession\nfrom test_state_writer import Account, SCHEMA\n"
+        "spark = SparkSession.getActiveSession()\n"
+        f"live = spark.readStream.schema('key string, ts timestamp, value long').parquet({str(world.landing)!r})\n"
+        "keyed = mixedmode.read(live=live).withWatermark('ts', '0 seconds').groupBy('key')\n"
+        "keyed = keyed.transformWithState(Account(), SCHEMA, 'append', 'eventTime').uid('accounts')\n"
+        f"keyed.writeStream.option('checkpointLocation', {str(tmp_path / 'c')!r}).start({str(tmp_path / 'o')!r})\n"
+    )
+
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(app, ["state", "write", *words])
+
+    new = ["--job", str(program), "--set", f"sum={tmp_path / 'sums.json'}", "--event-time", "2024-01-01T00:00:00"]
+    made = run(str(tmp_path / "new"), *new)
+    assert made.exit_code == 0, made.output
+    found = mixedmode.state_reader(tmp_path / "new").state("sum").collect()
+    assert [(row.key.key, *row.value) for row in found] == [("a", 3, 30)]
+    changed = ["--savepoint", str(path), "--merge", f"sum={tmp_path / 'sums.json'}", "--json"]
+    made = run(str(tmp_path / "more"), *changed, "--remove-keys", str(tmp_path / "gone.csv"))
+    assert made.exit_code == 0 and json.loads(made.stdout) == {"savepoint": str(tmp_path / "more")}
+    keys = {row.key.key for row in mixedmode.state_reader(tmp_path / "more").state("sum").collect()}
+    assert keys == {row.key.key for row in mixedmode.state_reader(path).state("sum").collect()} - {"k0"} | {"a"}
+    assert (
+        run(str(tmp_path / "no")).exit_code == 2
+        and run(str(tmp_path / "no"), *changed[:2], "--set", "x").exit_code == 2
+    )
+    refused = run(str(tmp_path / "no"), "--savepoint", str(path), "--set", f"sums={tmp_path / 'sums.json'}")
+    assert refused.exit_code == 1 and "has no state 'sums'" in refused.output
+    unread = run(str(tmp_path / "no"), "--savepoint", str(path), "--timers", str(tmp_path / "nowhere.orc"))
+    assert unread.exit_code == 1 and "cannot be read as orc" in unread.output
+
+
 def test_what_does_not_fit_is_refused_by_name(seeded: tuple[World, Path], tmp_path: Path) -> None:
     """Columns, types, names, modes and jobs are checked when they are given; the message has the name and what is
     allowed."""
@@ -297,6 +338,7 @@ def test_what_does_not_fit_is_refused_by_name(seeded: tuple[World, Path], tmp_pa
         ("seen", [("a", 0, 1), ("a", 0, 2)], "list state 'seen' .* got position 0 twice for key key = 'a'"),
         ("seen", [("a", None, 1), ("a", 1, 2)], "list state 'seen' .* got 2 rows without a position"),
         ("parity", [("a", True, 1), ("a", True, 2)], r"map state 'parity' .* got user key \(True,\) twice"),
+        ("sum", [("a", 2**31, 1)], "has count = 2147483648; int takes -2147483648 to 2147483647"),
         ("sum", [("a", None)], "has a row whose value is null; leave the row out"),
     ],
 )
@@ -304,7 +346,7 @@ def test_what_comes_twice_leaves_nothing(
     seeded: tuple[World, Path], tmp_path: Path, name: str, rows: list[Any], words: str
 ) -> None:
     """Two values where state holds one are an error that names the key; no savepoint is left, nor anything of it."""
-    ddl = {"sum": "key string, count int, total long", "seen": "key string, position int, value long"}
+    ddl = {"sum": "key string, count long, total long", "seen": "key string, position int, value long"}
     ddl["parity"] = "key string, odd boolean, rows long"
     schema = ddl[name] if len(rows[0]) == 3 else "key string, value struct<count:int,total:bigint>"
     frame = seeded[0].spark.createDataFrame(rows, schema)
