@@ -40,12 +40,14 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import delta, iceberg, kafka
+    from . import delta, events, iceberg, kafka
     from .planner.frames.frame import read
     from .planner.frames.sql import sql
     from .planner.frames.state_writer import state_writer
     from .planner.inputs.environment import check_environment
     from .planner.plans.plan import ExecutionPlan
+    from .runtime.metrics.event_reader import read_history
+    from .runtime.metrics.run_listener import RunListener, add_listener, remove_listener
     from .runtime.offline.state_writer import StateWriter
     from .runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
     from .runtime.query import MixedQuery
@@ -69,6 +71,7 @@ __all__ = [
     "OutputSchemaError",
     "PlanError",
     "QueryError",
+    "RunListener",
     "SetupError",
     "ShardGateway",
     "SorterError",
@@ -77,18 +80,22 @@ __all__ = [
     "StateWriter",
     "UnknownStateError",
     "UserCodeError",
+    "add_listener",
     "check_environment",
     "delta",
+    "events",
     "iceberg",
     "kafka",
     "read",
+    "read_history",
+    "remove_listener",
     "sql",
     "state_reader",
     "state_writer",
 ]
 
 #: Modules that are names of their own.
-_MODULES = ("delta", "iceberg", "kafka")
+_MODULES = ("delta", "events", "iceberg", "kafka")
 #: Where the names that need Spark or pydantic live.
 _LAZY = {
     "CoordinatorContext": ".runtime.protocols.operator_events.coordinator",
@@ -97,9 +104,13 @@ _LAZY = {
     "ExecutionPlan": ".planner.plans.plan",
     "MixedQuery": ".runtime.query",
     "StateWriter": ".runtime.offline.state_writer",
+    "RunListener": ".runtime.metrics.run_listener",
     "StateReader": ".runtime.state_reader",
+    "add_listener": ".runtime.metrics.run_listener",
     "check_environment": ".planner.inputs.environment",
     "read": ".planner.frames.frame",
+    "read_history": ".runtime.metrics.event_reader",
+    "remove_listener": ".runtime.metrics.run_listener",
     "sql": ".planner.frames.sql",
     "state_reader": ".runtime.state_reader",
     "state_writer": ".planner.frames.state_writer",

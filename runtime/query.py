@@ -16,10 +16,14 @@ from .connectors.sources.live_query import Stopped
 from .driver.preflight import check_places
 from .driver.remote_requests import Request, RequestFolder, Requests
 from .driver.runner import JobRunner
+from .metrics.event_files import HistoryFolder
+from .metrics.event_reader import read_history
+from .metrics.events import RunEvent
 from .metrics.history import RunHistory
 from .metrics.lifecycle import Lifecycle
-from .metrics.listeners import RunFailed, RunStopped
+from .metrics.listeners import RunFailed, RunStopped, ToldTogether
 from .metrics.progress import QueryProgress
+from .metrics.run_events import RunEvents
 from .platform.clean_up import take_all
 from .platform.filesystem import path_text
 from .platform.frozen import FrozenDict
@@ -60,7 +64,10 @@ class MixedQuery:
             location = self._temporary.name
         self.runId = str(uuid.uuid4())
         self._history = RunHistory(self.runId, job.name, job.sink.describe())
-        self._runner = JobRunner(job, location, self.runId[:8], self._history)
+        self._events = RunEvents(job, self.runId)
+        self._told = ToldTogether(self._history, self._events)
+        self._location = location
+        self._runner = JobRunner(job, location, self.runId[:8], self._told)
         self._ended = threading.Event()
         self._error: BaseException | None = None
         # Nobody can find a temporary location to ask there.
@@ -73,6 +80,10 @@ class MixedQuery:
 
     def _start(self) -> None:
         self._runner.claim()
+        claim, store = self._runner.lease.claim, self._runner.store
+        assert claim is not None, "the runner has claimed the location"
+        location = None if self._temporary is not None else self._location
+        self._events.begin(self.id, claim.generation, location, HistoryFolder(store.filesystem, store.root))
         self._thread.start()
         if self._requests is not None:
             self._requests.watch(self._ended)
@@ -101,16 +112,20 @@ class MixedQuery:
             activate(self._job.spark)
             self._runner.run()
         except Stopped:
-            self._history.on(RunStopped())
+            self._told.on(RunStopped())
         except BaseException as error:
             if self._runner.is_stopping and self._is_cancellation(error):
-                self._history.on(RunStopped(inside_epoch=True))
+                self._told.on(RunStopped(inside_epoch=True))
             else:
                 self._error = self._explained(error)
-                self._history.on(RunFailed(self._error))
+                self._told.on(RunFailed(self._error))
         finally:
             # Again, for a run that has not even begun; whoever sees that it has ended may start the next one.
-            take_all(self._runner.lease.release, *([] if self._temporary is None else [self._temporary.cleanup]))
+            take_all(
+                self._runner.lease.release,
+                lambda: self._events.end(self._error, was_stopped=self._runner.is_stopping),
+                *([] if self._temporary is None else [self._temporary.cleanup]),
+            )
             self._ended.set()
 
     def _is_cancellation(self, error: BaseException) -> bool:
@@ -230,6 +245,22 @@ class MixedQuery:
         """
         running = self._runner.running
         return Lifecycle(self._history.events, [] if running is None else running.tasks.lifecycle.events)
+
+    def history(self, run: str | None = None, since_ms: int | None = None) -> list[RunEvent]:
+        """What all runs on the query's ``checkpointLocation`` have told, oldest first; also what other processes have.
+
+        It is read from the event log below the location (``mixedmode history`` prints the same).  Of what came often
+        there is a line a second, and less of what is long ago.
+
+        Args:
+            run: id of one run, or how it begins; None: all runs.
+            since_ms: events before this moment (ms since 1970) are left out; None: none is.
+
+        Raises:
+            CheckpointError: it cannot be read.
+        """
+        self._events.flush()
+        return list(read_history(self._location, run=run, since_ms=since_ms))
 
     def explain(self, extended: bool = False) -> None:
         """Print the plan that this query executes, with the reason for each decision."""

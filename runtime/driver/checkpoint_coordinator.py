@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ...errors import CheckpointError
 from ..checkpoints.damage import explain_corruption
@@ -26,6 +26,7 @@ from ..checkpoints.metadata import CheckpointMetadata, WantedSavepoint
 from ..checkpoints.store import CheckpointStore
 from ..connectors.exchange import Exchange
 from ..metrics.checkpoint import CheckpointReport
+from ..metrics.listeners import CheckpointFailed
 from ..platform.failpoints import failpoint
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
@@ -47,6 +48,10 @@ SAVEPOINT = "savepoint"
 logger = logging.getLogger(__name__)
 
 
+class Declined(CheckpointError):
+    """A task does not take part in a checkpoint."""
+
+
 @dataclass
 class CheckpointCoordinator:
     """Runs the checkpoint protocol for one job; every method is called under the turn of its run.
@@ -63,6 +68,7 @@ class CheckpointCoordinator:
         stage_result: has all of the result staged, where each checkpoint shows all of it.
         compactor: compacts state files.
         tell: called with the report of each one that is complete.
+        tell_failed: called with each one that has come to nothing.
     """
 
     job: JobSpec
@@ -76,6 +82,7 @@ class CheckpointCoordinator:
     stage_result: Callable[[], None]
     compactor: StateCompactor
     tell: Callable[[CheckpointReport], None]
+    tell_failed: Callable[[CheckpointFailed], None]
     #: The last checkpoint that this run has completed.
     last: CheckpointMetadata | None = None
     _attempted_id: int = 0
@@ -143,10 +150,11 @@ class CheckpointCoordinator:
         self.scheduler.triggered(now_ms)
         try:
             cut, metadata = self._write(self.cut(number, trigger, drained=drained, savepoint=savepoint), laps)
-        except LocationLost:
+        except LocationLost as lost:
+            self.tell_failed(CheckpointFailed(number, trigger, "aborted", lost, is_tolerated=False))
             raise  # what others have taken over is not this run's to tolerate
         except Exception as failure:
-            self._failed(number, now_ms, failure)
+            self._failed(number, trigger, now_ms, failure)
             return None
         self._complete(cut, metadata, laps)
         self.scheduler.ended_checkpoint(now_ms)
@@ -166,16 +174,14 @@ class CheckpointCoordinator:
             savepoint: what it is taken for; None: for itself.
 
         Raises:
-            CheckpointError: a task has work to do first.
+            Declined: a task has work to do first.
         """
         lifecycle, state = self.tasks.lifecycle, self.state
         if lifecycle.checkpointing:
             if not lifecycle.is_under_way(number):
                 lifecycle.trigger(number)
             if not lifecycle.is_taken(number):
-                raise CheckpointError(
-                    f"not all tasks have taken part in checkpoint {number}: they have work to do first"
-                )
+                raise Declined(f"not all tasks have taken part in checkpoint {number}: they have work to do first")
         failpoint("checkpoint-start")
         if state.epoch > self._epoch and not self.job.sink.shows_at_once:
             self.stage_result()
@@ -238,7 +244,7 @@ class CheckpointCoordinator:
             self.store.collect_garbage(stage.uid, stage.lineages, up_to_epoch=cut.epoch)
         laps.mark("cleanup")
 
-    def _failed(self, number: int, now_ms: int, failure: Exception) -> None:
+    def _failed(self, number: int, trigger: str, now_ms: int, failure: Exception) -> None:
         """Give a checkpoint up.
 
         Raises:
@@ -250,7 +256,10 @@ class CheckpointCoordinator:
         self._failures += 1
         self.scheduler.ended_checkpoint(now_ms)
         tolerated = self.job.settings.tolerable_failed_checkpoints
-        if self._failures > tolerated:
+        is_tolerated = self._failures <= tolerated
+        outcome: Literal["declined", "failed"] = "declined" if isinstance(failure, Declined) else "failed"
+        self.tell_failed(CheckpointFailed(number, trigger, outcome, error, is_tolerated, self._failures))
+        if not is_tolerated:
             raise CheckpointError(
                 f"checkpoint {number} failed ({error}); {self._failures} in a row, "
                 f"execution.checkpointing.tolerable-failed-checkpoints is {tolerated}"

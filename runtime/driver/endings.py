@@ -21,7 +21,7 @@ from ..checkpoints.savepoints.background import SavepointCopies
 from ..checkpoints.savepoints.queue import SavepointRequest
 from ..checkpoints.savepoints.writer import SavepointDraft
 from ..connectors.sources.live_query import Stopped
-from ..metrics.listeners import InputEnded, RunFinished, RunStopped, SavepointWritten
+from ..metrics.listeners import CheckpointFailed, InputEnded, RunFinished, RunStopped, SavepointWritten
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import absolute
 from ..protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
@@ -148,6 +148,7 @@ class Ending:
         except BaseException as error:
             if lifecycle.is_under_way(number):
                 lifecycle.aborted(number)
+                run.context.listener.on(CheckpointFailed(number, SAVEPOINT, "aborted", error, is_tolerated=False))
             failure = QueryError(f"{request} failed: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
             request.answer.set_exception(failure)
             raise failure from error

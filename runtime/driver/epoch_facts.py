@@ -71,6 +71,7 @@ def epoch_applied(
                 tuple(state.stages[stage.uid].lineages),
                 reads_sources=stage.reads_sources,
                 is_last=stage.uid in job.outputs,
+                fired_ms=state.stages[stage.uid].watermark.fired_ms,
             )
             for stage in job.stages
         ),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import Stopped
-from ..metrics.listeners import RowsDelivered, RunListener, ShardsReused
+from ..metrics.listeners import FactListener, RowsDelivered, ShardsReused
 from ..operators.contract import EpochSpec
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -56,7 +56,7 @@ class EpochRunner:
     state: JobState
     store: CheckpointStore
     graph: GraphEpochs
-    listener: RunListener
+    listener: FactListener
     turn: threading.RLock
     stopping: threading.Event
     events: JobEvents

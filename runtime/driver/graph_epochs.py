@@ -20,7 +20,7 @@ from ..connectors.exchange import Exchange
 from ..connectors.sources.inputs import INPUT_COLUMN, look_at
 from ..connectors.staging import StagedFile
 from ..metrics.backlog import BacklogProgress
-from ..metrics.listeners import RunListener, ShardsReused, WholeResultObserved
+from ..metrics.listeners import FactListener, ShardsReused, WholeResultObserved
 from ..operators.contract import EpochSpec
 from ..operators.emission import EMITTED_COLUMN, emitted_when_due
 from ..platform.failpoints import failpoint
@@ -65,7 +65,7 @@ class GraphEpochs:
     state: JobState
     executors: Mapping[str, EpochExecutor]
     exchanges: Mapping[str, Exchange]
-    listener: RunListener
+    listener: FactListener
     backlog: BacklogProgress
     tag: str
     events: JobEvents
@@ -192,7 +192,7 @@ class GraphEpochs:
                 is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
                 spark_tasks = JobTasks(self.job.spark, self.tag) if is_first else None
                 total_rows = None if reach is None or is_first else reach.rows
-                self.backlog.begin(total_rows, len(state.shards), spark_tasks)
+                self.backlog.begin(total_rows, len(state.shards), spark_tasks, stage=stage.uid)
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
                     done = self.executors[stage.uid].execute(
@@ -210,7 +210,7 @@ class GraphEpochs:
                     )
             finally:
                 if sorts:
-                    self.backlog.end()
+                    self.backlog.end(succeeded=bool(done.reports))
         if told_by_tasks:
             order = replace(order, reach=self.times.told(stage, done.reports))
         return self.times.ran(stage, order, done, ran)

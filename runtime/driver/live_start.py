@@ -10,7 +10,7 @@ from ..checkpoints.first_position import FirstPosition, FirstPositions
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import LiveSource
 from ..connectors.sources.live_sources import live_sources
-from ..metrics.listeners import LiveBegins, RunListener
+from ..metrics.listeners import FactListener, LiveBegins
 from .job_state import JobState
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class LiveStart:
     store: CheckpointStore
     location: str
     live: LiveSource | None
-    listener: RunListener
+    listener: FactListener
     _first: FirstPosition | None = None
 
     @cached_property

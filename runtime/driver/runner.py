@@ -22,10 +22,10 @@ from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import LiveSource, Stopped
 from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import (
+    FactListener,
     PhaseBegan,
     Restored,
     RunFinished,
-    RunListener,
     SavepointWritten,
     StateEvolved,
 )
@@ -59,7 +59,7 @@ class JobRunner:
         listener: is told what happens.
     """
 
-    def __init__(self, job: JobSpec, location: str, run_id: str, listener: RunListener) -> None:
+    def __init__(self, job: JobSpec, location: str, run_id: str, listener: FactListener) -> None:
         self.job = job
         self._location = location
         filesystem, path = resolve(location)
@@ -83,7 +83,7 @@ class JobRunner:
             run_id=run_id,
             store=store,
             listener=listener,
-            backlog=BacklogProgress(filesystem, f"{store.root}/progress"),
+            backlog=BacklogProgress(filesystem, f"{store.root}/progress", listener),
             lease=lease,
             turn=turn,
             stopping=stopping,
@@ -150,7 +150,8 @@ class JobRunner:
                 raise CheckpointError(f"checkpointLocation {self._location!r} cannot be claimed: {error}") from error
             context.lease.on_lost = context.wake.set
             store.work_in(Branch(claimed.branch))
-            self._context = replace(context, backlog=BacklogProgress(store.filesystem, f"{store.home}/progress"))
+            backlog = BacklogProgress(store.filesystem, f"{store.home}/progress", context.listener)
+            self._context = replace(context, backlog=backlog)
             if context.live is not None:
                 context.live.checkpoint = spark_uri(self.job.spark, self._location, store.spark_location)
         if self.identity is None:

@@ -14,7 +14,7 @@ from ..connectors.output_place import OutputPlace
 from ..connectors.sources.live_query import LiveSource
 from ..metrics.backlog import BacklogProgress
 from ..metrics.checkpoint import CheckpointReport
-from ..metrics.listeners import CheckpointCompleted, RunListener, SourceChanged
+from ..metrics.listeners import CheckpointCompleted, FactListener, SourceChanged
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from ..spec import Phase
@@ -49,7 +49,7 @@ class RunContext:
 
     run_id: str
     store: CheckpointStore
-    listener: RunListener
+    listener: FactListener
     backlog: BacklogProgress
     lease: DriverLease
     #: Held by whoever runs an epoch, takes a checkpoint, or changes anything of the job's state.
@@ -164,6 +164,7 @@ class RunningJob:
                 stage_result=graph.stage_whole_result,
                 compactor=StateCompactor(job, state.job_id, context.run_id, context.store, executors),
                 tell=completed,
+                tell_failed=listener.on,
             ),
             sources=SourceStatus(job, state, scheduler, tasks, switched),
             offsets=SourceOffsets(job, listener),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...errors import CheckpointMismatchError, DataLossError
 from ..connectors.sources.forgotten import ForgottenMessages, Offsets
 from ..connectors.sources.seams import SeamClaim
-from ..metrics.listeners import MessagesLost, RunListener, SeamPassed
+from ..metrics.listeners import FactListener, MessagesLost, SeamPassed
 from .job_state import JobState
 from .source_losses import SourceLosses, loss_text
 
@@ -31,7 +31,7 @@ class Seams:
     job: JobSpec
     state: JobState
     losses: SourceLosses
-    listener: RunListener
+    listener: FactListener
     _told: set[ForgottenMessages] = field(init=False, default_factory=set)
 
     def check(self) -> None:

@@ -31,7 +31,7 @@ from ..connectors.sources.forgotten import (
     offsets_of,
 )
 from ..connectors.sources.live_sources import LiveSourceFacts, live_sources
-from ..metrics.listeners import MessagesLost, RunListener
+from ..metrics.listeners import FactListener, MessagesLost
 from ..platform.clean_up import take_all
 from ..platform.jvm_loss import links
 from ..platform.spark_kafka import Place, TopicClient
@@ -64,7 +64,7 @@ class SourceLosses:
     job: JobSpec
     state: JobState
     store: CheckpointStore
-    listener: RunListener
+    listener: FactListener
     #: A monotonic clock.
     now_ms: Callable[[], int] = clock_ms
     _clients: dict[int, TopicClient] = field(init=False, default_factory=dict)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..metrics.listeners import OffsetsKnown, OffsetsRead, RunListener
+from ..metrics.listeners import FactListener, OffsetsKnown, OffsetsRead
 from ..platform.spark_sources import log_numbers
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class SourceOffsets:
     """
 
     job: JobSpec
-    listener: RunListener
+    listener: FactListener
     #: Epochs whose offsets are not told yet, by micro-batch.
     _untold: dict[int, int] = field(init=False, default_factory=dict)
 

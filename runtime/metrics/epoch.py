@@ -104,11 +104,11 @@ def offsets_entry(read: OffsetsRead) -> dict[str, Any]:
         "latestOffset": read.latest,
         "metrics": dict(read.metrics),
     }
-    behind = _lag(read.end, read.latest)
+    behind = lag_by_partition(read.end, read.latest)
     return entry if behind is None else {**entry, "lag": behind}
 
 
-def _lag(end: Any, latest: Any) -> dict[str, dict[str, int]] | None:
+def lag_by_partition(end: Any, latest: Any) -> dict[str, dict[str, int]] | None:
     """How many messages of each partition of each topic are not read yet; None: the source has no such offsets."""
     try:
         return {

@@ -131,6 +131,15 @@ class HistoryFolder:
                 found.append(RunFolder(self.filesystem, info.path, match[1], match[2]))
         return sorted(found, key=lambda run: (run.started, run.run_id))
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes by path of the run's folder."""
+        found: dict[str, int] = {}
+        for info in list_files(self.filesystem, self.path, recursive=True):
+            if info.type == fs.FileType.File:
+                folder = info.path.rpartition("/")[0]
+                found[folder] = found.get(folder, 0) + (info.size or 0)
+        return found
+
     def run(self, run_id: str, started_ms: int) -> RunFolder:
         """The folder of a run that begins."""
         moment = datetime.fromtimestamp(started_ms / 1000, timezone.utc)

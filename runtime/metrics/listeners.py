@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ...state.lineage import ShardLineage
 from ..connectors.sources.forgotten import ForgottenMessages
+from ..protocols.event_time import MIN_WATERMARK
 from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
 from .checkpoint import CheckpointReport
@@ -84,6 +85,15 @@ class ShardsReused:
 
 
 @dataclass(frozen=True)
+class BacklogMoved:
+    """A sorted pass of a stage has come further, or to its end."""
+
+    stage: str
+    #: What :meth:`.backlog.BacklogProgress.snapshot` says.
+    snapshot: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class InputTimes:
     """How far one of the live inputs has come in event time."""
 
@@ -118,6 +128,8 @@ class StageEpoch:
     reads_sources: bool = True
     #: Whether its output is the job's.
     is_last: bool = True
+    #: What it has fired up to.
+    fired_ms: int = MIN_WATERMARK
 
 
 @dataclass(frozen=True)
@@ -206,6 +218,21 @@ class CheckpointCompleted:
 
 
 @dataclass(frozen=True)
+class CheckpointFailed:
+    """A checkpoint has come to nothing."""
+
+    checkpoint_id: int
+    trigger: str
+    #: ``declined``: a task does not take part.  ``aborted``: what it was taken for has ended.
+    outcome: Literal["failed", "declined", "aborted"]
+    error: BaseException
+    #: Whether the job goes on.
+    is_tolerated: bool
+    #: How many have failed in a row.
+    in_a_row: int = 1
+
+
+@dataclass(frozen=True)
 class SavepointWritten:
     """A savepoint is complete."""
 
@@ -271,12 +298,14 @@ Fact = (
     | LiveBegins
     | PhaseBegan
     | ShardsReused
+    | BacklogMoved
     | EpochApplied
     | OffsetsKnown
     | WholeResultObserved
     | RowsDelivered
     | SourceChanged
     | CheckpointCompleted
+    | CheckpointFailed
     | SavepointWritten
     | InputEnded
     | RunFinished
@@ -287,9 +316,21 @@ Fact = (
 )
 
 
-class RunListener(Protocol):
-    """Is told what happens in a run."""
+class FactListener(Protocol):
+    """Is told what happens in a run; within this package only: others get the events of :mod:`.events`."""
 
     def on(self, fact: Fact) -> None:
         """Something has happened.  Called by the run's thread and by those of its sources and savepoints, so it is
         thread-safe, and returns soon: the run waits for it."""
+
+
+class ToldTogether:
+    """Several listeners as one, each told in turn."""
+
+    def __init__(self, *listeners: FactListener) -> None:
+        self._listeners = listeners
+
+    def on(self, fact: Fact) -> None:
+        """Tell each of them."""
+        for listener in self._listeners:
+            listener.on(fact)

@@ -70,23 +70,23 @@ class QueryProgress(FrozenDict):
 
     @property
     def json(self) -> str:
-        return json.dumps(_plain(self))
+        return json.dumps(plain(self))
 
     @property
     def prettyJson(self) -> str:
-        return json.dumps(_plain(self), indent=2)
+        return json.dumps(plain(self), indent=2)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The value as JSON has it, that of a metric as Spark writes it."""
     if isinstance(value, Row):
-        return {name: _plain(one) for name, one in zip(value.__fields__, value, strict=True)}
+        return {name: plain(one) for name, one in zip(value.__fields__, value, strict=True)}
     if isinstance(value, dict):
         if all(isinstance(name, str) for name in value):
-            return {name: _plain(one) for name, one in value.items()}
-        return [{"key": _plain(key), "value": _plain(one)} for key, one in value.items()]
+            return {name: plain(one) for name, one in value.items()}
+        return [{"key": plain(key), "value": plain(one)} for key, one in value.items()]
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, (bytes, bytearray)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..protocols.lifecycle.events import Stop
 from .listeners import (
     CheckpointCompleted,
+    CheckpointFailed,
     Fact,
     InputEnded,
     LiveBegins,
@@ -47,6 +48,8 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
             return "switch", f"{source} isBacklog={str(is_backlog).lower()} after epoch {epoch}: {reason}"
         case CheckpointCompleted(report):
             return "checkpoint", f"{report.checkpoint_id} ({report.trigger}, {report.duration_ms} ms)"
+        case CheckpointFailed(checkpoint_id, trigger, outcome, error):
+            return "checkpoint-failed", f"{checkpoint_id} ({trigger}) {outcome}: {type(error).__name__}: {error}"
         case SavepointWritten(path, by_recovery):
             return "savepoint", f"{path}, which an earlier run was asked to stop with" if by_recovery else path
         case InputEnded():

@@ -1,0 +1,153 @@
+"""``mixedmode.add_listener``: who is told of all runs of this process."""
+
+from __future__ import annotations
+
+import difflib
+import threading
+
+from . import events
+from .events import BacklogProgressed, EpochApplied, PositionsKnown, RunEvent
+from .mailbox import Mailbox
+
+#: What comes again and again, the newest of which says most: it may be dropped where somebody is too slow for it.
+ROUTINE = (BacklogProgressed, EpochApplied, PositionsKnown, events.CheckpointCompleted)
+
+
+def is_routine(event: object) -> bool:
+    """Whether an event may be dropped; failures, losses and the end never are."""
+    return isinstance(event, ROUTINE)
+
+
+class RunListener:
+    """Is told what happens in the runs of mixedmode queries, as ``StreamingQueryListener`` is of Spark's.
+
+        class Pager(mixedmode.RunListener):
+            def onRunEnded(self, event):
+                if event.how == "failed":
+                    page(f"{event.name}: {event.error}")
+
+        mixedmode.add_listener(Pager())
+
+    Override the methods of the events that you want; all others do nothing.  Or override :meth:`onEvent`, which gets
+    every event.  A listener is called on a thread of its own, with one event at a time, in order; events of several
+    queries may alternate.  A listener that is too slow loses the oldest of those events that come often
+    (``onEpochApplied``, ``onBacklogProgressed``, ``onPositionsKnown``, ``onCheckpointCompleted``), which is logged.
+    What it raises is logged once, with its traceback, and no job is concerned.
+
+    Raises:
+        TypeError: (of a class) a method is called as that of an event, but there is no such event.
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        known = [name for name in dir(RunListener) if name.startswith("on")]
+        for name in vars(cls):
+            if name.startswith("on") and name[2:3].isupper() and name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"did you mean {close[0]}?" if close else f"they are {', '.join(sorted(known))}"
+                raise TypeError(f"{cls.__name__}.{name} is no method of a RunListener: {hint}")
+
+    def onEvent(self, event: RunEvent) -> None:
+        """Anything has happened; calls the method of that event."""
+        method = getattr(self, f"on{type(event).__name__}", None)
+        if method is not None:
+            method(event)
+
+    def onRunBegan(self, event: events.RunBegan) -> None:
+        """A run has begun."""
+
+    def onRunRestored(self, event: events.RunRestored) -> None:
+        """It goes on from a checkpoint."""
+
+    def onPhaseBegan(self, event: events.PhaseBegan) -> None:
+        """A phase of its plan has begun."""
+
+    def onBacklogProgressed(self, event: events.BacklogProgressed) -> None:
+        """A sorted pass has come further; about every second."""
+
+    def onEpochApplied(self, event: events.EpochApplied) -> None:
+        """An epoch has succeeded: a backlog pass, a micro-batch, or a tick of the clock."""
+
+    def onPositionsKnown(self, event: events.PositionsKnown) -> None:
+        """It is known what an epoch has read of the live inputs, and what waits there."""
+
+    def onSourceChanged(self, event: events.SourceChanged) -> None:
+        """A source has come out of backlog, or fallen into it."""
+
+    def onDataLost(self, event: events.DataLost) -> None:
+        """A source has forgotten what was to be read."""
+
+    def onNoted(self, event: events.Noted) -> None:
+        """Anything else of the run's story."""
+
+    def onCheckpointCompleted(self, event: events.CheckpointCompleted) -> None:
+        """A checkpoint is complete, and its output visible."""
+
+    def onCheckpointFailed(self, event: events.CheckpointFailed) -> None:
+        """A checkpoint has come to nothing."""
+
+    def onSavepointWritten(self, event: events.SavepointWritten) -> None:
+        """A savepoint is complete."""
+
+    def onRunEnded(self, event: events.RunEnded) -> None:
+        """The run has ended."""
+
+
+class Listeners:
+    """The listeners of a process, each with its queue and thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._mailboxes: dict[int, tuple[RunListener, Mailbox[RunEvent]]] = {}
+
+    def add(self, listener: RunListener) -> None:
+        """See :func:`add_listener`."""
+        if not isinstance(listener, RunListener):
+            raise TypeError(f"add_listener() takes a mixedmode.RunListener, got {listener!r}")
+        with self._lock:
+            if id(listener) not in self._mailboxes:
+                owner = f"listener {type(listener).__name__}"
+                self._mailboxes[id(listener)] = listener, Mailbox(owner, listener.onEvent, is_routine)
+
+    def remove(self, listener: RunListener) -> None:
+        """See :func:`remove_listener`."""
+        with self._lock:
+            found = self._mailboxes.pop(id(listener), None)
+        if found is not None:
+            found[1].close()
+
+    @property
+    def mailboxes(self) -> list[Mailbox[RunEvent]]:
+        """Those of the listeners that there are now."""
+        with self._lock:
+            return [mailbox for _, mailbox in self._mailboxes.values()]
+
+    @property
+    def dropped(self) -> int:
+        """How many events listeners have not got since they were too slow."""
+        return sum(mailbox.dropped for mailbox in self.mailboxes)
+
+
+#: Those of this process.
+LISTENERS = Listeners()
+
+
+def add_listener(listener: RunListener) -> None:
+    """Have a listener told of all runs of this process from now on; once, however often it is added.
+
+    Args:
+        listener: a :class:`RunListener`.
+
+    Raises:
+        TypeError: it is none.
+    """
+    LISTENERS.add(listener)
+
+
+def remove_listener(listener: RunListener) -> None:
+    """Tell a listener nothing any more; nothing happens if it was not added.
+
+    Args:
+        listener: what was given to :func:`add_listener`.
+    """
+    LISTENERS.remove(listener)
