@@ -168,6 +168,7 @@ class Use:
 
     def __init__(self, folder: Path, jars: Iterable[Path]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
         self._mine = open(folder / "users", "w")  # noqa: SIM115
         with open(folder / "starting", "w") as starting:
             fcntl.flock(starting, fcntl.LOCK_EX)
@@ -198,6 +199,16 @@ class Use:
     def close(self) -> None:
         """Use it no more."""
         self._mine.close()
+
+    def signal(self, number: int) -> None:
+        """Send the broker's process a signal; for brokers that nobody else uses."""
+        mine = str(self._folder / "server.properties").encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (process / "cmdline").read_bytes().rstrip(b"\0").endswith(b"kafka.Kafka\0" + mine):
+                    os.kill(int(process.name), number)
+                    return
+        raise ProcessLookupError(f"no broker of {self._folder}")
 
 
 def _answers(address: Path) -> bool:

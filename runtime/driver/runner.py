@@ -204,6 +204,7 @@ class JobRunner:
         """Find out where the job stands, and keep older drivers from what can be seen."""
         store, lease = self._context.store, self._context.lease
         assert lease.claim is not None
+        self.job.sink.stopping = self._context.stopping
         begin_branch(self.job, store, identity, lease.claim)
         open_outputs(self.job, store, identity)
         recovered = recover(self.job, store, identity)

@@ -11,6 +11,7 @@ When rows become visible, and how often, are two things:
 
 from __future__ import annotations
 
+import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
@@ -47,6 +48,8 @@ class Sink(ABC):
     partition_by: tuple[str, ...] = ()
     #: The branch of the location that the run works in, set before :meth:`open`; 0 unless a driver had to take over.
     branch: int = 0
+    #: Set when the run is to stop, which is set before :meth:`open`; None: nobody will stop it.
+    stopping: threading.Event | None = None
     #: How an older driver that wakes up is kept from handing rows over; None: only by its own clock.
     fencing: str | None = None
 

@@ -233,6 +233,29 @@ def committed(config: Mapping[str, str], group: str) -> list[Any]:
     return [at for at in found or () if at.offset >= 0]
 
 
+def silence(config: Mapping[str, str], topic: str | None, seconds: float) -> str | None:
+    """Why brokers do not answer; None: they do.
+
+    Args:
+        config: of the producer.
+        topic: one that they may be asked about; None: any.
+        seconds: how long they are waited for.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient(of_all_clients(config))
+    try:
+        if topic is None:
+            admin.list_topics(timeout=seconds)
+        else:
+            admin.list_topics(topic, timeout=seconds)
+    except KafkaException as error:
+        said: KafkaError = error.args[0]
+        return f"{said.str()} ({said.name()})"
+    return None
+
+
 def may_write(config: Mapping[str, str], topic: str) -> bool:
     """False if the brokers say that the user may not write to a topic."""
     from confluent_kafka import KafkaException, TopicCollection

@@ -10,6 +10,7 @@ So what is atomic is a transaction: a small checkpoint is one, of a large one re
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,14 +27,15 @@ from ....platform.worker_errors import translate
 from ...staging import epoch_of
 from ..deliveries import Deliveries
 from ..per_checkpoint import PerCheckpointSink
-from .client import check_config, offsets_are_kept_ms
+from .client import check_config, offsets_are_kept_ms, silence
 from .client_options import PREFIX, client_options, not_to_be_had
 from .guarantee import OPTION, check_client
 from .lanes import MOST_LANES, ROWS_PER_LANE, Lane, lanes_of
 from .messages import FORMAT, MessageColumns, check_messages, topic_of
+from .patience import GivenUp, Patience
 from .probe import probe
 from .send_task import SENT_SCHEMA, FileTask, RowTask, SendTask
-from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION
+from .sender import BYTES_PER_TRANSACTION, ROWS_PER_TRANSACTION, Sender
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 _FILE, _ROW, _LANE, _START, _POSITION = "__file", "__row", "__lane", "__start", "__position"
 #: How many lanes the driver looks at at a time.
 _THREADS = 4
+#: How long brokers are waited for when the query is to stop.
+_ANSWER_S = 3.0
+_STOPPED = "the query was stopped, and the brokers do not answer"
 
 
 class KafkaSink(PerCheckpointSink):
@@ -117,19 +122,45 @@ class KafkaSink(PerCheckpointSink):
     def fence(self) -> None:
         if not self.branch:
             return
-        task, topics = self._task(""), () if self._topic is None else (self._topic,)
-        with ThreadPoolExecutor(_THREADS, "mixedmode-fence") as threads:
-            list(threads.map(lambda lane: task.sender(lane, 0).fence(topics), range(MOST_LANES)))
+        topics = () if self._topic is None else (self._topic,)
+        patience = self._patience()
+
+        def fence() -> None:
+            with ThreadPoolExecutor(_THREADS, "mixedmode-fence") as threads:
+                list(threads.map(lambda lane: self._driver(lane, patience).fence(topics), range(MOST_LANES)))
+
+        try:
+            patience.until_done(fence, cancel=lambda: None)
+        except GivenUp as error:
+            raise CheckpointError(f"older drivers are not kept out of Kafka: {_STOPPED}: {error}") from error
 
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
         lanes = lanes_of(transaction.files)
         begun = f"{self._staging}/sending-{transaction.id:08d}"
-        if exists(self._filesystem, begun):
-            self._check_remembered(int(read_bytes(self._filesystem, begun)), transaction.id)
-        else:
+        begun_ms = int(read_bytes(self._filesystem, begun)) if exists(self._filesystem, begun) else None
+        if begun_ms is None:
             write_atomically(self._filesystem, begun, str(self.now_ms()).encode())
         failpoint("kafka-before-sending")
-        task = replace(self._task(transaction.unique), known=self._sent_before(lanes))
+        assert self._spark is not None, "open() comes first"
+        context, tag, patience = self._spark.sparkContext, f"mixedmode-kafka-{uuid.uuid4().hex}", self._patience()
+
+        def send() -> None:
+            if begun_ms is not None:
+                self._check_remembered(begun_ms, transaction.id)
+            context.addJobTag(tag)
+            self._send(transaction, lanes, patience)
+
+        try:
+            patience.until_done(send, cancel=lambda: context.cancelJobsWithTag(tag))
+        except GivenUp as error:
+            raise CheckpointError(
+                f"checkpoint {transaction.id} is complete, but its output is not sent to Kafka: {_STOPPED}: {error}."
+                " Nothing is lost: the next start sends it before anything else"
+            ) from error
+
+    def _send(self, transaction: SinkTransaction, lanes: list[Lane], patience: Patience) -> None:
+        task = replace(self._task(transaction.unique), known=self._sent_before(lanes, patience))
+        patience.pause(0)
         sending = self._chosen(task, transaction, lanes) if self._must_choose(transaction) else self._all(task, lanes)
         try:
             sending.collect()
@@ -137,15 +168,23 @@ class KafkaSink(PerCheckpointSink):
             translated = translate(error)
             raise translated from translated.__cause__
 
+    def _patience(self) -> Patience:
+        return Patience(self.stopping, lambda: silence(self._config, self._topic, _ANSWER_S))
+
+    def _driver(self, lane: int, patience: Patience) -> Sender:
+        """Who looks at a lane from here, and sends nothing."""
+        sender = self._task("").sender(lane, 0)
+        sender.sleep = patience.pause
+        return sender
+
     def _task(self, token: str) -> SendTask:
         assert self._columns is not None, "open() comes first"
         return SendTask(self._config, self._columns, self._job_id, self.branch, token, ROWS_PER_TRANSACTION)
 
-    def _sent_before(self, lanes: list[Lane]) -> frozenset[str]:
+    def _sent_before(self, lanes: list[Lane], patience: Patience) -> frozenset[str]:
         """The transactions that lanes have markers of."""
-        task = self._task("")
         with ThreadPoolExecutor(_THREADS, "mixedmode-look") as threads:
-            found = threads.map(lambda lane: task.sender(lane.number, 0).tokens(), lanes)
+            found = threads.map(lambda lane: self._driver(lane.number, patience).tokens(), lanes)
             return frozenset().union(*found)
 
     def _must_choose(self, transaction: SinkTransaction) -> bool:
