@@ -15,9 +15,10 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).resolve().parent.parent
 #: Time between two files of the feed: one and a half days of December.
 _PAUSE_S = 0.4
+_LONGEST_BACKLOG_S = 3600
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -161,16 +163,8 @@ class Demo:
         try:
             query.explain()
             self._screen.say("")
-            self._screen.backlog(query)
-            if query.isActive:
-                self._screen.live_heading()
-                feed.start()
-                seen = 0
-                while feed.running and query.isActive:
-                    seen = self._screen.live(query, seen)
-                    time.sleep(0.1)
-                query.processAllAvailable()
-                self._screen.live(query, seen)
+            threading.Thread(target=_bring_december, args=(query, feed), daemon=True).start()
+            query.watch(console=self._screen.console)
         finally:
             feed.stop()
             query.stop()
@@ -232,6 +226,17 @@ class Demo:
                 ("max", found["max"], f"{whole} departures", "fires at the switch with its part, later with the rest"),
             ],
         )
+
+
+def _bring_december(query: Any, feed: Any) -> None:
+    """Begin with December when a query is live, and stop the query when it has had all of it."""
+    with suppress(Exception):  # a query that fails says so itself
+        if query.wait_for("live", _LONGEST_BACKLOG_S):
+            feed.start()
+            while feed.running and query.isActive:
+                time.sleep(0.1)
+            query.processAllAvailable()
+            query.stop()
 
 
 if __name__ == "__main__":

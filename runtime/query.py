@@ -36,6 +36,7 @@ from .spec import JobSpec, PhaseKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from rich.console import Console
 
 
 def start_query(job: JobSpec) -> MixedQuery:
@@ -296,6 +297,44 @@ class MixedQuery:
             self._raise()
         return None if timeout is None else ended
 
+    def watch(
+        self, until: PhaseKind | None = None, timeout: float | None = None, console: Console | None = None
+    ) -> bool:
+        """Show what the query does until it ends: a bar of its backlog, then a table of its stream.
+
+        In a terminal and in a notebook the same place is drawn anew, elsewhere a line is written every few seconds, and
+        for what happens.  ``mixedmode watch LOCATION`` shows the same from another process.  Ctrl-C ends the watching
+        (``KeyboardInterrupt``), and leaves the query alone.
+
+        Args:
+            until: a phase ("live", …) at whose beginning to return; None: watch until the query has ended.
+            timeout: seconds to watch; None: for ever.
+            console: where to show it; None: standard output.
+
+        Returns:
+            Whether the query has ended, or reached that phase.
+
+        Raises:
+            QueryError: the query failed.
+            ValueError: no query has such a phase.
+        """
+        _check_phase("watch", until)
+        from rich.console import Console
+
+        from .metrics.watch.faces import face_for
+        from .metrics.watch.feed import Feed
+        from .metrics.watch.watcher import Watcher, watch
+
+        feed = Feed(self.runId, lambda: self.history(self.runId))
+        try:
+            watcher = Watcher(feed, face_for(console or Console(highlight=False)))
+            done = watch(watcher, lambda: self.isActive, until=until, timeout_s=timeout, nap=self._ended.wait)
+        finally:
+            feed.close()
+        if not self.isActive:
+            self._raise()
+        return done
+
     def processAllAvailable(self) -> None:
         """Wait until everything that the sources hold now is processed and visible in the sink (for tests).
 
@@ -433,9 +472,7 @@ class MixedQuery:
         """
         if phase == "recovery":
             return True  # each run begins in it
-        if phase not in get_args(PhaseKind):
-            names = ", ".join(("recovery", *get_args(PhaseKind)))
-            raise ValueError(f"phase of wait_for() is {phase!r}; the phases are {names}")
+        _check_phase("wait_for", phase)
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if phase in self._history.phases:
@@ -443,3 +480,9 @@ class MixedQuery:
             if self._ended.wait(0.02):
                 return phase in self._history.phases
         return False
+
+
+def _check_phase(method: str, phase: str | None) -> None:
+    if phase is not None and phase not in get_args(PhaseKind):
+        names = ", ".join(("recovery", *get_args(PhaseKind)))
+        raise ValueError(f"phase of {method}() is {phase!r}; the phases are {names}")

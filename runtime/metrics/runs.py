@@ -22,6 +22,7 @@ from .events import (
     SourceChanged,
     SourcePosition,
 )
+from .units import size, span, whole
 
 #: What a run does before its first phase.
 RECOVERY = "recovery"
@@ -158,7 +159,8 @@ def in_words(event: RunEvent) -> tuple[str, str] | None:
         case Noted():
             return event.what, event.text
         case CheckpointCompleted(trigger="switch"):
-            return "checkpoint", f"{event.checkpoint_id} (switch, {event.duration_ms} ms)"
+            held = f"{whole(event.state_entries)} entries of state, {size(event.state_bytes)}"
+            return "checkpoint", f"{event.checkpoint_id} (switch): {held}, complete in {span(event.duration_ms)}"
         case CheckpointFailed():
             goes_on = "the job goes on" if event.is_tolerated else "the job does not"
             return "checkpoint-failed", f"{event.checkpoint_id} ({event.trigger}): {event.error}; {goes_on}"

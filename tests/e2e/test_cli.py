@@ -67,6 +67,27 @@ def test_checkpoints_are_listed(job: World) -> None:
     assert table.exit_code == 0 and "switch" in table.stdout and "whole" in table.stdout
 
 
+def test_a_job_that_was_stopped_is_told_of(job: World, tmp_path: Path) -> None:
+    """Its status says so with exit code 3; its report has stages, phases and checkpoints; watching shows its end."""
+    done = run("status", job.checkpoints, "--max-checkpoint-age", "1 s", "--json")
+    status = json.loads(done.stdout)
+    assert (done.exit_code, status["running"], status["run"]["outcome"], status["phase"]) == (
+        3,
+        False,
+        "stopped",
+        "live",
+    )
+    assert (status["checkpoint"]["id"], status["problems"], status["run"]["starts"]) == (2, [], 1)
+    assert [source["name"] for source in status["sources"]] == ["history", "live"]
+    assert status["sources"][1]["watermark"] is not None and status["epoch"]["stateBytes"] > 0
+    assert body("report", job.checkpoints, "-o", tmp_path / "run.html") == {"report": f"{tmp_path}/run.html", "runs": 1}
+    page = (tmp_path / "run.html").read_text()
+    for text in ("sessions (stage, ", "takes from history (input), live (input)", ">backlog<", "checkpoint 1 (switch)"):
+        assert text in page, text
+    watched = run("watch", job.checkpoints)
+    assert watched.exit_code == 3 and " phase      live" in watched.stdout and " stopped " in watched.stdout
+
+
 def test_damaged_checkpoint_is_an_exit_code(job: World, tmp_path: Path) -> None:
     """A flipped bit is found by --verify, named, and makes the exit code 1; a lost file is found without."""
     copy = shutil.copytree(job.checkpoints, tmp_path / "copy")

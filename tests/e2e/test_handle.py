@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 import support
 from mixedmode import MixedQuery, QueryError
+from rich.console import Console
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -73,6 +76,23 @@ def test_history_of_progress(running: MixedQuery) -> None:
     assert running.recentProgress[0].phase == "backlog"
     assert running.lastProgress is not None and running.lastProgress.id == running.id
     assert running.recentProgress[0]["numInputRows"] == len(EVENTS)
+
+
+def test_watching_shows_what_the_run_has_told(running: MixedQuery) -> None:
+    """Also what was before somebody watched; it ends with a phase or in time, leaves no thread, and the run goes on."""
+    before, shown = set(threading.enumerate()), Console(file=io.StringIO())
+    assert running.watch(until="live", console=shown)
+    text = shown.file.getvalue()  # type: ignore[attr-defined]
+    assert re.findall(r" phase +(\S+)\n", text) == support.details(running, "phase")
+    assert " live       epoch " in text and "checkpoint 1" in text
+    assert running.watch(timeout=0.01, console=Console(file=io.StringIO())) is False
+    assert running.isActive
+    left = [thread for thread in set(threading.enumerate()) - before if "Feed" in thread.name]
+    for thread in left:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in left)
+    with pytest.raises(ValueError, match=r"phase of watch\(\) is 'alive'; the phases are recovery, backlog"):
+        running.watch(until="alive")  # type: ignore[arg-type]
 
 
 def test_stopped_query(world: World) -> None:

@@ -13,7 +13,7 @@ from rich.live import Live
 
 from ..runs import RunRecord
 from ..units import clock, count, lasting, percent, size
-from .view import BACKLOG, checkpoint_of, in_numbers, rows_per_s, view
+from .view import BACKLOG, checkpoint_of, in_numbers, rows_per_s, stage_of, view
 
 #: Time between two lines of a run that goes well, where there is no terminal.
 LINES_EVERY_MS = 5_000
@@ -132,7 +132,7 @@ def progress_line(run: RunRecord, now_ms: int) -> str | None:
     if run.phase == "backlog" and run.backlog:
         told = run.backlog[-1]
         part = "" if told.fraction is None else f"{percent(told.fraction)}, "
-        return part + ", ".join(in_numbers(told))
+        return stage_of(run) + part + ", ".join(in_numbers(told))
     if not run.epochs or run.phase == "backlog":
         return None
     last = run.epochs[-1]

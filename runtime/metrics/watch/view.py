@@ -23,7 +23,7 @@ def view(run: RunRecord, now_ms: int) -> RenderableType:
     """All that is shown of a run."""
     parts: list[RenderableType] = [_heading(run, now_ms)]
     if run.ended is None and run.phase == "backlog" and run.backlog:
-        parts.append(bar(run.backlog[-1]))
+        parts.append(bar(run.backlog[-1], stage=stage_of(run)))
     if any(epoch.mode == "backlog" for epoch in run.epochs):
         parts.append(_passes(run))
     if any(epoch.mode == "streaming" for epoch in run.epochs):
@@ -62,13 +62,19 @@ def _passes(run: RunRecord) -> Text:
     return line
 
 
-def bar(told: BacklogProgressed) -> RenderableType:
+def stage_of(run: RunRecord) -> str:
+    """Whose pass is told of, where there are several stages."""
+    has_several = run.began is not None and len(run.began.stages) > 1
+    return f"stage {run.backlog[-1].stage}: " if has_several and run.backlog else ""
+
+
+def bar(told: BacklogProgressed, stage: str = "") -> RenderableType:
     """How far a sorted pass is: a bar, rows, rows/s, the time to go, spill."""
     fraction = told.fraction
     part = Text("    ") if fraction is None else Text(f"{percent(fraction):>5}", style="bold")
     rows, *more = in_numbers(told)
     table = Table.grid(padding=(0, 1))
-    table.add_row(ProgressBar(total=1.0, completed=fraction or 0.0, width=_BAR), part, Text(rows))
+    table.add_row(ProgressBar(total=1.0, completed=fraction or 0.0, width=_BAR), part, Text(stage + rows))
     table.add_row("", "", Text(", ".join(more)))
     return table
 

@@ -45,7 +45,11 @@ def test_a_terminal_shows_the_backlog_and_then_the_stream() -> None:
     run = first(50)
     face.show(run, run.seen_ms)
     backlog = written(console)
-    assert "50 %" in backlog and "10,876,913 of 21,400,000 rows" in backlog and "226,602 rows/s, 47 s to go" in backlog
+    assert (
+        "50 %" in backlog
+        and "stage rotations: 10,876,913 of 21,400,000 rows" in backlog
+        and "226,602 rows/s, 47 s to go" in backlog
+    )
     assert "shards 1/8" in backlog and "144 MiB spilled" in backlog and "━" in backlog
     run = first(190)
     face.show(run, run.seen_ms)
@@ -103,7 +107,9 @@ def test_a_pipe_gets_lines() -> None:
     lines = written(console).splitlines()
     backlog = [line for line in lines if " backlog    " in line]
     assert 18 <= len(backlog) <= 20
-    assert backlog[1].startswith("2026-11-20 21:00:06 backlog    0 %, 209,934 of 21,400,000 rows, 34,989 rows/s, 1 min")
+    assert backlog[1].startswith(
+        "2026-11-20 21:00:06 backlog    stage rotations: 0 %, 209,934 of 21,400,000 rows, 34,989 rows/s"
+    )
     assert "2026-11-20 21:01:36 switch     live isBacklog=false after epoch 1: all that waited is read" in lines
     live = [line for line in lines if " live    " in line]
     assert len(live) > 100 and "rows/s, lag 1 h" in live[5] and "checkpoint 2, 10 s ago" in live[4]
