@@ -36,7 +36,7 @@ def test_a_failed_batch_is_known_before_its_turn_ends() -> None:
         raise ValueError("half done")
 
     with pytest.raises(BatchNotTaken, match="ValueError"):
-        live._guarded(fail)(cast(Any, None), 1)
+        live._guarded(fail, lambda: False)(cast(Any, None), 1)
     assert known == [True]
     with pytest.raises(ValueError, match="half done"):
         live.raise_failure()
@@ -48,7 +48,7 @@ def test_no_batch_is_taken_after_a_step_that_failed() -> None:
     live = source(threading.RLock())
     with pytest.raises(ValueError, match="half done"), live.refusing_after_failure():
         raise ValueError("half done")
-    live._guarded(lambda frame, batch_id: taken.append(batch_id))(cast(Any, None), 1)
+    live._guarded(lambda frame, batch_id: taken.append(batch_id), lambda: False)(cast(Any, None), 1)
     assert taken == [] and not live.failed
 
 
@@ -58,5 +58,5 @@ def test_a_step_that_succeeds_refuses_nothing() -> None:
     live = source(threading.RLock())
     with live.refusing_after_failure():
         pass
-    live._guarded(lambda frame, batch_id: taken.append(batch_id))(cast(Any, None), 1)
+    live._guarded(lambda frame, batch_id: taken.append(batch_id), lambda: False)(cast(Any, None), 1)
     assert taken == [1]
