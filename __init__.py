@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     from .planner.inputs.environment import check_environment
     from .planner.plans.plan import ExecutionPlan
     from .runtime.metrics.event_reader import read_history
+    from .runtime.metrics.progress import QueryProgress
     from .runtime.metrics.run_listener import RunListener, add_listener, remove_listener
     from .runtime.offline.state_writer import StateWriter
+    from .runtime.operators.processor.stateful_processor import ProcessorHandle, StatefulProcessor
     from .runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
     from .runtime.query import MixedQuery
     from .runtime.state_reader import StateReader, state_reader
@@ -70,7 +72,9 @@ __all__ = [
     "OptionError",
     "OutputSchemaError",
     "PlanError",
+    "ProcessorHandle",
     "QueryError",
+    "QueryProgress",
     "RunListener",
     "SetupError",
     "ShardGateway",
@@ -78,6 +82,7 @@ __all__ = [
     "StateReader",
     "StateSchemaError",
     "StateWriter",
+    "StatefulProcessor",
     "UnknownStateError",
     "UserCodeError",
     "add_listener",
@@ -105,8 +110,11 @@ _LAZY = {
     "MixedQuery": ".runtime.query",
     "StateWriter": ".runtime.offline.state_writer",
     "RunListener": ".runtime.metrics.run_listener",
-    "StateReader": ".runtime.state_reader",
     "add_listener": ".runtime.metrics.run_listener",
+    "ProcessorHandle": ".runtime.operators.processor.stateful_processor",
+    "QueryProgress": ".runtime.metrics.progress",
+    "StateReader": ".runtime.state_reader",
+    "StatefulProcessor": ".runtime.operators.processor.stateful_processor",
     "check_environment": ".planner.inputs.environment",
     "read": ".planner.frames.frame",
     "read_history": ".runtime.metrics.event_reader",
@@ -117,15 +125,17 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(module, __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # so that a checker of types finds names that are not there
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return importlib.import_module(f".{name}", __name__)
+        module = _LAZY.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(module, __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

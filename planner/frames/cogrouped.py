@@ -15,8 +15,8 @@ from ..stages.stage import KeyedStage, StageInput
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
-    from pyspark.sql.streaming import StatefulProcessor
 
+    from ...runtime.operators.processor.stateful_processor import AnyProcessor
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 #: What a stage's rows are to users: a ``MixedFrame``.
@@ -49,7 +49,7 @@ class MixedCogroupedData(Generic[Frame]):
 
     def transformWithState(
         self,
-        statefulProcessor: StatefulProcessor,
+        statefulProcessor: AnyProcessor,
         outputStructType: StructType | str,
         outputMode: str,
         timeMode: str,
@@ -86,7 +86,7 @@ class MixedCogroupedData(Generic[Frame]):
 
     def transformWithStateInPandas(
         self,
-        statefulProcessor: StatefulProcessor,
+        statefulProcessor: AnyProcessor,
         outputStructType: StructType | str,
         outputMode: str,
         timeMode: str,

@@ -30,9 +30,9 @@ from .nearest import no_attribute
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
-    from pyspark.sql.streaming import StatefulProcessor
 
     from ...runtime.operators.processor.group_state import GroupFunction
+    from ...runtime.operators.processor.stateful_processor import AnyProcessor
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 
@@ -82,7 +82,7 @@ class MixedGroupedData(Generic[Frame]):
 
     def transformWithState(
         self,
-        statefulProcessor: StatefulProcessor,
+        statefulProcessor: AnyProcessor,
         outputStructType: StructType | str,
         outputMode: str,
         timeMode: str,
@@ -120,7 +120,7 @@ class MixedGroupedData(Generic[Frame]):
 
     def transformWithStateInPandas(
         self,
-        statefulProcessor: StatefulProcessor,
+        statefulProcessor: AnyProcessor,
         outputStructType: StructType | str,
         outputMode: str,
         timeMode: str,

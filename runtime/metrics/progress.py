@@ -7,7 +7,7 @@ import json
 import time
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Row
 
@@ -62,11 +62,35 @@ class QueryProgress(FrozenDict):
         the last complete one, None before the first: see :class:`~.checkpoint.CheckpointReport`.
     """
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+    id: str
+    runId: str
+    name: str | None
+    timestamp: str
+    batchId: int
+    batchDuration: int
+    observedMetrics: dict[str, Row]
+    mode: str
+    phase: str
+    isBacklog: bool
+    numInputRows: int
+    inputRowsPerSecond: float
+    processedRowsPerSecond: float
+    durationMs: dict[str, int]
+    eventTime: dict[str, str]
+    watermarkLagMs: int | None
+    stateOperators: list[dict[str, Any]]
+    sources: list[dict[str, Any]]
+    sink: dict[str, Any]
+    coordinator: dict[str, int] | None
+    checkpoint: dict[str, Any] | None
+
+    if not TYPE_CHECKING:  # so that a checker of types finds names that are not there
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return self[name]
+            except KeyError:
+                raise AttributeError(name) from None
 
     @property
     def json(self) -> str:

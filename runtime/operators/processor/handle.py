@@ -15,24 +15,23 @@ from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
-from ....errors import OperatorEventError, PlanError, StateSchemaError
+from ....errors import PlanError, StateSchemaError
 from ....state.keyed import KeyedState
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ...platform.user_frames import is_ours
-from ...protocols.operator_events.event_codec import encode
-from ...protocols.operator_events.task_events import TaskEvents
 from .row_reader import row_class
+from .stateful_processor import ProcessorHandle
+from .task_coordinator import TaskCoordinator
 
 Schema = StructType | str
 _NO_KEY = "there is no current key; use state in handlers"
 _KIND_OF_MODE = {"eventTime": "event", "processingTime": "processing"}
 
 
-class DeclaringHandle(StatefulProcessorHandle):
+class DeclaringHandle(ProcessorHandle):
     """Records what ``init`` declares.  State objects it returns refuse to be used: there is no key on the driver."""
 
     def __init__(self, time_mode: str, parse_ddl: Callable[[str], StructType]) -> None:
@@ -103,7 +102,7 @@ class DeclaringHandle(StatefulProcessorHandle):
         return _timers_without_key(call, "close" if self._sealed else "init")
 
     @property
-    def coordinator(self) -> _Undefined:
+    def coordinator(self) -> Any:
         """Refuses to be used, as all else here."""
         return _Undefined("coordinator", "coordinator", "there is no shard; send events in handlers")
 
@@ -174,7 +173,7 @@ def _handler() -> str:
     return name
 
 
-class TaskHandle(StatefulProcessorHandle):
+class TaskHandle(ProcessorHandle):
     """Live state and timers of the current key of a shard task.
 
     What it can do follows the calls of the processor, as Spark's handle does: variables are declared and deleted in
@@ -186,8 +185,11 @@ class TaskHandle(StatefulProcessorHandle):
         self._state.struct_class = row_class
         self._time_mode = time_mode
         self._phase: Literal["init", "handlers", "close"] = "init"
-        #: Where events to the job's coordinator are sent.
-        self.coordinator = coordinator
+        self._coordinator = coordinator
+
+    @property
+    def coordinator(self) -> TaskCoordinator:
+        return self._coordinator
 
     def enter(self, phase: Literal["handlers", "close"]) -> None:
         """``init`` has returned, or all handlers have."""
@@ -233,33 +235,3 @@ class TaskHandle(StatefulProcessorHandle):
         if self._phase != "handlers":
             raise _timers_without_key(f"{method}()", self._phase)
         return _KIND_OF_MODE[self._time_mode]
-
-
-class TaskCoordinator:
-    """``handle.coordinator``: a shard task's way to the job's coordinator.
-
-    Args:
-        events: takes the events; they count if this attempt of the task wins.
-        sender: name of the processor's class.
-        max_bytes: the most that one event may take; None: the job has no coordinator.
-        is_backlog: see :attr:`isBacklog`.
-    """
-
-    def __init__(self, events: TaskEvents, sender: str, max_bytes: int | None, *, is_backlog: bool) -> None:
-        self._events = events
-        self._sender = sender
-        self._max_bytes = max_bytes
-        #: True while any source of the job is in backlog.
-        self.isBacklog = is_backlog
-
-    def send(self, event: Any) -> None:
-        """Send plain data to the coordinator's ``handleEventFromSubtask``: it comes there after this epoch, and what
-        a backlog's epochs send at the switch.
-
-        Raises:
-            OperatorEventError: it is not plain or too large, or the job has no coordinator.
-        """
-        what = f"event of type {type(event).__name__} from processor {self._sender}"
-        if self._max_bytes is None:
-            raise OperatorEventError(f"{what} has nobody to go to; give transformWithState a coordinator=…")
-        self._events.sent.append(encode(event, what, self._max_bytes))

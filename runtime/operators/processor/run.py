@@ -31,9 +31,10 @@ from ..admission import can_be_late, note_event_time, rows_in_time
 from ..contract import ShardContext
 from ..emission import EmissionLog
 from ..join.columns import RIGHT, SIDE_COLUMN
-from .handle import TaskCoordinator, TaskHandle
+from .handle import TaskHandle
 from .key_clock import KeyClock
 from .keyed_rows import KIND_COLUMN, NO_TIME, Keyed, KeyedRows, KeySlices
+from .task_coordinator import TaskCoordinator
 
 if TYPE_CHECKING:
     from .definition import ProcessorStage

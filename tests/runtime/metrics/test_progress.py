@@ -196,3 +196,11 @@ def test_observed_metrics_are_rows_and_as_text_objects() -> None:
     }
     assert json.loads(progress.prettyJson) == json.loads(progress.json)
     assert pickle.loads(pickle.dumps(progress)) == progress
+
+
+def test_every_field_of_a_record_is_typed() -> None:
+    """What a record has is what the class tells checkers of types, field by field."""
+    history = RunHistory("run", None, "sink")
+    history.on(EpochApplied("job", 1, "random", "live", 0.1, 0, None, (), ()))
+    (record,) = history.recent
+    assert list(record) and set(record) == set(QueryProgress.__annotations__)
