@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import threading
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..errors import CheckpointError, MixedModeError, QueryError
 from .checkpoints.damage import explain_corruption
+from .checkpoints.savepoints.destination import savepoint_name
 from .checkpoints.savepoints.queue import SavepointRequest
 from .connectors.sources.live_query import Stopped
 from .driver.preflight import check_places
 from .driver.remote_requests import Request, RequestFolder, Requests
 from .driver.runner import JobRunner
+from .driver.sigterm import SIGTERM
 from .metrics.event_files import HistoryFolder
 from .metrics.event_reader import read_history
 from .metrics.events import RunEvent
@@ -37,6 +40,11 @@ from .spec import JobSpec, PhaseKind
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from rich.console import Console
+
+logger = logging.getLogger(__name__)
+
+#: How long ``awaitTermination`` waits at a time.
+_LONGEST_WAIT_S = 1.0
 
 
 def start_query(job: JobSpec) -> MixedQuery:
@@ -85,6 +93,8 @@ class MixedQuery:
         assert claim is not None, "the runner has claimed the location"
         location = None if self._temporary is not None else self._location
         self._events.begin(self.id, claim.generation, location, HistoryFolder(store.filesystem, store.root))
+        if self._job.settings.stop_on_sigterm:
+            SIGTERM.watch(self._end_by_signal, self._job.spark)
         self._thread.start()
         if self._requests is not None:
             self._requests.watch(self._ended)
@@ -126,8 +136,22 @@ class MixedQuery:
                 self._runner.lease.release,
                 lambda: self._events.end(self._error, was_stopped=self._runner.is_stopping),
                 *([] if self._temporary is None else [self._temporary.cleanup]),
+                lambda: SIGTERM.forget(self._end_by_signal),
             )
             self._ended.set()
+
+    def _end_by_signal(self) -> None:
+        """End as a process does that is told to: with a savepoint if there is a place and a state for it."""
+        folder = self._job.settings.savepoint_on_sigterm
+        logger.info("query %s ends: SIGTERM", self.name or self.runId)
+        if folder is not None and self._job.keeps_state:
+            try:
+                path = self.stopWithSavepoint(f"{folder.rstrip('/')}/{savepoint_name(self.name or self.id)}")
+                logger.info("query %s has ended with the savepoint %s", self.name or self.runId, path)
+                return
+            except MixedModeError as error:
+                logger.warning("query %s ends without a savepoint: %s", self.name or self.runId, error)
+        self.stop()
 
     def _is_cancellation(self, error: BaseException) -> bool:
         """True for what Spark raises when the jobs of a query that is being stopped are cancelled.
@@ -292,7 +316,12 @@ class MixedQuery:
         """
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout must be greater than 0 seconds, got {timeout}")
-        ended = self._ended.wait(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        ended = self._ended.is_set()
+        while not ended and (deadline is None or time.monotonic() < deadline):
+            # Python handles signals in the main thread, which one that another thread has got does not wake.
+            nap_s = _LONGEST_WAIT_S if deadline is None else min(_LONGEST_WAIT_S, deadline - time.monotonic())
+            ended = self._ended.wait(max(nap_s, 0))
         if ended:
             self._raise()
         return None if timeout is None else ended

@@ -111,6 +111,10 @@ class Settings(BaseModel):
     savepoint_path: str | None = None
     #: State of the savepoint that the job does not have is dropped; False: it is an error.
     savepoint_ignore_unclaimed: bool = False
+    #: Whether SIGTERM ends the query in good order; False: it is the program's matter.
+    stop_on_sigterm: bool = True
+    #: Folder for the savepoints that SIGTERM ends the query with; None: it ends with a checkpoint.
+    savepoint_on_sigterm: str | None = None
     #: Whether rate limits of the live source cut its backlog, too, into a sorted pass for each micro-batch.
     backlog_limits: Literal["lifted", "source"] = "lifted"
     #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.

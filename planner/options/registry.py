@@ -178,6 +178,21 @@ OPTIONS: tuple[Option, ...] = (
         "whether state of the savepoint that the job does not have is dropped; `false`: it is an error",
     ),
     Option(
+        "execution.savepoint.on-sigterm",
+        "savepoint_on_sigterm",
+        parse_path,
+        "a folder",
+        "where SIGTERM has the job write a savepoint that it ends with, each in a folder of its own below this; unset:"
+        " it ends with a checkpoint",
+    ),
+    Option(
+        "execution.stop-on-sigterm",
+        "stop_on_sigterm",
+        parse_bool,
+        "true, false",
+        "whether SIGTERM ends the job in good order (a second one: the process, at once); false: it ends the process",
+    ),
+    Option(
         "execution.operator-event.max-bytes",
         "operator_event_max_bytes",
         parse_size_bytes,

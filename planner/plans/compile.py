@@ -102,7 +102,11 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     # What ignores the path has nothing there.
     used_path = None if request.table is None and format in PATHLESS_FORMATS else path
     is_sparks = request.table is not None or format not in FORMATS
-    others = {"checkpointLocation": location, LATE_PATH: settings.late_data_path}
+    others = {
+        "checkpointLocation": location,
+        LATE_PATH: settings.late_data_path,
+        "execution.savepoint.on-sigterm": settings.savepoint_on_sigterm,
+    }
     check_apart(path=used_path, path_is_sparks=is_sparks, **others)
     read = [(part.name, part.frame) for part in graph.lanes.parts]
     check_not_read(read, path=None if is_sparks else used_path, **others)

@@ -56,9 +56,9 @@ def check_places(job: JobSpec) -> None:
     settings = job.settings
     if job.late_rows is not None:
         job.late_rows.check_place(job.spark)
-    folders: dict[str, str | None] = {}
+    folders: dict[str, str | None] = {"execution.savepoint.on-sigterm": settings.savepoint_on_sigterm}
     if str(job.spark.sparkContext.master).startswith("local"):  # elsewhere they are the executors'
-        folders = {"state.local-dir": settings.state_local_dir, "sorter.spill-dir": settings.sorter_spill_dir}
+        folders |= {"state.local-dir": settings.state_local_dir, "sorter.spill-dir": settings.sorter_spill_dir}
     for option, location in folders.items():
         if location is not None:
             check_folder(option, location)

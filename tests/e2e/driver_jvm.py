@@ -75,7 +75,7 @@ class DriverJvm:
         return done
 
     def start(
-        self, script: Path, *arguments: object, environment: dict[str, str], **pipes: Any
+        self, script: Path, *arguments: object, environment: dict[str, str], own_jvm: bool = False, **pipes: Any
     ) -> subprocess.Popen[str]:
         """Start a driver that is told what to do as it runs; :meth:`settle` is to be called when it has ended.
 
@@ -83,9 +83,10 @@ class DriverJvm:
             script: the driver's.
             arguments: of the script.
             environment: what is different in the driver's.
+            own_jvm: it has a JVM of its own.
             pipes: what :class:`subprocess.Popen` takes for its input and output.
         """
-        around = self._environment(environment)
+        around = {**os.environ, **environment} if own_jvm else self._environment(environment)
         return subprocess.Popen(_command(script, map(str, arguments)), env=around, text=True, **pipes)
 
     def _environment(self, different: dict[str, str]) -> dict[str, str]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import uuid
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 
 from pyarrow import fs
 
@@ -95,6 +97,16 @@ def give_up(filesystem: fs.FileSystem, folder: str) -> None:
     with contextlib.suppress(OSError):  # what could not be written cannot always be removed
         clear(filesystem, folder)
         delete_quietly(filesystem, folder)
+
+
+def savepoint_name(job: str) -> str:
+    """A name that no other savepoint has, for people to read: which job, and when.
+
+    Args:
+        job: the job's name or id.
+    """
+    now = datetime.now(timezone.utc)
+    return f"{re.sub('[^A-Za-z0-9_.-]+', '-', job)}-{now:%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
 def check_destination(destination: str, savepoint_id: str | None = None) -> None:
