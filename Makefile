@@ -107,7 +107,7 @@ $(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
 .PHONY: build/typecheck
 build/typecheck:
 	@rm -rf $@ && mkdir -p $@/mixedmode
-	@for part in *.py py.typed planner runtime sorter state testing; do ln -s "../../../$$part" "$@/mixedmode/$$part"; done
+	@for part in $(filter-out setup.py,$(wildcard *.py)) py.typed planner runtime sorter state testing; do ln -s "../../../$$part" "$@/mixedmode/$$part"; done
 	@ln -s ../../tests/typed_job.py $@/typed_job.py
 
 java:

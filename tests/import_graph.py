@@ -25,7 +25,8 @@ class Sources:
     @classmethod
     def at(cls, root: Path) -> Sources:
         """Those of a checkout."""
-        files = [*root.glob("*.py"), *(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))]
+        modules = [path for path in root.glob("*.py") if path.name != "setup.py"]
+        files = [*modules, *(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))]
         return cls({path.relative_to(root).as_posix(): path.read_text() for path in sorted(files)})
 
     def changed(self, texts: Mapping[str, str]) -> Sources:

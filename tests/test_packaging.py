@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import email
 import importlib
+import os
 import re
 import shutil
 import subprocess
@@ -67,22 +69,37 @@ BREACHES: tuple[tuple[Callable[[Sources], list[str]], dict[str, str], str], ...]
 
 def sources() -> set[str]:
     """The package's files, as paths below ``mixedmode/``."""
-    files = [*ROOT.glob("*.py"), ROOT / "py.typed", *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))]
+    modules = [path for path in ROOT.glob("*.py") if path.name != "setup.py"]
+    files = [*modules, ROOT / "py.typed", *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))]
     files += [path for room in ROOMS for path in (ROOT / room).rglob("template/*")]
     return {f"mixedmode/{path.relative_to(ROOT)}" for path in files}
 
 
 @pytest.fixture(scope="module")
-def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names in a wheel built from a copy, so that nothing left over in the checkout gets in."""
-    copy = tmp_path_factory.mktemp("wheel") / "any-name"
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source distribution, made of a copy, so that nothing left over gets in, and the wheel that is made of it."""
+    place = tmp_path_factory.mktemp("built")
+    out, copy = place / "out", place / "any-name"
+    out.mkdir()
     ignored = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
     shutil.copytree(ROOT, copy, ignore=ignored)
-    build = "import setuptools.build_meta as backend; backend.build_wheel('out')"
-    (copy / "out").mkdir()
-    done = subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, text=True)
+    _build(f"backend.build_sdist({str(out)!r})", copy)
+    (sdist,) = out.glob("*.tar.gz")
+    shutil.unpack_archive(sdist, place, filter="data")
+    _build(f"backend.build_wheel({str(out)!r})", place / sdist.name.removesuffix(".tar.gz"))
+    return out
+
+
+def _build(call: str, folder: Path) -> None:
+    command = [sys.executable, "-c", f"import setuptools.build_meta as backend; {call}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (wheel,) = (copy / "out").glob("*.whl")
+
+
+@pytest.fixture(scope="module")
+def wheel_names(built: Path) -> set[str]:
+    """Names in the wheel."""
+    (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
 
@@ -96,6 +113,41 @@ def test_wheel_holds_exactly_the_package(wheel_names: set[str]) -> None:
 def test_wheel_holds_the_licence(wheel_names: set[str]) -> None:
     """The licence text is installed with the package."""
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel_names)
+
+
+def test_what_is_installed_works_outside_the_repository(built: Path, tmp_path: Path) -> None:
+    """The wheel, made of the source distribution, is installed by pip, imports, and has its command."""
+    (wheel,) = built.glob("*.whl")
+    place = tmp_path / "site"
+    options = ["--no-index", "--no-deps", "--quiet", "--disable-pip-version-check", "--target", str(place)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(wheel)], check=True)
+    used = "import mixedmode; print(mixedmode.__file__, mixedmode.read.__name__, mixedmode.OptionError('x').code)"
+
+    def run(*command: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(place)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert run(sys.executable, "-c", used) == f"{place}/mixedmode/__init__.py read MIXEDMODE_OPTION_INVALID"
+    version = run(sys.executable, str(place / "bin" / "mixedmode"), "--version")
+    assert f"mixedmode-{version}-" in wheel.name
+
+
+def test_what_a_package_index_shows_is_whole(built: Path) -> None:
+    """Its description renders and has no link or picture that needs the repository beside it; who made it is said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *map(str, built.iterdir())], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(archive.read(name))
+    description = str(metadata.get_payload())
+    assert "mixedmode.read(" in description
+    assert re.findall(r"\]\((?!https?:)", description) == []
+    assert metadata["Author"] and metadata["Keywords"] and len(metadata.get_all("Classifier", [])) > 5
 
 
 def test_the_command_leads_somewhere() -> None:
