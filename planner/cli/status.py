@@ -44,6 +44,7 @@ def facts_of(status: JobStatus, problems: list[str]) -> dict[str, Any]:
         "location": status.location,
         "time": moment_text(status.at_ms),
         "running": status.is_running,
+        "paused": status.is_paused,
         "healthy": status.is_running and not problems,
         "problems": problems,
         "query": {"id": None if run is None else run.query_id, "name": None if run is None else run.name},
@@ -179,7 +180,8 @@ def show(found: dict[str, Any]) -> None:
 
 def _state(found: dict[str, Any]) -> str:
     if found["running"]:
-        return "running" if found["healthy"] else "STALLED"
+        how = "paused" if found["paused"] else "running"
+        return how if found["healthy"] else "STALLED"
     ended = {
         None: "nothing is known of a run",
         "finished": "the last run has finished: nothing is left to do",

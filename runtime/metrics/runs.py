@@ -69,6 +69,8 @@ class RunRecord:
     #: By live input, where it stood last.
     positions: dict[str, SourcePosition] = field(default_factory=dict)
     happenings: list[Happening] = field(default_factory=list)
+    #: Whether somebody has paused it.
+    is_paused: bool = False
     #: Rows of the sources, and those that were late, of all its epochs.
     input_rows: int = 0
     late_rows: int = 0
@@ -116,8 +118,10 @@ class RunRecord:
                 self.progressed_ms, self.unsaved_since_ms = event.at_ms, None
             case CheckpointFailed():
                 self.failed_checkpoints.append(event)
+            case Noted(what="paused" | "resumed"):
+                self.is_paused, self.progressed_ms = event.what == "paused", event.at_ms
             case RunEnded():
-                self.ended = event
+                self.ended, self.is_paused = event, False
                 if self.phases:
                     self.phases[-1].ended_ms = event.at_ms
         told = in_words(event)

@@ -75,6 +75,11 @@ class JobStatus:
         return "killed" if self.run.ended is None else self.run.ended.how
 
     @property
+    def is_paused(self) -> bool:
+        """Whether somebody has told the run to stand still."""
+        return self.is_running and self.is_of_the_log and self.run is not None and self.run.is_paused
+
+    @property
     def phase(self) -> str | None:
         """The phase that the run is in, or ended in."""
         if not self.is_of_the_log:
@@ -94,7 +99,7 @@ class JobStatus:
         if self.standing.is_silent:
             found.append(f"its process is there, but has given no sign of life for {_s(self.standing.silent_ms or 0)}")
         run = self.run if self.is_of_the_log else None
-        if run is None:
+        if run is None or run.is_paused:  # who is told to stand still does
             return found
         if limits.silence_ms is not None and self.at_ms - run.progressed_ms > limits.silence_ms:
             found.append(

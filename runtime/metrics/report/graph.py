@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ _BOX_WIDTH, _LINE, _PAD = 220.0, 17.0, 12.0
 _APART_X, _APART_Y, _MARGIN = 64.0, 20.0, 8.0
 #: Letters that a box has room for.
 _LETTERS = 28
+#: Lines that one thing which is said of a node may take.
+_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def graph(nodes: Sequence[Node]) -> Graph | None:
         y = _MARGIN + (tallest - heights[place]) / 2
         for node in its:
             x = _MARGIN + place * (_BOX_WIDTH + _APART_X)
-            boxes[node.name] = Box(node, x, y, _height(node), short(node.name), tuple(map(short, node.lines)))
+            boxes[node.name] = Box(node, x, y, _height(node), short(node.name), _lines(node))
             y += _height(node) + _APART_Y
     arrows = [_arrow(boxes[one], boxes[node.name]) for node in nodes for one in node.inputs if one in boxes]
     width = 2 * _MARGIN + (max(columns) + 1) * _BOX_WIDTH + max(columns) * _APART_X
@@ -116,7 +119,14 @@ def graph(nodes: Sequence[Node]) -> Graph | None:
 
 
 def _height(node: Node) -> float:
-    return 2 * _PAD + _LINE * (1 + len(node.lines))
+    return 2 * _PAD + _LINE * (1 + len(_lines(node)))
+
+
+def _lines(node: Node) -> tuple[str, ...]:
+    """What the box has room for."""
+    return tuple(
+        line for text in node.lines for line in textwrap.wrap(text, _LETTERS + 2, max_lines=_LINES, placeholder=" …")
+    )
 
 
 def _arrow(one: Box, other: Box) -> str:

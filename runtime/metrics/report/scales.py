@@ -224,7 +224,7 @@ def decimal(wanted: float) -> float:
 
 def binary(wanted: float) -> float:
     """The same in KiB, MiB and so on."""
-    unit = 1024.0 ** max(0, math.floor(math.log(wanted, 1024) + 1e-9))
+    unit = 1024.0 ** max(0, math.floor(math.log(wanted * 8, 1024)))  # rather half a MiB than 500 KiB
     return unit * decimal(wanted / unit)
 
 

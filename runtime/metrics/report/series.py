@@ -90,7 +90,9 @@ def _of_epochs(runs: Sequence[RunRecord], value: Callable[[EpochApplied], float 
 def _rates(run: RunRecord) -> Iterator[Point]:
     """Rows per second: between two tellings of a backlog, and of each epoch of the stream since the one before."""
     before_ms, before_rows, stage = run.began_ms, 0, ""
-    for told in run.backlog:
+    # What a stage takes from others is no row of the sources.
+    readers = [] if run.began is None else [one.uid for one in run.began.stages if one.inputs]
+    for told in (told for told in run.backlog if not readers or told.stage in readers):
         if told.stage != stage or told.rows < before_rows:
             before_ms, before_rows, stage = round(told.at_ms - told.elapsed_s * 1000), 0, told.stage
         elapsed_ms = told.at_ms - before_ms

@@ -40,6 +40,8 @@ def _heading(run: RunRecord, now_ms: int) -> Text:
         line.append(f" after {lasting(run.until_ms - run.began_ms)}", style="not bold")
         return line
     line.append(f"  {run.phase}", style="bold cyan" if run.phase in BACKLOG else "bold green")
+    if run.is_paused:
+        line.append(", paused", style="bold yellow")
     since_ms = run.phases[-1].began_ms if run.phases else run.began_ms
     line.append(f" for {lasting(now_ms - since_ms)}", style="not bold")
     if run.began is not None:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from event_support import RUN, a_run, began, common, epoch, phase, put
+from event_support import RUN, a_run, began, common, epoch, folder_of, phase, put
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
 from mixedmode.runtime.metrics.events import (
     BacklogProgressed,
     CheckpointCompleted,
+    Noted,
     RunEnded,
     RunEvent,
     SourcePosition,
@@ -187,6 +188,20 @@ def test_a_quiet_job_needs_no_new_checkpoint(tmp_path: Path, claim: Callable[[],
     tell(tmp_path, began(at_ms), phase("live", at_ms), live_epoch(at_ms, sources=idle), checkpoint(2, at_ms + 1))
     code, found = ask(tmp_path, "--max-checkpoint-age", "1 min", "--max-lag", "1 min")
     assert (code, found["problems"]) == (0, [])
+
+
+def test_a_paused_job_is_healthy(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """It stands still because it was told to, until it is told to go on; then limits hold again."""
+    claim()
+    at_ms = NOW_MS - 3_600_000
+    paused, resumed = (Noted(**common(at_ms), what=what, text="") for what in ("paused", "resumed"))
+    options = ("--max-silence", "10 min", "--max-lag", "1 min")
+    tell(tmp_path, began(at_ms), phase("live", at_ms), live_epoch(at_ms), paused)
+    code, found = ask(tmp_path, *options)
+    assert (code, found["paused"], found["healthy"]) == (0, True, True)
+    put(folder_of(tmp_path).runs()[0].part(1), resumed)
+    code, found = ask(tmp_path, *options)
+    assert (code, found["paused"], len(found["problems"])) == (4, False, 2)
 
 
 @pytest.mark.parametrize(
