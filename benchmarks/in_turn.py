@@ -9,7 +9,7 @@ from typing import Any
 
 import mixedmode
 from dataset import Dataset, Shape
-from micro_batches import Feed, only_active_run, parts, trigger_s, watched
+from micro_batches import Feed, live_run, parts, trigger_s, watched
 from mixedmode.runtime.platform.query_log import without_processes
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -78,7 +78,7 @@ def feed_both(
         stock: StreamingQuery | None = None
         try:
             assert ours.wait_for("live", 600), ours.exception()
-            ours_id = only_active_run(spark)
+            ours_id = live_run(ours)
             # What a watermark has made due waits for the next rows: a micro-batch without rows would disturb ours.
             spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
             with without_processes(spark, str(folder)) if same_log else nullcontext():

@@ -1,7 +1,7 @@
 """What every micro-batch took, for Spark's queries and for ours: a listener sees them all.
 
-Our live phase is a Structured Streaming query too, and its ``triggerExecution`` covers all that a micro-batch costs:
-offsets, planning, logs, and in ``addBatch`` our epoch.  So both sides are measured by the same clock of Spark's.
+The live source of ours is a Structured Streaming query too, and its ``triggerExecution`` covers all that a micro-batch
+costs: offsets, planning, logs, and in ``addBatch`` our epoch.  So both sides are measured by the same clock of Spark's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from mixedmode import MixedQuery
+from mixedmode.runtime.connectors.sources import live_query
+from mixedmode.runtime.platform.shown_query import HiddenSession
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQueryListener
 
@@ -39,7 +42,8 @@ class MicroBatches(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:
         progress = event.progress
-        if "addBatch" not in progress.durationMs:
+        # Neither those that tell of an idle query, nor what stands for a job of ours: both write no log.
+        if "walCommit" not in progress.durationMs:
             return
         if self.after_each is not None:
             self.after_each(progress)
@@ -84,12 +88,20 @@ class MicroBatches(StreamingQueryListener):
 
 @contextmanager
 def watched(spark: SparkSession) -> Iterator[MicroBatches]:
-    """A listener that is there for a while."""
+    """A listener that is there for a while, and is told of our live sources' queries, too, which others do not see."""
     listener = MicroBatches()
+
+    class Watched(HiddenSession):
+        def __init__(self, origin: SparkSession) -> None:
+            super().__init__(origin)
+            self.session.streams.addListener(listener)
+
     spark.streams.addListener(listener)
+    hidden, live_query.HiddenSession = live_query.HiddenSession, Watched  # type: ignore[misc]
     try:
         yield listener
     finally:
+        live_query.HiddenSession = hidden  # type: ignore[misc]
         spark.streams.removeListener(listener)
 
 
@@ -124,12 +136,12 @@ class Feed:
         (self.folder / f"{number:05d}.parquet").symlink_to(path)
 
 
-def only_active_run(spark: SparkSession) -> str:
+def live_run(query: MixedQuery) -> str:
     """The run of the live source's query, once it is there: we have just seen our query's live phase begin."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while not (active := spark.streams.active):
+    deadline, live = time.monotonic() + _PATIENCE_S, query._runner.live
+    assert live is not None
+    while live.query is None or not live.query.isActive:
         if time.monotonic() > deadline:
             raise TimeoutError(f"the live source's query has not started in {_PATIENCE_S} s")
         time.sleep(0.01)
-    (query,) = active
-    return str(query.runId)
+    return str(live.query.runId)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from dataset import Dataset, Shape, batches, dataset
 from in_turn import OURS, STOCK, start, told
-from micro_batches import only_active_run, watched
+from micro_batches import live_run, watched
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from race import Race, ratio
@@ -132,7 +132,7 @@ def _feed_both(spark: SparkSession, kafka: Any, history: Dataset, small: Shape, 
         try:
             ours = start(processor(mixedmode.read(history=before, live=live)), folder / "ours", False)
             assert ours.wait_for("live", 600), ours.exception()
-            ids = {OURS: only_active_run(spark)}
+            ids = {OURS: live_run(ours)}
             fill(spark, kafka.bootstrap, state, history)
             both = rows_of(reader.option("subscribe", f"{state},{feeds[STOCK]}").load())
             stock = start(processor(both), folder / "stock", False)

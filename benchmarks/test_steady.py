@@ -11,7 +11,7 @@ from typing import Any
 
 import mixedmode
 from dataset import Dataset, Shape, dataset
-from micro_batches import Feed, only_active_run, trigger_s, watched
+from micro_batches import Feed, live_run, trigger_s, watched
 from processes import descendants, files_below, memory_bytes, open_handles, python_workers
 from pyspark.sql import SparkSession
 from workload import processor
@@ -87,7 +87,7 @@ def run(spark: SparkSession, history: Dataset, live: Dataset, folder: Path) -> l
         )
         try:
             assert query.wait_for("live", 600), query.exception()
-            run_id = only_active_run(spark)
+            run_id = live_run(query)
             loaded = len(batches.of(run_id))
             for number in range(1, len(live.files) + 1):
                 feed.land()

@@ -11,7 +11,7 @@ from typing import Any
 import mixedmode
 from dataset import Dataset
 from in_turn import OURS, STOCK, start, stream
-from micro_batches import Feed, MicroBatches, only_active_run, watched
+from micro_batches import Feed, MicroBatches, live_run, watched
 from pyspark.sql import DataFrame, SparkSession
 from ways import PLAIN_FILES, STOCK_TEN, Way
 
@@ -138,7 +138,7 @@ def feed_sides(
         stock: Any = None
         try:
             assert ours.wait_for("live", 600), ours.exception()
-            fed = {OURS: _Fed(batches, only_active_run(spark), feeds[OURS])}
+            fed = {OURS: _Fed(batches, live_run(ours), feeds[OURS])}
             # What a watermark has made due waits for the next rows: a micro-batch without rows would disturb ours.
             spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
             stock = start(job(*streams[STOCK]), places[STOCK] / "checkpoints", False, "append")

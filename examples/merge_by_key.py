@@ -60,7 +60,6 @@ def totals_of(orders: Any) -> Any:
 
 def main() -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory() as folder:
         history, landing = f"{folder}/history", f"{folder}/landing"
         orders = spark.range(20_000).selectExpr("concat('customer-', id % 70) AS customer", "id % 90 AS amount")

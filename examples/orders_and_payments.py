@@ -68,7 +68,6 @@ spark = (
     .config("spark.sql.session.timeZone", "UTC")
     .getOrCreate()
 )
-spark.sparkContext.setLogLevel("ERROR")
 folder = tempfile.mkdtemp(prefix="orders-and-payments-")
 orders = spark.range(10_000).selectExpr(
     "id", "timestamp '2025-01-01' + make_interval(0, 0, 0, 0, 0, id * 52) AS ts", "1 + id % 90 AS euros"

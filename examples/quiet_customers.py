@@ -60,7 +60,6 @@ spark = (
     .config("spark.sql.session.timeZone", "UTC")
     .getOrCreate()
 )
-spark.sparkContext.setLogLevel("ERROR")
 folder = tempfile.mkdtemp(prefix="quiet-customers-")
 orders = spark.range(105_000).selectExpr(
     "concat('customer-', id % 50) AS customer", "timestamp '2025-01-01' + make_interval(0, 0, 0, 0, 0, id * 5) AS ts"

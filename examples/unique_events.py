@@ -28,7 +28,6 @@ def events(spark: SparkSession, first: int, last: int) -> DataFrame:
 
 def main() -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory() as folder:
         history, landing = f"{folder}/history", f"{folder}/landing"
         events(spark, 0, 3_000).write.parquet(history)

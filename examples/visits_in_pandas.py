@@ -46,7 +46,6 @@ spark = (
     .config("spark.sql.session.timeZone", "UTC")
     .getOrCreate()
 )
-spark.sparkContext.setLogLevel("ERROR")
 folder = tempfile.mkdtemp(prefix="visits-")
 clicks = spark.range(12_000).selectExpr(
     "concat('visitor-', id % 20) AS visitor",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..errors import CheckpointError, MixedModeError, QueryError
 from .checkpoints.damage import explain_corruption
+from .checkpoints.lease.driver_lease import LocationLost
 from .checkpoints.savepoints.destination import savepoint_name
 from .checkpoints.savepoints.queue import SavepointRequest
 from .connectors.sources.live_query import Stopped
@@ -27,6 +28,7 @@ from .metrics.lifecycle import Lifecycle
 from .metrics.listeners import RunFailed, RunStopped, ToldTogether
 from .metrics.progress import QueryProgress
 from .metrics.run_events import RunEvents
+from .metrics.shown_run import ShownRun
 from .platform.clean_up import take_all
 from .platform.filesystem import path_text
 from .platform.frozen import FrozenDict
@@ -73,8 +75,17 @@ class MixedQuery:
             location = self._temporary.name
         self.runId = str(uuid.uuid4())
         self._history = RunHistory(self.runId, job.name, job.sink.describe())
+        self._shown = ShownRun(
+            job.spark,
+            job.name,
+            job.sink.describe(),
+            has_watermark=any(stage.event_time is not None for stage in job.stages),
+            readers={stage.uid for stage in job.readers},
+            recent=lambda: self._history.recent,
+            stopped=self._stopped_from_outside,
+        )
         self._events = RunEvents(job, self.runId)
-        self._told = ToldTogether(self._history, self._events)
+        self._told = ToldTogether(self._history, self._events, self._shown)
         self._location = location
         self._runner = JobRunner(job, location, self.runId[:8], self._told)
         self._ended = threading.Event()
@@ -89,6 +100,9 @@ class MixedQuery:
 
     def _start(self) -> None:
         self._runner.claim()
+        run_id = self._shown.begin(self.id)
+        if run_id is not None:
+            self.runId = self._history.run_id = self._events.run_id = run_id
         claim, store = self._runner.lease.claim, self._runner.store
         assert claim is not None, "the runner has claimed the location"
         location = None if self._temporary is not None else self._location
@@ -136,6 +150,7 @@ class MixedQuery:
                 self._runner.lease.release,
                 lambda: self._events.end(self._error, was_stopped=self._runner.is_stopping),
                 *([] if self._temporary is None else [self._temporary.cleanup]),
+                lambda: self._shown.end(self._error),
                 lambda: SIGTERM.forget(self._end_by_signal),
             )
             self._ended.set()
@@ -152,6 +167,14 @@ class MixedQuery:
             except MixedModeError as error:
                 logger.warning("query %s ends without a savepoint: %s", self.name or self.runId, error)
         self.stop()
+
+    def _stopped_from_outside(self) -> None:
+        """Somebody has stopped what Spark shows of the query, by ``spark.streams``."""
+        try:
+            self._runner.lease.find_out()
+        except LocationLost:
+            return  # it was the next run of the job, in this very process; ours ends by what it finds
+        self._runner.stop()
 
     def _is_cancellation(self, error: BaseException) -> bool:
         """True for what Spark raises when the jobs of a query that is being stopped are cancelled.

@@ -12,6 +12,7 @@ DataFrame is executed; the driver reads ``_metadata`` files only.  Column names 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import time
@@ -23,12 +24,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import Row, SparkSession
 
-from ..errors import CheckpointError, CorruptStateError, SetupError, UnknownStateError
+from ..errors import CheckpointError, CorruptStateError, MixedModeError, SetupError, UnknownStateError
 from ..state.registry import StateDescriptor, StateRegistry, schema_from_json
 from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
 from .operators.join.definition import HEADS
+from .platform.cells import facts_html, table_html
 from .platform.filesystem import exists, path_text, resolve
 from .tasks.join_scan import JoinScan
 from .tasks.lookup_task import identify_key, lookup, only_shard
@@ -37,6 +39,8 @@ from .tasks.scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: Newest checkpoints that a notebook's cell shows.
+_SHOWN_CHECKPOINTS = 20
 _LOCAL_DIR = "spark.mixedmode.state.local-dir"
 
 
@@ -123,6 +127,32 @@ class StateReader:
     def __init__(self, store: CheckpointStore, spark: SparkSession | None) -> None:
         self._store = store
         self._given = spark
+
+    def __repr__(self) -> str:
+        return f"StateReader[{self._store.location}]"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                one.id,
+                one.kind or "",
+                one.trigger or "",
+                "" if one.time is None else one.time.strftime("%Y-%m-%d %H:%M:%S UTC"),
+                "" if one.epoch is None else one.epoch,
+                f"{one.size_bytes:,}",
+                one.damage or ("complete, drained" if one.drained else "complete"),
+            )
+            for one in self.checkpoints()[-_SHOWN_CHECKPOINTS:]
+        ]
+        header = ("checkpoint", "kind", "trigger", "taken", "epoch", "bytes of state", "how it is")
+        stages = []
+        with contextlib.suppress(MixedModeError):
+            stages = [
+                (one.uid, one.operator, ", ".join(one.key), ", ".join(one.states), one.shards)
+                for one in self.operators()
+            ]
+        newest = table_html(("stage", "operator", "key", "states", "shards"), stages) if stages else ""
+        return facts_html("StateReader", [("location", self._store.location)]) + table_html(header, rows) + newest
 
     # -- what there is -----------------------------------------------------------------------------------------------
 

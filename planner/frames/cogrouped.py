@@ -12,6 +12,7 @@ from ..stages.keys import Keys
 from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
 from ..stages.processor_rows import rows_of_two
 from ..stages.stage import KeyedStage, StageInput
+from .described import DescribedKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import GroupedData
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 Frame = TypeVar("Frame")
 
 
-class MixedCogroupedData(Generic[Frame]):
+class MixedCogroupedData(DescribedKeys, Generic[Frame]):
     """Rows of two inputs by key, ours: Spark has no stateful form of it; made by :meth:`MixedGroupedData.cogroup`.
 
     The processor is a ``StatefulProcessor`` whose ``handleInputRows(self, key, left, right, timerValues)`` gets two
@@ -46,6 +47,10 @@ class MixedCogroupedData(Generic[Frame]):
     ) -> None:
         self._sides = (*left, *right)
         self._result = result
+
+    @property
+    def _key_schema(self) -> StructType:
+        return self._sides[1].schema
 
     def transformWithState(
         self,

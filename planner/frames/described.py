@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 from pyspark.sql.types import StructType
 
+from ...runtime.platform.cells import facts_html, table_html
 from ..inputs.inputs import Inputs
 
 
@@ -40,3 +41,31 @@ class Described(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}[{', '.join(f'{name}: {kind}' for name, kind in self.dtypes)}]"
+
+    def _repr_html_(self) -> str:
+        read = self._read()
+        kinds = {"history": read.history is not None, "live": read.is_streaming}
+        inputs = " and then ".join(name for name, is_there in kinds.items() if is_there)
+        columns = [
+            (field.name, field.dataType.simpleString(), "" if field.nullable else "not null")
+            for field in self.schema.fields
+        ]
+        title = facts_html(type(self).__name__, [("reads", inputs or "nothing")])
+        return title + table_html(("column", "type", ""), columns)
+
+
+class DescribedKeys(ABC):
+    """Rows by key."""
+
+    @property
+    @abstractmethod
+    def _key_schema(self) -> StructType:
+        """Names and types of the keys."""
+
+    def __repr__(self) -> str:
+        keys = ", ".join(f"{field.name}: {field.dataType.simpleString()}" for field in self._key_schema.fields)
+        return f"{type(self).__name__}[{keys}]"
+
+    def _repr_html_(self) -> str:
+        keys = [(field.name, field.dataType.simpleString()) for field in self._key_schema.fields]
+        return facts_html(type(self).__name__, []) + table_html(("key", "type"), keys)

@@ -26,6 +26,7 @@ from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
 from ..stages.processor_rows import COGROUP, rows_of_one
 from ..stages.stage import STAGE_UID, KeyedStage
 from .cogrouped import MixedCogroupedData
+from .described import DescribedKeys
 from .nearest import no_attribute
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ WHY_OBSERVED = (
 Frame = TypeVar("Frame")
 
 
-class MixedGroupedData(Generic[Frame]):
+class MixedGroupedData(DescribedKeys, Generic[Frame]):
     """Rows by key; made by :meth:`MixedFrame.groupBy`.
 
     Args:
@@ -77,6 +78,10 @@ class MixedGroupedData(Generic[Frame]):
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, name)
+
+    @property
+    def _key_schema(self) -> StructType:
+        return self._keys.schema
 
     # -- a processor ---------------------------------------------------------------------------------------------------
 

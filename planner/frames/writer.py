@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from ...errors import OptionError, PlanError
 from ...runtime.checkpoints.store import has_checkpoint
+from ...runtime.platform.cells import facts_html, is_shown
 from ...runtime.platform.filesystem import path_text
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
@@ -260,6 +261,25 @@ class MixedStreamWriter:
     def explain(self, extended: bool = False) -> None:
         """Print the plan."""
         print(self.plan().explain(extended))
+
+    def _asked(self) -> list[tuple[str, str]]:
+        """What was asked for so far, by name."""
+        said = {
+            "query name": self._name,
+            "format": "foreachBatch" if self._foreach_batch is not None else self._format,
+            "table": self._table,
+            "output mode": self._output_mode,
+            "partitioned by": ", ".join(self._partition_by) or None,
+            "trigger": ", ".join(f"{name} = {value}" for name, value in self._trigger.items()),
+            **{name: value if is_shown(name) else "(not shown)" for name, value in self._options.items()},
+        }
+        return [(name, str(value)) for name, value in said.items() if value is not None]
+
+    def __repr__(self) -> str:
+        return f"MixedStreamWriter[{', '.join(f'{name}: {value}' for name, value in self._asked())}]"
+
+    def _repr_html_(self) -> str:
+        return facts_html("MixedStreamWriter", self._asked())
 
     def _compile(self) -> tuple[ExecutionPlan, JobSpec]:
         request = SinkRequest(

@@ -25,6 +25,7 @@ from .listeners import (
     WholeResultObserved,
 )
 from .progress import QueryProgress, timestamp
+from .story import sentence
 from .wording import in_words
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class RunHistory:
     ) -> None:
         self._now_s = now_s
         self._clock_s = clock_s
-        self._run_id = run_id
+        #: Id of the run, as its records have it.
+        self.run_id = run_id
         self._name = name
         self._sink = sink
         self._lock = threading.Lock()
@@ -97,10 +99,10 @@ class RunHistory:
                 self._phases.append(fact.kind)
         words = in_words(fact)
         if words is not None:
-            logger.info("%s: %s %s", self._name or self._run_id, *words)
+            logger.info("%s: %s %s", self._name or self.run_id, *words)
             with self._lock:
                 events = self._checkpoint_events if isinstance(fact, CheckpointCompleted) else self._events
-                events.append((next(self._numbers), LifecycleEvent(self._now_ms, *words)))
+                events.append((next(self._numbers), LifecycleEvent(self._now_ms, *words, sentence(fact) or "")))
 
     @property
     def _now_ms(self) -> int:
@@ -125,7 +127,7 @@ class RunHistory:
         self._epoch_started = now - elapsed_s
         progress = QueryProgress(
             id=query_id(applied.job_id),
-            runId=self._run_id,
+            runId=self.run_id,
             name=self._name,
             timestamp=timestamp(now_ms),
             batchId=applied.epoch,
@@ -163,7 +165,7 @@ class RunHistory:
         logger.warning(
             "query %s: %s timers that timers have registered at the end of input are ignored: MAX_WATERMARK, the end of"
             " event time, has come, and a timer that registers the next one would go on for ever",
-            self._name or self._run_id,
+            self._name or self.run_id,
             count,
         )
 

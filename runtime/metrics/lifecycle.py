@@ -1,12 +1,13 @@
-"""What ``query.lifecycle`` gives: the events of the run as a list, and those of its tasks as a table."""
+"""What ``query.lifecycle`` gives: the events of the run, read as a story, and those of its tasks, as a table."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from ..platform.cells import table_html
 from ..protocols.lifecycle.index_set import IndexSet
 from ..protocols.lifecycle.task_journal import TaskEvent
 
@@ -18,10 +19,15 @@ class LifecycleEvent:
     at_ms: int
     event: str
     detail: str
+    #: What happened, as people say it.
+    sentence: str = ""
+
+    def __str__(self) -> str:
+        return self.sentence or f"{self.event} {self.detail}"
 
 
 class Lifecycle(list[LifecycleEvent]):
-    """The events of a run, oldest first; prints as the event history of each of its tasks.
+    """The events of a run, oldest first; prints as its story, and so does a cell of a notebook.
 
     Args:
         events: what happened to the run as a whole: phases, switch, checkpoints, end.
@@ -30,28 +36,83 @@ class Lifecycle(list[LifecycleEvent]):
 
     def __init__(self, events: Sequence[LifecycleEvent], tasks: Sequence[TaskEvent]) -> None:
         super().__init__(events)
-        #: Records with ``task``, ``event``, ``status``, ``operator``, ``at_ms``, in order.
-        self.tasks = list(tasks)
+        #: Records of tasks as FLIP-147 has them, in order; print as a table.
+        self.tasks = TaskEvents(tasks)
 
-    def of(self, task: str) -> list[TaskEvent]:
+    def of(self, task: str) -> TaskEvents:
         """The history of one task ("sink[0]"), or of all tasks of one vertex ("sink")."""
-        return [one for one in self.tasks if one.task == task or one.task.rpartition("[")[0] == task]
+        return TaskEvents(one for one in self.tasks if one.task == task or one.task.rpartition("[")[0] == task)
 
     def __str__(self) -> str:
-        return as_table(self.tasks)
+        return _columns(_STORY, list(_story(self)))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return table_html(_STORY, list(_story(self)))
+
+
+class TaskEvents(list[TaskEvent]):
+    """Records with ``task``, ``event``, ``status``, ``operator``, ``at_ms``, in order; prints as a table."""
+
+    def __str__(self) -> str:
+        return as_table(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return table_html(_TASKS, task_rows(self))
+
+
+_STORY = ("time (UTC)", "after", "what happened")
+_TASKS = ("time (UTC)", "task", "event", "task status", "operator")
+#: So many checkpoints one after the other are told each; of more the first and the last.
+_TOLD_CHECKPOINTS = 3
+
+
+def _story(events: Sequence[LifecycleEvent]) -> Iterator[tuple[str, ...]]:
+    """Moment, time since the first event, and what happened; of many checkpoints in a row how many there were."""
+    for event, group in itertools.groupby(events, key=lambda one: one.event):
+        same = list(group)
+        told = same
+        if event == "checkpoint" and len(same) > _TOLD_CHECKPOINTS:
+            between = LifecycleEvent(same[1].at_ms, event, "", f"… {len(same) - 2:,} more checkpoints")
+            told = [same[0], between, same[-1]]
+        for one in told:
+            yield _time(one.at_ms), f"+{_span(one.at_ms - events[0].at_ms)}", str(one)
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _span(ms: int) -> str:
+    """A time as people say it: "3.2 s", "4 min 5 s", "2 h 10 min", "3 d 4 h"."""
+    seconds = max(ms, 0) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for size, unit, part_size, part in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // part_size} {part}"
+    raise AssertionError("a minute at least")
 
 
 def as_table(events: Iterable[TaskEvent]) -> str:
     """The events as text in columns; what several subtasks of an operator did at once is one line."""
+    return _columns(_TASKS, task_rows(events))
+
+
+def task_rows(events: Iterable[TaskEvent]) -> list[tuple[str, ...]]:
+    """The lines of that table."""
     lines: list[tuple[str, ...]] = []
     for (vertex, event, status, operator), group in itertools.groupby(
         _grouped(events), key=lambda one: (_vertex(one.task), one.event, one.status, one.operator)
     ):
         same = list(group)
         numbers = IndexSet.of(_index(one.task) for one in same)
-        time = datetime.fromtimestamp(same[0].at_ms / 1000, timezone.utc).strftime("%H:%M:%S.%f")[:-3]
-        lines.append((time, f"{vertex}[{numbers}]", event, status, operator))
-    return _columns(("time (UTC)", "task", "event", "task status", "operator"), lines)
+        lines.append((_time(same[0].at_ms), f"{vertex}[{numbers}]", event, status, operator))
+    return lines
 
 
 def _grouped(events: Iterable[TaskEvent]) -> list[TaskEvent]:

@@ -100,6 +100,11 @@ class QueryProgress(FrozenDict):
     def prettyJson(self) -> str:
         return json.dumps(plain(self), indent=2)
 
+    def __str__(self) -> str:
+        return self.prettyJson
+
+    __repr__ = __str__
+
 
 def plain(value: Any) -> Any:
     """The value as JSON has it, that of a metric as Spark writes it."""

@@ -63,7 +63,7 @@ class RunEvents:
         drain_s: float = DRAIN_S,
     ) -> None:
         self._drain_s = drain_s
-        self._job, self._run_id, self._heard_by, self._now_ms = job, run_id, heard_by, now_ms
+        self._job, self.run_id, self._heard_by, self._now_ms = job, run_id, heard_by, now_ms
         self._translator: Translator | None = None
         self._facts: Mailbox[tuple[int, Fact]] = Mailbox(
             f"events-{run_id[:8]}", self._translate, lambda told: isinstance(told[1], _ROUTINE_FACTS)
@@ -87,12 +87,12 @@ class RunEvents:
             location: the location as the user gave it; None: it is a temporary one.
             log: where events are to be written; None: nowhere.
         """
-        self._translator = Translator(query_id, self._run_id, self._job.name)
+        self._translator = Translator(query_id, self.run_id, self._job.name)
         began = self._began(self._translator.common(self._now_ms()), generation, location)
         if log is not None:
-            self._log = EventLog(log, log.run(self._run_id, began.at_ms), LogLimits(), now_ms=self._now_ms)
+            self._log = EventLog(log, log.run(self.run_id, began.at_ms), LogLimits(), now_ms=self._now_ms)
             self._log_mailbox = Mailbox(
-                f"history-{self._run_id[:8]}", self._write, is_routine, size=10_000, idle=self._log.idle
+                f"history-{self.run_id[:8]}", self._write, is_routine, size=10_000, idle=self._log.idle
             )
         self._tell(began)
 
@@ -124,7 +124,7 @@ class RunEvents:
         if late:
             logger.warning(
                 "query %s has ended, and %s of those who listen to it have not heard all of it within %s s",
-                self._job.name or self._run_id,
+                self._job.name or self.run_id,
                 len(late),
                 self._drain_s,
             )

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -36,7 +36,7 @@ _LOCK = threading.Lock()
 _STARTING: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 
 
-def started(writer: DataStreamWriter, spark: SparkSession, folder: str) -> StreamingQuery:
+def started(writer: DataStreamWriter, sessions: Sequence[SparkSession], folder: str) -> StreamingQuery:
     """A query that writes its log without other processes, if that is on a local disk; what the user has set stays.
 
     Spark reads the option while it makes a query and its sources, and nothing of a query can say it for itself alone.
@@ -44,10 +44,12 @@ def started(writer: DataStreamWriter, spark: SparkSession, folder: str) -> Strea
 
     Args:
         writer: starts the query.
-        spark: the query's session.
+        sessions: the query's session, and those of its sources.
         folder: its checkpoint folder, as a URI.
     """
-    with without_processes(spark, folder):
+    with ExitStack() as settings:
+        for spark in sessions:
+            settings.enter_context(without_processes(spark, folder))
         query = writer.start()
         with contextlib.suppress(Py4JError, PySparkException):  # one that fails at once tells so by itself
             execution = query._jsq.streamingQuery()

@@ -12,7 +12,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,16 @@ class DriverJvm:
         """
         around = {**os.environ, **environment} if own_jvm else self._environment(environment)
         return subprocess.Popen(_command(script, map(str, arguments)), env=around, text=True, **pipes)
+
+    @contextmanager
+    def warnings(self) -> Iterator[list[str]]:
+        """What the JVM warns of meanwhile, for a driver that does not set the level of its log."""
+        levels = self._gateway.jvm.org.apache.logging.log4j.Level
+        self._gateway.jvm.org.apache.logging.log4j.core.config.Configurator.setRootLevel(levels.WARN)
+        found: list[str] = []
+        before = len(self._log.read_text())
+        yield found
+        found += [line for line in self._log.read_text()[before:].splitlines() if " WARN " in line or " ERROR " in line]
 
     def _environment(self, different: dict[str, str]) -> dict[str, str]:
         parameters = self._gateway.gateway_parameters

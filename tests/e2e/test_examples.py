@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from driver_jvm import DriverJvm
 
 pytestmark = pytest.mark.spark
 
+_OF_THE_MACHINE = re.compile("NativeCodeLoader|Utils: (Your hostname|Set SPARK_LOCAL_IP|Service '.*' could not bind)")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -25,8 +27,11 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
     ],
 )
 def test_example_runs(command: str, said: str, tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """The script ends well and says what the README promises of it."""
+    """The script ends well and says what the README promises of it; Spark warns of nothing."""
     script, *arguments = command.split()
-    done = driver_jvm.run(EXAMPLES / script, *arguments, as_users_do=True, TMPDIR=str(tmp_path))
+    with driver_jvm.warnings() as warnings:
+        done = driver_jvm.run(EXAMPLES / script, *arguments, as_users_do=True, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     assert said in done.stdout
+    # What Spark says to everybody about this machine is not about the job.
+    assert [line for line in warnings if not _OF_THE_MACHINE.search(line)] == []

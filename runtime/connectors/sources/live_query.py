@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...platform.failpoints import failpoint
 from ...platform.query_log import started
+from ...platform.shown_query import HiddenSession, stop_query
 from ...platform.spark_sources import PlannedSource, log_numbers, sources
 from .live_sources import LiveSourceFacts
 
@@ -68,6 +69,7 @@ class LiveSource:
         self._stopping = stopping
         self._error: BaseException | None = None
         self._refusing = False
+        self._hidden: HiddenSession | None = None
         self.query: StreamingQuery | None = None
         #: The thread that is handing over a micro-batch now; None: nobody is.
         self.thread_id: int | None = None
@@ -105,11 +107,15 @@ class LiveSource:
             waits: asked before each of them whether it has to wait.
         """
         self._error, self._refusing = None, False
-        writer = self._frame.writeStream.foreachBatch(self._guarded(on_batch, waits)).trigger(**trigger)
+        if self._hidden is None:
+            self._hidden = HiddenSession(self._frame.sparkSession)
+        rows = self._hidden.adopt(self._frame)
+        writer = rows.writeStream.foreachBatch(self._guarded(on_batch, waits)).trigger(**trigger)
         writer = writer.option("checkpointLocation", self.checkpoint)
-        if self._name:
-            writer = writer.queryName(f"{self._name} (live source)")
-        self.query = started(writer, self._frame.sparkSession, self.checkpoint)
+        # It is seen in descriptions of Spark jobs and in Spark's log, where nobody is to take it for the job.
+        writer = writer.queryName(f"{self._name or 'mixedmode'} (live source)")
+        sessions = [self._frame.sparkSession, self._hidden.session]
+        self.query = started(writer, sessions, self.checkpoint)
         if self._stopping.is_set():
             self.stop()
         return self.query
@@ -203,7 +209,7 @@ class LiveSource:
     def stop(self) -> None:
         """Stop the query if it runs."""
         if self.query is not None and self.query.isActive:
-            self.query.stop()
+            stop_query(self._frame.sparkSession, self.query)
 
 
 def delivers_one_batch(live: DataFrame) -> bool:

@@ -36,7 +36,7 @@ class Queries:
         folder = (log or self.log).as_uri()
         rows = self.spark.readStream.schema("value long").option("maxFilesPerTrigger", 1).json(str(self.landing))
         writer = rows.writeStream.foreachBatch(self._take).option("checkpointLocation", folder)
-        query = started(writer.trigger(availableNow=True), self.spark, folder)
+        query = started(writer.trigger(availableNow=True), [self.spark], folder)
         execution: Any = query._jsq.streamingQuery()
         for log_of in (execution.offsetLog(), execution.commitLog()):
             assert "FileSystemBased" in log_of.fileManager().getClass().getSimpleName()

@@ -1,0 +1,181 @@
+"""Shows a run to Spark's own observers as one query, from its start to its end."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..platform.shown_query import GONE, ShownQuery
+from .listeners import (
+    BacklogMoved,
+    EpochApplied,
+    Fact,
+    OffsetsKnown,
+    PhaseBegan,
+    Restored,
+    RunFailed,
+    RunFinished,
+    RunStopped,
+)
+from .progress import QueryProgress, timestamp
+from .spark_progress import backlog_progress, observed_values, spark_progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+#: How often a backlog is told of; Spark tells as often that a query waits.
+TELL_EVERY_S = 10.0
+#: How long what is left may take to be told at the end.
+_PATIENCE_S = 30.0
+#: After these there is nothing more to be known of an epoch that is not told yet.
+_CLOSING = (EpochApplied, PhaseBegan, RunFinished, RunStopped, RunFailed)
+
+
+class ShownRun:
+    """Listens to a run, and has Spark tell of it.
+
+    An epoch with rows is told when Spark has said where its micro-batch ended, or else when the next thing happens.
+
+    Args:
+        spark: the session in which the job is seen.
+        name: name of the query; None: it has none.
+        sink: the sink's description.
+        has_watermark: whether the job has one.
+        readers: uids of the stages that read the sources.
+        recent: the newest progress records, oldest first.
+        stopped: called if somebody stops Spark's query, which is to stop the job.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str | None,
+        sink: str,
+        *,
+        has_watermark: bool,
+        readers: Collection[str],
+        recent: Callable[[], list[QueryProgress]],
+        stopped: Callable[[], None],
+    ) -> None:
+        self._spark = spark
+        self._name = name
+        self._sink = sink
+        self._has_watermark = has_watermark
+        self._recent = recent
+        self._readers = readers
+        self._stopped = stopped
+        self._query: ShownQuery | None = None
+        self._query_id = ""
+        self._ended = threading.Event()
+        #: What is to be told, in order: an epoch's number, or how far a pass is; None: the run has ended.
+        self._to_tell: queue.SimpleQueue[int | BacklogMoved | None] = queue.SimpleQueue()
+        self._teller = threading.Thread(target=self._tell_all, name="mixedmode-shown", daemon=True)
+        #: The epoch that is not told yet.
+        self._waiting: int | None = None
+        # What follows is the teller's.  The last epoch that it has told, and when it has told anything.
+        self._epoch, self._told_s = 0, time.monotonic()
+        #: Rows of the epoch in hand that are told, by the stage that has read them.
+        self._told_rows: dict[str, int] = {}
+
+    def begin(self, query_id: str) -> str | None:
+        """Show the run; returns the id that Spark has given it, None if Spark does not show it.
+
+        Args:
+            query_id: the query's id.
+        """
+        self._query_id = query_id
+        try:
+            self._query = ShownQuery(self._spark, self._name, query_id)
+        except GONE as error:
+            logger.warning(
+                "query %s is not shown by spark.streams and Spark's UI: %s",
+                self._name or query_id,
+                str(error).splitlines()[0] if str(error) else type(error).__name__,
+            )
+            return None
+        self._teller.start()
+        threading.Thread(target=self._watch, name="mixedmode-shown-end", daemon=True).start()
+        return self._query.run_id
+
+    def on(self, fact: Fact) -> None:
+        """Have Spark told what it has words for; who tells us of it does not wait for that."""
+        if self._query is None:
+            return
+        if isinstance(fact, _CLOSING):
+            self._complete()
+        if isinstance(fact, EpochApplied):
+            self._waiting = fact.epoch
+            if not any(report.counters.rows_in for stage in fact.stages for report in stage.reports):
+                self._complete()
+        elif isinstance(fact, OffsetsKnown) and fact.epoch == self._waiting:
+            self._complete()
+        elif isinstance(fact, BacklogMoved):
+            self._to_tell.put(fact)
+        elif isinstance(fact, Restored):
+            self._epoch = fact.epoch  # before anything is told
+
+    def end(self, error: BaseException | None) -> None:
+        """The run has ended.
+
+        Args:
+            error: why it failed; None: it did not.
+        """
+        if self._query is None:
+            return
+        self._complete()
+        self._to_tell.put(None)
+        self._teller.join(_PATIENCE_S)
+        self._ended.set()
+        self._query.end(None if error is None else f"{type(error).__name__}: {error}")
+
+    def _complete(self) -> None:
+        """All is known of the epoch that waits."""
+        if self._waiting is not None:
+            self._to_tell.put(self._waiting)
+            self._waiting = None
+
+    def _watch(self) -> None:
+        assert self._query is not None
+        self._query.wait()
+        if not self._ended.is_set():
+            self._stopped()
+
+    def _tell_all(self) -> None:
+        while (what := self._to_tell.get()) is not None:
+            if isinstance(what, int):
+                self._tell_epoch(what)
+            elif time.monotonic() - self._told_s >= TELL_EVERY_S:
+                self._tell_backlog(what)
+
+    def _tell_epoch(self, epoch: int) -> None:
+        told, self._told_rows, self._epoch = sum(self._told_rows.values()), {}, epoch
+        record = next((one for one in reversed(self._recent()) if one["batchId"] == epoch), None)
+        if record is not None:
+            progress = spark_progress(record, told, has_watermark=self._has_watermark)
+            self._tell(progress, observed_values(record) if record["observedMetrics"] else {})
+
+    def _tell_backlog(self, fact: BacklogMoved) -> None:
+        """Tell how far a sorted pass has come since something was told."""
+        assert self._query is not None
+        rows = 0
+        if fact.stage in self._readers:  # what others read is no row of the sources
+            rows = max(fact.snapshot["rowsRead"] - self._told_rows.get(fact.stage, 0), 0)
+            self._told_rows[fact.stage] = self._told_rows.get(fact.stage, 0) + rows
+        known = {"id": self._query_id, "runId": self._query.run_id, "name": self._name, "batchId": self._epoch + 1}
+        elapsed_ms = round((time.monotonic() - self._told_s) * 1000)
+        said = {**known, "timestamp": timestamp(), "sink": self._sink}
+        self._tell(backlog_progress(said, rows, elapsed_ms, fact.snapshot, has_watermark=self._has_watermark), {})
+
+    def _tell(self, progress: Mapping[str, Any], observed: Mapping[str, Mapping[str, Any]]) -> None:
+        assert self._query is not None
+        self._told_s = time.monotonic()
+        try:
+            self._query.tell(progress, observed)
+        except GONE as error:
+            logger.debug("Spark was not told of an epoch: %s", error)
