@@ -165,6 +165,7 @@ class Demo:
             self._screen.say("")
             threading.Thread(target=_bring_december, args=(query, feed), daemon=True).start()
             query.watch(console=self._screen.console)
+            self._screen.say("")
         finally:
             feed.stop()
             query.stop()

@@ -205,7 +205,7 @@ def _stage_node(job: JobSpec, stage: StageSpec) -> StageNode:
     return StageNode(
         uid=stage.uid,
         operator=str(described.get("processor") or described.get("operator") or stage.uid),
-        key=tuple(map(str, described.get("key", ()))),
+        key=tuple(stage.operator.key_labels),
         event_time=stage.event_time,
         watermark_delay_ms=stage.watermark_delay_ms,
         inputs=job.sources_of(stage),

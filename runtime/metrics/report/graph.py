@@ -77,7 +77,7 @@ def nodes_of(began: RunBegan, epoch: EpochApplied | None) -> list[Node]:
     progress = {} if epoch is None else {stage.uid: stage for stage in epoch.stages}
     for stage in began.stages:
         lines = [stage.operator, f"by {', '.join(stage.key)}" if stage.key else ""]
-        if stage.event_time is not None:
+        if stage.event_time is not None and not stage.event_time.startswith("__"):  # one that the user knows
             lines.append(f"on {stage.event_time}, delay {span(stage.watermark_delay_ms)}")
         if stage.uid in progress:
             its = progress[stage.uid]

@@ -145,9 +145,7 @@ def _facts(status: JobStatus, runs: Sequence[RunRecord]) -> Iterator[dict[str, s
     if last is not None:
         yield _fact("state", size(last.state_bytes), f"{count(last.state_entries)} entries")
         late = sum(epoch.late_rows for epoch in epochs)
-        yield _fact(
-            "late rows", count(late), f"{digits(100 * late / rows)} % of all" if rows and late else "none" * (not late)
-        )
+        yield _fact("late rows", count(late), f"{digits(100 * late / rows)} % of all" if rows and late else "")
     failed = sum(1 for run in runs if _ended(run, status) in ("failed", "killed"))
     yield _fact("runs", whole(len(runs)), f"{failed} ended badly" if failed else "none ended badly")
 

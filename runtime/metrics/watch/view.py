@@ -55,11 +55,11 @@ def _passes(run: RunRecord) -> Text:
     rows, took_ms = sum(epoch.input_rows for epoch in passes), sum(epoch.duration_ms for epoch in passes)
     keys = sum(stage.keys for epoch in passes for stage in epoch.stages[:1])
     results = sum(epoch.output_rows for epoch in passes)
-    line = Text("backlog ", style="bold")
+    line = Text("━" * _BAR, style="green")
     line.append(
-        f"{rows:,} rows in {span(took_ms)} ({whole(rows * 1000 / max(took_ms, 1))} rows/s), {keys:,} keys,"
+        f" {rows:,} rows in {span(took_ms)} ({whole(rows * 1000 / max(took_ms, 1))} rows/s), {keys:,} keys,"
         f" {results:,} results",
-        style="not bold",
+        style="default",
     )
     return line
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
+import types
 from collections.abc import Sequence
 
+import pytest
 from event_support import RUN, began, epoch, phase
 from made_up_runs import ERROR, NAME, made_up_runs
 from mixedmode.runtime.metrics.events import RunEvent
 from mixedmode.runtime.metrics.runs import RunRecord, runs_of
-from mixedmode.runtime.metrics.watch.faces import LinesFace, TerminalFace, as_html, face_for
+from mixedmode.runtime.metrics.watch.faces import LinesFace, NotebookFace, TerminalFace, as_html, face_for
 from rich.console import Console
 
 EVENTS = list(made_up_runs())
@@ -55,7 +58,7 @@ def test_a_terminal_shows_the_backlog_and_then_the_stream() -> None:
     face.show(run, run.seen_ms)
     face.close(run, run.seen_ms)
     last = written(console)[-2500:]
-    assert "backlog 21,400,000 rows in 1.58 min" in last and "live isBacklog=false after epoch 1" in last
+    assert "━ 21,400,000 rows in 1.58 min" in last and "live isBacklog=false after epoch 1" in last
     for name in ("rows/s", "watermark lag", "state", "checkpoint", "late rows", "epoch", "results", "timers"):
         assert name in last
     assert "64 MiB" in last and not written(console).endswith("\x1b[2K")
@@ -123,6 +126,32 @@ def test_a_notebook_gets_html() -> None:
     page = as_html(first(190), first(190).seen_ms)
     assert page.startswith("<pre") and page.endswith("</pre>")
     assert "<script>" not in page and NAME.partition("<")[0] in page and "watermark lag" in page
+
+
+def test_a_cell_has_one_output_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shown once, and updated from then on, by what IPython gives; nothing else is asked of the notebook."""
+    outputs: list[list[str]] = []
+
+    class Handle:
+        def update(self, content: str) -> None:
+            outputs[-1].append(content)
+
+    def display(content: str, *, display_id: bool) -> Handle:
+        assert display_id
+        outputs.append([content])
+        return Handle()
+
+    module = types.ModuleType("IPython.display")
+    module.HTML, module.display = str, display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    face = face_for(Console(file=io.StringIO(), force_jupyter=True))
+    assert isinstance(face, NotebookFace)
+    for count in (20, 50):
+        face.show(first(count), 0)
+    face.close(first(190), 0)
+    (pictures,) = outputs
+    assert len(pictures) == 3 and "shards" in pictures[1] and "watermark lag" in pictures[2]
 
 
 def test_a_run_without_numbers_is_shown() -> None:
