@@ -40,7 +40,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import delta, events, iceberg, kafka
+    from . import delta, events, iceberg, kafka, metrics
     from .planner.frames.frame import read
     from .planner.frames.sql import sql
     from .planner.frames.state_writer import state_writer
@@ -91,6 +91,7 @@ __all__ = [
     "events",
     "iceberg",
     "kafka",
+    "metrics",
     "read",
     "read_history",
     "remove_listener",
@@ -100,7 +101,7 @@ __all__ = [
 ]
 
 #: Modules that are names of their own.
-_MODULES = ("delta", "events", "iceberg", "kafka")
+_MODULES = ("delta", "events", "iceberg", "kafka", "metrics")
 #: Where the names that need Spark or pydantic live.
 _LAZY = {
     "CoordinatorContext": ".runtime.protocols.operator_events.coordinator",

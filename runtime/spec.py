@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from .protocols.operator_events.coordinator import OperatorCoordinator
 
 
+#: The least that an event log must be allowed to take.
+MIN_LOG_BYTES = 4 * 1024 * 1024
+
 PhaseKind = Literal["backlog", "history", "catch-up", "switch", "live", "finish"]
 
 
@@ -130,6 +133,10 @@ class Settings(BaseModel):
     watermark_idle_timeout_ms: int | None = None
     #: Folder for rows that came too late; None: they are dropped.
     late_data_path: str | None = None
+    #: Whether runs write their events below the checkpoint location.
+    event_log_enabled: bool = True
+    #: The most that those of all runs may take.
+    event_log_max_bytes: int = 64 * 1024 * 1024
     #: The most that one operator event, or a shard's own state, may take.
     operator_event_max_bytes: int = 1024 * 1024
     retained_checkpoints: int = 2

@@ -14,7 +14,7 @@ from import_graph import Sources
 #: know each other.  A room is a folder with all that is in it, or one file.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "__main__"),
-    ("delta", "events", "iceberg", "kafka"),
+    ("delta", "events", "iceberg", "kafka", "metrics"),
     ("testing",),
     ("planner/cli",),
     ("planner/frames",),

@@ -162,6 +162,29 @@ def watch(location: Location) -> None:
 
 
 @app.command()
+def history(
+    location: Location,
+    run: Annotated[str | None, typer.Option(help="Only this run: its id, or how it begins.")] = None,
+    last: Annotated[str | None, typer.Option(help='Only so long back ("1 h").')] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also epochs, positions, checkpoints and backlog progress.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what the runs of a job did, from the event log below its LOCATION; --json: every event, with all fields."""
+    from . import history as told
+    from .place_checks import check_location
+
+    check_location(location)
+    with failures(as_json):
+        found = told.history_of(location, run, last, everything or as_json)
+    if as_json:
+        print_json(told.as_json(found))
+    else:
+        told.show_history(found)
+
+
+@app.command()
 def report(
     location: Location,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file; one that is there is replaced.")] = Path(

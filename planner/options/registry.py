@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...runtime.spec import Settings
+from ...runtime.spec import MIN_LOG_BYTES, Settings
 from ...sorter.external import MIN_MEMORY_BYTES
 from ...state.keygroups import MAX_PARALLELISM_LIMIT
 from .values import (
@@ -191,6 +191,20 @@ OPTIONS: tuple[Option, ...] = (
         parse_bool,
         "true, false",
         "whether SIGTERM ends the job in good order (a second one: the process, at once); false: it ends the process",
+    ),
+    Option(
+        "execution.event-log.enabled",
+        "event_log_enabled",
+        parse_bool,
+        "true, false",
+        "whether runs write what they do below the `checkpointLocation`, for `mixedmode history`, `watch` and `report`",
+    ),
+    Option(
+        "execution.event-log.max-bytes",
+        "event_log_max_bytes",
+        size_of_at_least(MIN_LOG_BYTES),
+        f"a size of at least {format_size_bytes(MIN_LOG_BYTES)}, such as '64 MiB'",
+        "the most that all runs together write there: what is old is told in less detail, then goes",
     ),
     Option(
         "execution.operator-event.max-bytes",

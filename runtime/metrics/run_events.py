@@ -85,12 +85,14 @@ class RunEvents:
             query_id: id of the query.
             generation: how often the location was claimed.
             location: the location as the user gave it; None: it is a temporary one.
-            log: where events are to be written; None: nowhere.
+            log: where events are to be written, unless the job's options say not to; None: nowhere.
         """
         self._translator = Translator(query_id, self.run_id, self._job.name)
         began = self._began(self._translator.common(self._now_ms()), generation, location)
-        if log is not None:
-            self._log = EventLog(log, log.run(self.run_id, began.at_ms), LogLimits(), now_ms=self._now_ms)
+        settings = self._job.settings
+        if log is not None and settings.event_log_enabled:
+            limits = LogLimits(total_bytes=settings.event_log_max_bytes)
+            self._log = EventLog(log, log.run(self.run_id, began.at_ms), limits, now_ms=self._now_ms)
             self._log_mailbox = Mailbox(
                 f"history-{self.run_id[:8]}", self._write, is_routine, size=10_000, idle=self._log.idle
             )

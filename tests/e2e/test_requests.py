@@ -121,3 +121,23 @@ def test_driver_killed_while_it_writes_a_savepoint(job: Job) -> None:
     assert done.returncode == 0, done.stdout
     assert job.ended() == 0
     assert support.committed(job.folder / "out") == support.sessions_of(EVENTS[:90])
+    _tells_its_three_runs(job)
+
+
+def _tells_its_three_runs(job: Job) -> None:
+    """The event log has them all: the one that was killed has no end, each of the others counts as a restart."""
+    told = json.loads(job.command("history", job.checkpoints).stdout)
+    began = [one for one in told if one["event"] == "RunBegan"]
+    assert [one["generation"] for one in began] == [1, 2, 3]
+    assert len({one["query_id"] for one in began}) == 1
+    killed, stopped, drained = ([one for one in told if one["run_id"] == run["run_id"]] for run in began)
+    assert "live" in [one["phase"] for one in killed if one["event"] == "PhaseBegan"]
+    assert sum(one["input_rows"] for one in killed if one["event"] == "EpochApplied") == 90
+    assert [one["how"] for one in killed if one["event"] == "RunEnded"] == []
+    assert [one["event"] for one in stopped if one["event"] in ("RunRestored", "RunEnded")] == [
+        "RunRestored",
+        "RunEnded",
+    ]
+    (end,) = [one for one in drained if one["event"] == "RunEnded"]
+    assert (end["how"], end["savepoint"], end["drained"]) == ("stopped", str(job.folder / "other"), True)
+    assert job.command("history", job.checkpoints, "--run", began[1]["run_id"][:8]).stdout.count('"RunBegan"') == 1
