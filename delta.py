@@ -1,4 +1,11 @@
-"""``mixedmode.delta``: Delta tables as inputs of a job."""
+"""``mixedmode.delta``: Delta tables as inputs of a job.
+
+For example:
+
+    from mixedmode import delta
+
+    orders = delta.read(spark, "lake/orders")
+"""
 
 from .planner.frames.delta import read
 

@@ -1,4 +1,11 @@
-"""``mixedmode.iceberg``: Iceberg tables as inputs of a job."""
+"""``mixedmode.iceberg``: Iceberg tables as inputs of a job.
+
+For example:
+
+    from mixedmode import iceberg
+
+    orders = iceberg.read(spark, "lake.orders")
+"""
 
 from .planner.frames.iceberg import read
 

@@ -1,4 +1,11 @@
-"""``mixedmode.kafka``: Kafka topics as inputs of a job."""
+"""``mixedmode.kafka``: Kafka topics as inputs of a job.
+
+For example:
+
+    from mixedmode import kafka
+
+    orders = kafka.read(spark, "broker:9092", "orders", parse=lambda rows: rows.selectExpr("cast(value AS string)"))
+"""
 
 from .planner.frames.kafka import read, snapshot
 

@@ -64,7 +64,14 @@ def start_query(job: JobSpec) -> MixedQuery:
 
 
 class MixedQuery:
-    """A job that runs: backlog first, then live."""
+    """A job that runs: backlog first, then live.
+
+    For example:
+
+        query = frame.writeStream.format("parquet").option("path", "out").start()
+        query.wait_for("live", timeout=3600)
+        query.stopWithSavepoint("savepoints/7")
+    """
 
     def __init__(self, job: JobSpec) -> None:
         self._job = job

@@ -94,6 +94,8 @@ class OperatorInfo:
 def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None) -> StateReader:
     """A reader of the checkpoints below a ``checkpointLocation``, or of a savepoint.
 
+        mixedmode.state_reader("checkpoints").state("total").show()
+
     Args:
         path: the job's checkpointLocation, or the folder of a savepoint, local or a URI.
         spark: the session that reads; None: the active one.
@@ -119,6 +121,11 @@ def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None
 
 class StateReader:
     """Reads the checkpoints of one location.
+
+        reader = mixedmode.state_reader("checkpoints")
+        reader.checkpoints(verify=True)
+        reader.state("total").where("key.customer = 'c-1'").show()
+        reader.lookup("c-1")
 
     Wherever a method takes ``checkpoint``, None means the newest; wherever it takes ``operator`` or ``name``, None
     means the only one.  Columns are those of Spark's ``statestore`` source; where we have more, they come last.

@@ -45,6 +45,12 @@ def read(
 ) -> MixedFrame:
     """Describe a job over a bounded history, an unbounded live source, or first one and then the other.
 
+        orders = mixedmode.read(
+            history=spark.read.parquet("lake/orders"),
+            live=spark.readStream.schema(schema).parquet("landing"),
+        )
+        totals = orders.groupBy("customer").agg(F.sum("amount").alias("spent")).uid("spending")
+
     Args:
         history: a batch DataFrame (``spark.read…``).
         live: a streaming DataFrame (``spark.readStream…``) with the same columns; or several, which are read side by

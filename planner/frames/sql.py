@@ -55,6 +55,8 @@ _QUERY = {
 def sql(sqlQuery: str, args: dict[str, Any] | list[Any] | None = None, **kwargs: Any) -> MixedFrame:
     """Apply a query in SQL to a job's rows: ``mixedmode.sql("SELECT k FROM {rows} WHERE v > 1", rows=frame)``.
 
+        large = mixedmode.sql("SELECT customer, amount FROM {rows} WHERE amount > 100", rows=orders)
+
     It selects, filters, computes, explodes, and joins with static tables; what needs several rows of the stream, such
     as GROUP BY, comes behind it: ``.groupBy(…).agg(F.expr("…"))``.
 

@@ -23,6 +23,8 @@ def state_writer(
 ) -> StateWriter:
     """A writer of savepoints: what a job is to begin with, or another savepoint with changes.
 
+        mixedmode.state_writer(frame.writeStream).state("total", totals).write("savepoints/first")
+
     Args:
         job: what ``writeStream`` has led to, as for ``start()``.  The state is checked against it: stages, variables,
             key, ``pipeline.max-parallelism``.  It is not started.

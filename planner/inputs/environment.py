@@ -44,6 +44,8 @@ class Environment:
 def check_environment() -> Environment:
     """Check Python, Java, PySpark and the workers' interpreter; needs no Spark session.
 
+        mixedmode.check_environment()
+
     Raises:
         SetupError: something is missing or too old; the message says what to install or set.
     """

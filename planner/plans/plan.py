@@ -82,7 +82,14 @@ class StagePlan(BaseModel):
 
 
 class ExecutionPlan(BaseModel):
-    """Everything that was decided about a job; ``str(plan)`` is its explain text."""
+    """Everything that was decided about a job; ``str(plan)`` is its explain text.
+
+    For example:
+
+        plan = frame.writeStream.format("parquet").option("path", "out").plan()
+        print(plan)
+        again = mixedmode.ExecutionPlan.model_validate_json(plan.model_dump_json())
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -17,6 +17,9 @@ _CLOCKS_MS = 600_000
 def read_history(location: str, *, run: str | None = None, since_ms: int | None = None) -> Iterator[RunEvent]:
     """The events of all runs on a checkpoint location, oldest first.
 
+        for event in mixedmode.read_history("checkpoints"):
+            print(event)
+
     A run that was killed ends without :class:`~.events.RunEnded`.  What a newer version of mixedmode has written, and
     this one does not know, is an :class:`~.events.UnknownEvent`.
 

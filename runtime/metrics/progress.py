@@ -17,6 +17,9 @@ from ..platform.frozen import FrozenDict
 class QueryProgress(FrozenDict):
     """One finished epoch, as a dictionary whose entries are also attributes (like Spark's StreamingQueryProgress).
 
+        progress = query.lastProgress
+        print(progress.numInputRows, progress["numInputRows"], progress.durationMs["addBatch"], progress.prettyJson)
+
     A record that was handed out stays what it was, and cannot be changed, nor can what is in it.  What becomes known of
     its epoch later (a checkpoint, a delivery) is in the record that the query hands out from then on.
 

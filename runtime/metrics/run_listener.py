@@ -135,6 +135,12 @@ LISTENERS = Listeners()
 def add_listener(listener: RunListener) -> None:
     """Have a listener told of all runs of this process from now on; once, however often it is added.
 
+        class Failures(mixedmode.RunListener):
+            def onRunEnded(self, event):
+                print(event)
+
+        mixedmode.add_listener(Failures())
+
     Args:
         listener: a :class:`RunListener`.
 
@@ -146,6 +152,8 @@ def add_listener(listener: RunListener) -> None:
 
 def remove_listener(listener: RunListener) -> None:
     """Tell a listener nothing any more; nothing happens if it was not added.
+
+        mixedmode.remove_listener(listener)
 
     Args:
         listener: what was given to :func:`add_listener`.

@@ -55,6 +55,9 @@ _TIMER_KINDS: Mapping[Any, tuple[TimerKind, ...]] = {
 class StateWriter:
     """Collects what a savepoint is to hold; see :func:`mixedmode.state_writer`.
 
+        writer = mixedmode.state_writer(savepoint="savepoints/7")
+        writer.state("total", totals, operator="totals").remove_keys(gone).write("savepoints/8")
+
     Wherever a method takes ``operator``, the uid of a keyed stage, None means the only one.  Changes of one writer have
     no order: keys and stages are removed first, then state and timers are set, each variable once.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,3 +76,23 @@ def _words(line: str) -> list[str]:
         return shlex.split(line, comments=True)
     except ValueError:
         return []
+
+
+def test_every_public_name_is_documented_with_an_example() -> None:
+    """Each public name says what it is and shows how it is used; how errors are, the page on troubleshooting shows."""
+    for name in mixedmode.__all__:
+        thing = getattr(mixedmode, name)
+        told = inspect.getdoc(thing) or ""
+        assert len(told.split()) > 4, name
+        if not (isinstance(thing, type) and issubclass(thing, mixedmode.MixedModeError)):
+            shown = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n?\n*)+", told, re.MULTILINE)]
+            assert any(map(_is_example, shown)), f"{name} has no example"
+
+
+def _is_example(code: str) -> bool:
+    """Whether it is Python that does something, unlike the words of a list."""
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except SyntaxError:
+        return False
+    return any(isinstance(node, (ast.Call, ast.Import, ast.ImportFrom)) for node in nodes)

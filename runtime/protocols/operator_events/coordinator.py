@@ -40,6 +40,15 @@ class Line(Protocol):
 class OperatorCoordinator:
     """Coordinates the shards of a ``transformWithState`` from the driver, by events; subclass it.
 
+        class Hot(mixedmode.OperatorCoordinator):
+            def open(self, context):
+                self.context = context
+
+            def handleEventFromSubtask(self, shard, event):
+                self.context.broadcast({"hot": event["key"]})
+
+        frame.groupBy("key").transformWithState(Counts(), "key string, n long", "append", "none", coordinator=Hot())
+
     Events are plain data (see :mod:`.event_codec`).  Each end receives each event exactly once and in the order in
     which the other has sent it, also when the query fails and is started again: the coordinator's state is part of
     every checkpoint, together with the events that are on their way.
@@ -95,7 +104,12 @@ class OperatorCoordinator:
 
 
 class ShardGateway:
-    """The way to one shard; made by :meth:`CoordinatorContext.gateway`."""
+    """The way to one shard; made by :meth:`CoordinatorContext.gateway`.
+
+    For example:
+
+        context.gateway(shard).send({"limit": 10})
+    """
 
     def __init__(self, channel: Line, shard: int) -> None:
         self._channel = channel
@@ -113,7 +127,16 @@ class ShardGateway:
 
 
 class CoordinatorContext:
-    """What a coordinator is given for one run of the query."""
+    """What a coordinator is given for one run of the query.
+
+    For example:
+
+        def open(self, context):
+            self.context = context
+
+        def handleEventFromSubtask(self, shard, event):
+            self.context.broadcast({"hot": event["key"]})
+    """
 
     def __init__(self, channel: Line) -> None:
         self._channel = channel
