@@ -108,5 +108,5 @@ def markdown(docstring: str) -> list[str]:
             lines.append(f"  {line.strip()}")
         else:
             section = section and not line
-            lines.append(line[:-1] if line.endswith("::") else line)
+            lines.append("" if line == "::" else line[:-1] if line.endswith("::") else line)
     return lines
