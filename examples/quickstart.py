@@ -1,10 +1,7 @@
 """The example of the README: what customers spend in a week, first of eleven months, then live."""
 
 import os
-import sys
 import tempfile
-
-os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark's workers run the Python of this program
 
 import mixedmode
 from pyspark.sql import SparkSession

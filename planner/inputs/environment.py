@@ -26,6 +26,8 @@ LEAST_SPARK = (4, 1)
 
 #: Conf by which a session can give its Python functions another interpreter than the context's.
 _SESSION_PYTHON_CONF = "spark.sql.execution.pyspark.python"
+#: What PySpark runs where nobody has said anything.
+_DEFAULT_PYTHON = "python3"
 #: Starting a JVM to ask for its version takes about a second on a busy machine.
 _PROBE_TIMEOUT_S = 60
 
@@ -112,11 +114,29 @@ def java_major(version: str) -> int:
 
 
 def check_session(spark: SparkSession) -> None:
-    """Check that the session is a classic one whose workers run the driver's Python."""
+    """Check that the session is a classic one whose workers run the driver's Python.
+
+    In local mode, where nobody has said which they run, they are given it: Spark's default is whatever ``python3`` is.
+    """
     refuse_connect(spark)
     context = spark.sparkContext
+    if _is_unset(spark) and sys.executable:
+        context.pythonExec = sys.executable
     worker = spark.conf.get(_SESSION_PYTHON_CONF, None) or context.pythonExec
     check_worker_python(worker, same_environment=str(context.master).startswith("local"))
+
+
+def _is_unset(spark: SparkSession) -> bool:
+    """True if workers are processes of this machine that would run Spark's default, and nobody has said so."""
+    context = spark.sparkContext
+    is_local = re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
+    settings = ("spark.pyspark.python", "spark.pyspark.driver.python")
+    is_said = (
+        "PYSPARK_PYTHON" in os.environ
+        or spark.conf.get(_SESSION_PYTHON_CONF, None) is not None
+        or any(context.getConf().contains(name) for name in settings)
+    )
+    return is_local and not is_said and context.pythonExec == _DEFAULT_PYTHON
 
 
 def refuse_connect(thing: object) -> None:
@@ -181,7 +201,10 @@ def _context_python() -> str:
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
-    return context.pythonExec if context is not None else os.environ.get("PYSPARK_PYTHON", "python3")
+    if context is not None:
+        return context.pythonExec
+    # That of this process is what a local session is given; a cluster's is checked when there is one.
+    return os.environ.get("PYSPARK_PYTHON") or sys.executable or _DEFAULT_PYTHON
 
 
 def _dotted(version: tuple[int, ...]) -> str:

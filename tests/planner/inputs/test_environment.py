@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from mixedmode import SetupError, check_environment
@@ -93,6 +95,34 @@ def test_on_a_cluster_another_installation_of_the_same_version_is_accepted(tmp_p
     assert environment.check_worker_python("./archive/bin/python", same_environment=False) == "./archive/bin/python"
     with pytest.raises(SetupError, match=r"Python 2\.7"):
         environment.check_worker_python(str(older), same_environment=False)
+
+
+class Session:
+    """As much of a session as is asked for the interpreter."""
+
+    def __init__(self, master: str, session_conf: str | None = None, **application: str) -> None:
+        self.sparkContext: Any = SimpleNamespace(
+            master=master, pythonExec="python3", getConf=lambda: SimpleNamespace(contains=application.__contains__)
+        )
+        self.conf = SimpleNamespace(get=lambda name, default: session_conf or default)
+
+
+def test_a_local_session_is_given_the_drivers_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In local mode workers run the Python of the driver, unless somebody has said which; on a cluster nobody knows
+    whether it is there."""
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(environment, "check_worker_python", lambda worker, **_: worker)
+    for master, gets_it in (("local", True), ("local[2]", True), ("local-cluster[2,1,1024]", False), ("yarn", False)):
+        session: Any = Session(master)
+        environment.check_session(session)
+        assert (session.sparkContext.pythonExec == sys.executable) is gets_it, master
+    for said in (Session("local[2]", "/opt/python"), Session("local[2]", **{"spark.pyspark.python": "/opt/python"})):
+        environment.check_session(cast(Any, said))
+        assert said.sparkContext.pythonExec == "python3"
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    chosen: Any = Session("local[2]")
+    environment.check_session(chosen)
+    assert chosen.sparkContext.pythonExec == "python3"
 
 
 def test_an_interpreter_that_does_not_exist_is_refused() -> None:
