@@ -40,7 +40,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from . import delta, events, iceberg, kafka, metrics
+    from . import delta, events, iceberg, kafka, metrics, testing
     from .planner.frames.frame import read
     from .planner.frames.sql import sql
     from .planner.frames.state_writer import state_writer
@@ -98,10 +98,11 @@ __all__ = [
     "sql",
     "state_reader",
     "state_writer",
+    "testing",
 ]
 
 #: Modules that are names of their own.
-_MODULES = ("delta", "events", "iceberg", "kafka", "metrics")
+_MODULES = ("delta", "events", "iceberg", "kafka", "metrics", "testing")
 #: Where the names that need Spark or pydantic live.
 _LAZY = {
     "CoordinatorContext": ".runtime.protocols.operator_events.coordinator",

@@ -8,6 +8,8 @@ import tempfile
 import threading
 import time
 import uuid
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..errors import CheckpointError, MixedModeError, QueryError
@@ -103,7 +105,8 @@ class MixedQuery:
             if self._temporary is None
             else None
         )
-        self._thread = threading.Thread(target=self._run, name=f"mixedmode-{job.name or self.runId[:8]}", daemon=True)
+        run = partial(copy_context().run, self._run)  # whoever starts it may have another clock
+        self._thread = threading.Thread(target=run, name=f"mixedmode-{job.name or self.runId[:8]}", daemon=True)
 
     def _start(self) -> None:
         self._runner.claim()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Row
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: One row: by names, or the values in the order of the schema.
-GivenRow = Row | tuple[Any, ...] | Mapping[str, Any]
+GivenRow: TypeAlias = Row | tuple[Any, ...] | Mapping[str, Any]
 #: Some rows; of a pandas frame those that it has.
-GivenRows = "Iterable[GivenRow] | pd.DataFrame"
+GivenRows: TypeAlias = "Iterable[GivenRow] | pd.DataFrame"
 
 
 class Output(list[Row]):

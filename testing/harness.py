@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,14 +28,14 @@ from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ..runtime.protocols.operator_events.event_codec import decode, types_by_name
 from ..runtime.spec import Phase, Settings
 from .cuts import BEFORE_THE_END, Way, check_same, ways
-from .given_rows import GivenRow, Output, moment_ms, plain_rows, rows_of
+from .given_rows import GivenRow, GivenRows, Output, moment_ms, plain_rows, rows_of
 from .job_here import MAX_PARALLELISM, JobHere
 from .stage_here import UID, StageHere, sides_of, with_initial
 from .state_here import ViewOfState
 from .user_errors import as_raised
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 _BACKLOG = Phase(kind="backlog", reason="a test", style="sorted")
 _LIVE = Phase(kind="live", reason="a test")
@@ -43,7 +43,6 @@ _LIVE = Phase(kind="live", reason="a test")
 _MOST_TICKS = 1000
 
 OptionValue = str | int | float | bool
-Rows = "Iterable[GivenRow] | pd.DataFrame"
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class Harness:
         event_time: str | tuple[str | None, str | None] | None = None,
         delay: str = "0",
         in_pandas: bool = False,
-        initial_state: Iterable[GivenRow] | pd.DataFrame | None = None,
+        initial_state: GivenRows | None = None,
         initial_schema: StructType | str | None = None,
         coordinator: OperatorCoordinator | None = None,
         options: Mapping[str, OptionValue] | None = None,
@@ -200,7 +199,7 @@ class Harness:
 
     # -- rows and time -------------------------------------------------------------------------------------------------
 
-    def backlog(self, rows: Iterable[GivenRow] | pd.DataFrame, right: Iterable[GivenRow] | pd.DataFrame = ()) -> Output:
+    def backlog(self, rows: GivenRows, right: GivenRows = ()) -> Output:
         """Rows as a backlog: sorted, one key at a time over state in memory, then the switch to the stream.
 
         Later in the stream: a stream that fell back into backlog.  Under ``execution.runtime-mode = batch`` it is all
@@ -230,8 +229,8 @@ class Harness:
 
     def push(
         self,
-        rows: Iterable[GivenRow] | pd.DataFrame,
-        right: Iterable[GivenRow] | pd.DataFrame = (),
+        rows: GivenRows,
+        right: GivenRows = (),
         *,
         settle: bool = True,
     ) -> Output:
@@ -469,8 +468,8 @@ class Harness:
 
     def assert_same_results(
         self,
-        rows: Iterable[GivenRow] | pd.DataFrame,
-        right: Iterable[GivenRow] | pd.DataFrame = (),
+        rows: GivenRows,
+        right: GivenRows = (),
         *,
         cuts: int = 10,
         seed: int | None = None,

@@ -27,6 +27,7 @@ from ..plans.compile import SinkRequest, compile_job
 from ..plans.dry_run import stop_if_dry
 from ..plans.plan import ExecutionPlan
 from ..stages.stage import check_output_mode
+from .dry_run import DryRun, dry_run
 from .nearest import no_attribute
 
 logger = logging.getLogger(__name__)
@@ -281,8 +282,27 @@ class MixedStreamWriter:
     def _repr_html_(self) -> str:
         return facts_html("MixedStreamWriter", self._asked())
 
-    def _compile(self) -> tuple[ExecutionPlan, JobSpec]:
-        request = SinkRequest(
+    def dryRun(self, rows: int = 20, sample: int = 1_000) -> DryRun:
+        """The plan, and the first rows of the result for a sample of the history; writes nothing, claims no location.
+
+        The sample is run for real, in a temporary place, as a history that ends there: windows and timers fire.  A
+        coordinator is opened and closed.  Of the live source nothing is read.
+
+        Args:
+            rows: how many rows of the result to give.
+            sample: how many rows of each history to take, the first that are found behind ``select`` and ``where``.
+
+        Raises:
+            OptionError: as of :meth:`start`.
+            PlanError: as of :meth:`start`, or a number is less than 1.
+            UserCodeError: a processor has raised.
+            QueryError: the run over the sample has failed.
+        """
+        explicit = Layer(".option()", dict(self._options))
+        return dry_run(self._output, self._request(), self._file, explicit, rows=rows, sample=sample)
+
+    def _request(self) -> SinkRequest:
+        return SinkRequest(
             query_name=self._name,
             format=self._format,
             foreach_batch=self._foreach_batch,
@@ -291,4 +311,6 @@ class MixedStreamWriter:
             table=self._table,
             partition_by=self._partition_by,
         )
-        return compile_job(self._output, request, self._file, Layer(".option()", dict(self._options)))
+
+    def _compile(self) -> tuple[ExecutionPlan, JobSpec]:
+        return compile_job(self._output, self._request(), self._file, Layer(".option()", dict(self._options)))

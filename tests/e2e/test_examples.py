@@ -22,6 +22,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
         ("merge_by_key.py", "EQUAL to one batch over everything: 70 customers"),
         ("orders_and_payments.py", "EQUAL to one batch over everything: 10000 orders"),
         ("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts"),
+        ("test_my_processor.py", "5 passed"),
         ("unique_events.py", "4000 rows, 4000 ids"),
         ("visits_in_pandas.py", "EQUAL to one batch over everything"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ...platform.failpoints import failpoint
@@ -121,6 +122,8 @@ class LiveSource:
         return self.query
 
     def _guarded(self, on_batch: OnBatch, waits: Callable[[], bool]) -> OnBatch:
+        context = copy_context()  # Spark calls on a thread of its own
+
         def has_turn() -> bool:
             """Take the turn; not while micro-batches have to wait."""
             if not self._turn.acquire(timeout=_LOOK_EVERY_S):
@@ -141,7 +144,7 @@ class LiveSource:
                     if self._refuses:
                         return
                     self.thread_id = threading.get_ident()
-                    on_batch(batch, batch_id)
+                    context.copy().run(on_batch, batch, batch_id)
                 except BaseException as error:
                     # Before the turn ends: nobody may go on from, or checkpoint, what this has left half done.
                     self._error = error
