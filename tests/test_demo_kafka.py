@@ -28,7 +28,7 @@ def test_messages_give_what_one_batch_over_history_and_december_does(
     spark: SparkSession, kafka: Broker, tmp_path: Path
 ) -> None:
     """The query goes through the history, switches, and takes messages while they come; its output is EQUAL, and the
-    screen shows that and the switch."""
+    screen shows that, and that it goes live."""
     cloudpickle.register_pickle_by_value(flights.rotations)
     data, table = Flights(tmp_path / "flights"), read_table()
     data.lake.mkdir(parents=True)
@@ -41,4 +41,4 @@ def test_messages_give_what_one_batch_over_history_and_december_does(
     made = demo.Demo(tmp_path, Screen(out=shown), kafka=True, pause_s=0)
     assert made.queries(spark, data, kafka, count=1) == [True], shown.getvalue()
     text = shown.getvalue()
-    assert "EQUAL" in text and "now live" in text
+    assert "EQUAL" in text and " phase      live" in text
