@@ -70,6 +70,19 @@ class Totals(StatefulProcessor):
         yield (key[0], n, total)
 
 
+class TotalsInBlocks(Totals):
+    """The trivial one on blocks of keys."""
+
+    def handleArrowRows(self, block: Any, timerValues: Any) -> pa.RecordBatch:
+        totals = block.value("totals")
+        before = totals.get()
+        counts = np.diff(block.starts) + before.field("n").fill_null(0).to_numpy()
+        sums = np.add.reduceat(block.rows["amount"].to_numpy(), block.starts[:-1])
+        sums += before.field("total").fill_null(0.0).to_numpy()
+        totals.update({"n": counts, "total": sums})
+        return pa.record_batch({"key": block.keys["key"], "n": counts, "total": sums})
+
+
 class Recent(StatefulProcessor):
     """One as in life: the last events in a list, counts by category in a map, a timer that would let the key go."""
 

@@ -10,11 +10,13 @@ its timer-index entries; memory is bounded by one key's state plus the timers re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from .files import StateWriter
-from .keyed import KeyedState, NoKey
+from .keyed import BlockCells, BlockKeys, KeyedState, NoKey
 from .layout import TIMER_KINDS, TimerKind, state_prefix
 from .registry import StateRegistry
 from .replica import ShardReplica
@@ -24,6 +26,8 @@ from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_t
 _CHUNK_BYTES = 1 << 20
 #: What an entry counts beside its value.
 _ENTRY_BYTES = _CHUNK_BYTES // 1024
+#: Entries of a block that are taken at once.
+_BLOCK_ENTRIES = 512
 #: The cells of a new key that are taken at once.
 _FEW_CELLS = 64
 _FIRST_TIMER = bytes([FIRST_TIMER_SLOT])
@@ -109,6 +113,48 @@ class BatchKeyedState(KeyedState):
             f"keys of a sorted pass must be strictly ascending: key {key.hex()} of key group {key_group} came after "
             f"key {self._key.hex()} of key group {self._key_group}"
         )
+
+    def begin_block(self) -> None:
+        """Finish the current key: until :meth:`end_block` there is none."""
+        self._finish_key()
+        self.changes = NoKey()
+
+    def read_cells(self, prefixes: Sequence[bytes], suffix: bytes) -> list[bytes | None]:
+        """One cell of each key, as it was before this pass."""
+        if self._base is None:
+            return [None] * len(prefixes)
+        return self._base.multi_get([prefix + suffix for prefix in prefixes])
+
+    def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
+        """Write what changes, key group by key group; all keys come after those that were there before."""
+        for start, stop in _runs(keys.groups):
+            self.set_current_key(keys.groups[start], keys.keys[start])
+            self._key = keys.keys[stop - 1]
+            self.changes = NoKey()
+            if self._keep_state:
+                self._write_between(keys.prefixes, cells, start, stop)
+
+    def _write_between(self, prefixes: Sequence[bytes], cells: Sequence[BlockCells], start: int, stop: int) -> None:
+        """The same for keys of one group."""
+        entries: list[tuple[bytes, bytes | None]] = []
+        for one in cells:
+            low, high = bisect_left(one.changed, start), bisect_left(one.changed, stop)
+            suffix, values = one.suffix, one.values
+            entries += [(prefixes[place] + suffix, values[place]) for place in one.changed[low:high]]
+        if len(cells) > 1:
+            entries.sort()
+        for first in range(0, len(entries), _BLOCK_ENTRIES):
+            part = [entry for entry in entries[first : first + _BLOCK_ENTRIES] if entry[1] is not None or self._base]
+            self._keys += [key for key, _ in part]
+            self._values += [value for _, value in part]
+            self._bytes += sum(len(value or b"") + _ENTRY_BYTES for _, value in part)
+            if self._bytes >= _CHUNK_BYTES:
+                self._write_out()
+
+    def end_block(self) -> None:
+        """Keys come one by one again."""
+        if self._key_group >= 0:
+            self.changes = {}
 
     def read_cell(self, suffix: bytes) -> bytes | None:
         """A cell of the current key."""
@@ -263,3 +309,9 @@ class BatchKeyedState(KeyedState):
     def __exit__(self, error_type: Any, error: Any, trace: Any) -> None:
         if error_type is None:
             self.close()
+
+
+def _runs(groups: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where the keys of each group begin and end."""
+    starts = [place for place, group in enumerate(groups) if place == 0 or group != groups[place - 1]]
+    return pairwise([*starts, len(groups)])

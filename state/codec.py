@@ -61,7 +61,9 @@ class RowCodec:
             wire.type if not nullable else (wire.type | None if wire.type is not Any else Any)
             for wire, nullable in zip(self._wires, self._nullable, strict=True)
         ]
-        self._decoder = msgspec.msgpack.Decoder(tuple.__class_getitem__(tuple(wire_types)))
+        row_type = tuple.__class_getitem__(tuple(wire_types))
+        self._decoder = msgspec.msgpack.Decoder(row_type)
+        self._many = msgspec.msgpack.Decoder(list.__class_getitem__(row_type))
         head, pack = self._version, _encoder.encode
         self._plans = RowPlans(self._wires, lambda row: head + pack(row), self._encode_slowly)
         #: Bytes of a tuple, list, Row or other sequence with one value per field.
@@ -119,6 +121,23 @@ class RowCodec:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise CorruptStateError(f"a state value does not fit its schema {self._names}: {error}") from error
         return row if self._read is None else self._read(row)
+
+    def pack_rows(self, rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
+        """Bytes of many rows as they travel, which nobody looks at any more."""
+        return list(map(self._version.__add__, map(_encoder.encode, rows)))
+
+    def unpack_rows(self, values: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        """Many rows as they travel; bytes that no version of the schema wrote are a CorruptStateError."""
+        head = self._version
+        newest = [value if value.startswith(head) else self.encode(self.decode(value)) for value in values]
+        packed = [b"\xdd", len(newest).to_bytes(4, "big"), *[value[1:] for value in newest]]
+        try:
+            rows: list[tuple[Any, ...]] = self._many.decode(b"".join(packed))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            for value in values:
+                self.decode(value)  # says which
+            raise
+        return rows
 
     def _decode_older(self, data: bytes) -> tuple[Any, ...]:
         older = self._older.get(data[0]) if data else None

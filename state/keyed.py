@@ -7,7 +7,8 @@ Two backends implement it: :class:`~.batch.BatchKeyedState` (keys in order, each
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..errors import PlanError, StateSchemaError
@@ -23,8 +24,33 @@ _SUFFIXES = {kind: bytes([slot]) for kind, slot in TIMER_SLOTS.items()}
 _CLASSES: dict[str, type[Any]] = {"value": ValueState, "list": ListState, "map": MapState}
 
 
+@dataclass(frozen=True)
+class BlockKeys:
+    """Keys that are handled at once, ascending."""
+
+    groups: Sequence[int]
+    #: Encoded.
+    keys: Sequence[bytes]
+    #: What their stored cells start with.
+    prefixes: Sequence[bytes]
+
+
+@dataclass(frozen=True)
+class BlockCells:
+    """What becomes of one cell of each key of a block."""
+
+    suffix: bytes
+    #: None: it is deleted.
+    values: Sequence[bytes | None]
+    #: Places of the keys whose cell changes, ascending.
+    changed: Sequence[int]
+
+
 class KeyedState(ABC):
     """State variables and timers of the current key.  Invariant: nothing is shared between keys."""
+
+    #: What was written to the current key since it was last stored, by suffix; None: deleted.
+    changes: dict[bytes, bytes | None]
 
     def __init__(self, registry: StateRegistry, now_ms: int) -> None:
         self.registry = registry
@@ -60,6 +86,24 @@ class KeyedState(ABC):
     @abstractmethod
     def scan_cells(self, slot: int) -> Iterator[tuple[bytes, bytes]]:
         """The current key's cells of one slot in order, as of the first ``next``."""
+
+    # -- many keys at once -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def begin_block(self) -> None:
+        """Finish the current key: until :meth:`end_block` there is none."""
+
+    @abstractmethod
+    def read_cells(self, prefixes: Sequence[bytes], suffix: bytes) -> list[bytes | None]:
+        """One cell of each key of a block; ``prefixes``: what the keys' stored cells start with, ascending."""
+
+    @abstractmethod
+    def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
+        """Set and delete cells of the keys of a block, none of which is a timer; a sorted pass has no key of it yet."""
+
+    @abstractmethod
+    def end_block(self) -> None:
+        """Keys come one by one again."""
 
     # -- variables -------------------------------------------------------------------------------------------------
 

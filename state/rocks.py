@@ -10,10 +10,10 @@ changed in the epoch, not the state.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .files import StateWriter
-from .keyed import KeyedState, NoKey
+from .keyed import BlockCells, BlockKeys, KeyedState, NoKey
 from .keygroups import KeyGroupRange
 from .layout import TIMER_KINDS, TIMER_SLOTS, TimerKind, after_prefix, encode_ts, state_prefix
 from .registry import StateRegistry
@@ -79,6 +79,34 @@ class RocksDBKeyedState(KeyedState):
         self.changes = {} if changes is None else changes
         if self._read:
             self._read.clear()
+
+    def begin_block(self) -> None:
+        """Finish the current key: until :meth:`end_block` there is none."""
+        if self.changes:
+            self._overlay[self._prefix] = self.changes
+        self._key_group, self._key, self._prefix = -1, b"", b""
+        self.changes = NoKey()
+
+    def read_cells(self, prefixes: Sequence[bytes], suffix: bytes) -> list[bytes | None]:
+        """One cell of each key."""
+        overlay = self._overlay
+        changed = [prefix in overlay and suffix in overlay[prefix] for prefix in prefixes]
+        asked = [prefix + suffix for prefix, is_changed in zip(prefixes, changed, strict=True) if not is_changed]
+        stored = iter(self._replica.multi_get(asked) if self._replica is not None else [None] * len(asked))
+        return [
+            overlay[prefix][suffix] if is_changed else next(stored)
+            for prefix, is_changed in zip(prefixes, changed, strict=True)
+        ]
+
+    def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
+        """Note what changes."""
+        overlay = self._overlay
+        for one in cells:
+            for place in one.changed:
+                overlay.setdefault(keys.prefixes[place], {})[one.suffix] = one.values[place]
+
+    def end_block(self) -> None:
+        """Keys come one by one again."""
 
     def read_cell(self, suffix: bytes) -> bytes | None:
         """A cell of the current key."""

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from ...errors import PlanError
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.processor.cogroup_form import Cogrouped
+from ...runtime.operators.processor.definition import BLOCK_HANDLER
 from ...runtime.operators.processor.frame_form import Frames
 from ...runtime.operators.processor.operator import ProcessorOperator
 from ...runtime.operators.processor.row_form import Form, Rows
@@ -80,7 +81,16 @@ def plan_processor(
     if rows.sides is not None:
         form = Cogrouped(form, *rows.sides)
 
+    takes_blocks = check_block_handler(processor, initial is not None, in_pandas, rows.sides is not None)
+
     def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
+        if takes_blocks and times == "eventTime" and settings.timers == "in-order":
+            raise PlanError(
+                f"{type(processor).__name__} gets many keys at once, by {BLOCK_HANDLER}, and pipeline.timers is"
+                " in-order, under which timers fire between the rows of a key; set pipeline.timers to after-rows, or"
+                f" take {BLOCK_HANDLER} away: handleInputRows gets each event time of a key by itself",
+                code="MIXEDMODE_PROCESSOR_INVALID",
+            )
         return ProcessorOperator(
             processor,
             uid=uid,
@@ -166,6 +176,32 @@ def _check_rows_handler(processor: StatefulProcessor, name: str, inputs: int) ->
         " of the right side's",
         code="MIXEDMODE_PROCESSOR_INVALID",
     )
+
+
+def check_block_handler(processor: Any, has_initial_state: bool, in_pandas: bool, has_two_inputs: bool) -> bool:
+    """Whether the processor gets its rows as blocks of keys; PlanError if it cannot."""
+    handler = getattr(processor, BLOCK_HANDLER, None)
+    if not callable(handler):
+        return False
+    name = type(processor).__name__
+    if not _takes(handler, ("block", "timerValues")):
+        raise PlanError(
+            f"{name}.{BLOCK_HANDLER} is called with block, timerValues, which it does not take"
+            f" ({name}.{BLOCK_HANDLER}{inspect.signature(handler)}); give it these parameters",
+            code="MIXEDMODE_PROCESSOR_INVALID",
+        )
+    for is_so, what in (
+        (in_pandas, TWS_IN_PANDAS),
+        (has_two_inputs, "cogroup"),
+        (has_initial_state, "initialState"),
+    ):
+        if is_so:
+            raise PlanError(
+                f"{name} defines {BLOCK_HANDLER}, which {what} does not know; use {TWS} with one input and without"
+                " initial state, or take the handler away",
+                code="MIXEDMODE_PROCESSOR_INVALID",
+            )
+    return True
 
 
 def _takes(method: Any, arguments: tuple[str, ...]) -> bool:

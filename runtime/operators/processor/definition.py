@@ -31,6 +31,9 @@ TimeMode = Literal["none", "processingTime", "eventTime"]
 #: have set on it in earlier epochs is not there, nor is there a key whose state could be used.
 END_HOOKS = ("endInput", "finish")
 
+#: A processor that defines it gets its rows by it, and not by ``handleInputRows``.
+BLOCK_HANDLER = "handleArrowRows"
+
 
 def _takes_nothing(method: Any) -> bool:
     """True for a hook; a method of that name with parameters is the processor's own affair."""
@@ -99,6 +102,8 @@ class ProcessorStage(KeyedOperator):
         self.has_timers = self.uses_event_time
         self.end_hooks = tuple(hook for hook in END_HOOKS if _takes_nothing(getattr(processor, hook, None)))
         self.has_end_hooks = bool(self.end_hooks)
+        #: Whether it gets its rows as blocks of keys.
+        self.takes_blocks = callable(getattr(processor, BLOCK_HANDLER, None))
         self.takes_events = callable(getattr(processor, "handleEvent", None))
         self.keeps_own_state = _takes_nothing(getattr(processor, "snapshotShard", None))
         self.restores_own_state = callable(getattr(processor, "restoreShard", None))

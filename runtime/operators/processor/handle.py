@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from ....errors import PlanError, StateSchemaError
 from ....state.keyed import KeyedState
+from ....state.layout import TimerKind
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ...platform.user_frames import is_ours
@@ -28,7 +29,7 @@ from .task_coordinator import TaskCoordinator
 
 Schema = StructType | str
 _NO_KEY = "there is no current key; use state in handlers"
-_KIND_OF_MODE = {"eventTime": "event", "processingTime": "processing"}
+KIND_OF_MODE: dict[str, TimerKind] = {"eventTime": "event", "processingTime": "processing"}
 
 
 class DeclaringHandle(ProcessorHandle):
@@ -227,11 +228,11 @@ class TaskHandle(ProcessorHandle):
             raise _deleted_late(stateName)
 
     def _kind(self, method: str) -> Any:
-        if self._time_mode not in _KIND_OF_MODE:
+        if self._time_mode not in KIND_OF_MODE:
             raise PlanError(
                 f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is {self._time_mode!r}",
                 code="MIXEDMODE_PROCESSOR_INVALID",
             )
         if self._phase != "handlers":
             raise _timers_without_key(f"{method}()", self._phase)
-        return _KIND_OF_MODE[self._time_mode]
+        return KIND_OF_MODE[self._time_mode]

@@ -16,7 +16,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
 from ....state.batch import BatchKeyedState
@@ -27,13 +26,15 @@ from ....state.timer_walk import TimerWalk
 from ...platform.failpoints import failpoint
 from ...protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...protocols.operator_events.event_codec import decode, encode, types_by_name
-from ..admission import can_be_late, note_event_time, rows_in_time
+from ..columnar.key_batches import KeyRows, whole_keys
 from ..contract import ShardContext
 from ..emission import EmissionLog
-from ..join.columns import RIGHT, SIDE_COLUMN
-from .handle import TaskHandle
+from .admitted import admitted
+from .block_run import BlockRun
+from .definition import BLOCK_HANDLER
+from .handle import KIND_OF_MODE, TaskHandle
 from .key_clock import KeyClock
-from .keyed_rows import KIND_COLUMN, NO_TIME, Keyed, KeyedRows, KeySlices
+from .keyed_rows import NO_TIME, Keyed, KeyedRows, KeySlices
 from .task_coordinator import TaskCoordinator
 
 if TYPE_CHECKING:
@@ -91,16 +92,16 @@ class ProcessorRun:
 
     def execute(self, rows: Iterator[pa.RecordBatch]) -> None:
         epoch, context = self._epoch, self._context
-        time_column = None if self._clock is None else self._operator.clock_column
-        slices = KeySlices(self._codec, self._operator.key_columns, time_column)
-        keyed = KeyedRows(self._admitted(rows), slices, self._input)
         state: BatchKeyedState | RocksDBKeyedState
         if epoch.style == "sorted":
             state = BatchKeyedState(
                 self._operator.registry, context.writer, epoch.processing_time_ms, context.base, epoch.keep_state
             )
             self._begin(state)
-            self._sorted(state, keyed)
+            if self._operator.takes_blocks:
+                self._sorted_blocks(state, rows)
+            else:
+                self._sorted(state, self._keyed(rows))
             self._end()
             state.close()
         else:
@@ -108,13 +109,58 @@ class ProcessorRun:
                 self._operator.registry, context.base, context.key_groups, epoch.processing_time_ms
             )
             self._begin(state)
-            self._random(state, keyed)
+            if self._operator.takes_blocks:
+                self._counters.keys += self._blocks(state).live_epoch(self._pieces(rows), self._row_times)
+            else:
+                self._random(state, self._keyed(rows))
+            self._fire_all_due(state)
             self._end()
             state.flush(context.writer)
         self._output.flush()
         self._counters.timers_ignored = state.ignored_timers
         self._counters.next_event_timer_ms = state.next_timer("event")
         self._counters.next_processing_timer_ms = state.next_timer("processing")
+
+    def _keyed(self, rows: Iterator[pa.RecordBatch]) -> KeyedRows:
+        """The shard's rows key by key, or event time by event time of each key."""
+        time_column = None if self._clock is None else self._operator.clock_column
+        slices = KeySlices(self._codec, self._operator.key_columns, time_column)
+        return KeyedRows(admitted(self._operator, self._epoch, self._counters, rows), slices, self._input)
+
+    def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[KeyRows]:
+        """The shard's rows in pieces of whole keys."""
+        return whole_keys(
+            admitted(self._operator, self._epoch, self._counters, rows), self._operator.key_columns, self._codec
+        )
+
+    def _blocks(self, state: KeyedState) -> BlockRun:
+        operator = self._operator
+        return BlockRun(
+            getattr(self._processor, BLOCK_HANDLER),
+            state,
+            operator.key_columns,
+            operator.input_schema,
+            operator.output_schema,
+            KIND_OF_MODE.get(operator.time_mode),
+            self._write_now,
+        )
+
+    def _write_now(self, rows: pa.RecordBatch) -> None:
+        self._output.flush()
+        self._context.emit(rows, self._epoch.watermark_ms)
+
+    def _sorted_blocks(self, state: BatchKeyedState, rows: Iterator[pa.RecordBatch]) -> None:
+        epoch, walk = self._epoch, state.walk_timers("event")
+        fires = epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
+        due = self._due_keys(state) if fires and self._context.base is not None else iter(())
+
+        def settle(group: int, key: bytes, was_due: bool) -> None:
+            if fires and (was_due or state.has_new_timers):
+                self._show_key(self._codec.decode(key))
+                self._fire_due(state, walk)
+                self._key = ()
+
+        self._counters.keys += self._blocks(state).sorted_pass(self._pieces(rows), self._row_times, due, settle)
 
     def _end(self) -> None:
         """The processor's own hooks, if the input has ended; there is no current key, and no state to use."""
@@ -159,33 +205,6 @@ class ProcessorRun:
             self._handle.enter("close")
         self._processor.close()
 
-    def _admitted(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Count rows, drop late ones, note the greatest event time."""
-        column, late_ms = self._operator.event_time, self._epoch.late_watermark_ms
-        drop_late = self._operator.uses_event_time and can_be_late(late_ms)
-        for arrived in rows:
-            batch = arrived
-            is_input = None
-            if self._operator.initial_schema is not None:
-                is_input = batch.column(KIND_COLUMN)
-                self._counters.rows_in += int(pc.sum(is_input).as_py() or 0)
-            else:
-                self._counters.rows_in += batch.num_rows
-            if column is not None:
-                if drop_late:
-                    in_time = rows_in_time(batch.column(column), late_ms)
-                    if is_input is not None:
-                        in_time = pc.or_(in_time, pc.equal(is_input, 0))
-                    kept = batch.filter(in_time)
-                    self._counters.rows_late += batch.num_rows - kept.num_rows
-                    if self._counters.rows_late_right is not None:
-                        is_right = pc.equal(batch.column(SIDE_COLUMN), RIGHT)
-                        self._counters.rows_late_right += pc.and_not(is_right, in_time).true_count
-                    batch = kept
-                note_event_time(self._counters, batch.column(column))
-            if batch.num_rows:
-                yield batch
-
     def _sorted(self, state: BatchKeyedState, keyed: KeyedRows) -> None:
         epoch = self._epoch
         fires = epoch.firing_watermark_ms != MIN_WATERMARK or epoch.processing_timers_upto_ms != MIN_WATERMARK
@@ -210,12 +229,7 @@ class ProcessorRun:
 
         Says in ``_had_due`` whether the key at hand has such timers, when it comes for the first time.
         """
-        epoch = self._epoch
-        due = (
-            (group, key)
-            for group in self._context.key_groups
-            for key in state.due_keys(group, epoch.firing_watermark_ms, epoch.processing_timers_upto_ms)
-        )
+        due = self._due_keys(state)
         head = next(due, None)
         for entry in keyed:
             here = entry[:2]
@@ -231,6 +245,15 @@ class ProcessorRun:
         while head is not None:
             yield (*head, self._codec.decode(head[1]), NO_TIME, None)
             head = next(due, None)
+
+    def _due_keys(self, state: BatchKeyedState) -> Iterator[tuple[int, bytes]]:
+        """The keys whose timers from before this pass are due, in stored order."""
+        epoch = self._epoch
+        return (
+            (group, key)
+            for group in self._context.key_groups
+            for key in state.due_keys(group, epoch.firing_watermark_ms, epoch.processing_timers_upto_ms)
+        )
 
     def _fire_due(self, state: BatchKeyedState, walk: TimerWalk) -> None:
         """Fire the current key's due timers, event time first."""
@@ -300,7 +323,6 @@ class ProcessorRun:
         return self._times(upto_ms if self._clock is None else self._clock.pass_on(ts_ms))
 
     def _random(self, state: RocksDBKeyedState, keyed: KeyedRows) -> None:
-        epoch = self._epoch
         if self._clock is not None:
             self._in_order(self._clock, state, keyed)
             self._clock.begin()
@@ -309,6 +331,10 @@ class ProcessorRun:
                 self._begin_key(state, key_group, key, values)
                 self._handle_rows(rows, self._row_times)
                 self._counters.keys += 1
+
+    def _fire_all_due(self, state: RocksDBKeyedState) -> None:
+        """Behind all rows of the shard: its due timers in time order."""
+        epoch = self._epoch
         for kind, upto_ms in (("event", epoch.firing_watermark_ms), ("processing", epoch.processing_timers_upto_ms)):
             if upto_ms == MIN_WATERMARK:
                 continue
@@ -318,6 +344,9 @@ class ProcessorRun:
 
     def _begin_key(self, state: KeyedState, key_group: int, key: bytes, values: tuple[Any, ...]) -> None:
         state.set_current_key(key_group, key)
+        self._show_key(values)
+
+    def _show_key(self, values: tuple[Any, ...]) -> None:
         self._key = values if self._shown_key is None else self._shown_key(values)
 
     def _handle_rows(self, rows: Any, times: TimerValues) -> None:

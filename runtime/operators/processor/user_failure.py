@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import MixedModeError, OperatorEventError, PlanError, StateSchemaError, UserCodeError
 from ...platform.user_frames import UserFrames, is_ours
+from .block_run import BlockRun
+from .definition import BLOCK_HANDLER
 from .frame_writer import FrameBuffer
 from .group_state import GroupStateFunction
 from .row_writer import RowBuffer
@@ -26,6 +28,7 @@ _CALLERS: dict[CodeType, str | None] = {
     ProcessorRun._handle_rows.__code__: "handleInputRows",
     ProcessorRun._initial_first.__code__: "handleInitialState",
     ProcessorRun._fire.__code__: "handleExpiredTimer",
+    BlockRun._call.__code__: BLOCK_HANDLER,
     ProcessorRun._begin.__code__: None,
     ProcessorRun._end.__code__: None,
     GroupStateFunction._call.__code__: _GROUP_STATE,
