@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .runtime.metrics.progress import QueryProgress
     from .runtime.metrics.run_listener import RunListener, add_listener, remove_listener
     from .runtime.offline.state_writer import StateWriter
+    from .runtime.operators.processor.key_block import KeyBlock
     from .runtime.operators.processor.stateful_processor import ProcessorHandle, StatefulProcessor
     from .runtime.protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator, ShardGateway
     from .runtime.query import MixedQuery
@@ -65,6 +66,7 @@ __all__ = [
     "CorruptStateError",
     "DataLossError",
     "ExecutionPlan",
+    "KeyBlock",
     "MixedModeError",
     "MixedQuery",
     "OperatorCoordinator",
@@ -113,6 +115,7 @@ _LAZY = {
     "StateWriter": ".runtime.offline.state_writer",
     "RunListener": ".runtime.metrics.run_listener",
     "add_listener": ".runtime.metrics.run_listener",
+    "KeyBlock": ".runtime.operators.processor.key_block",
     "ProcessorHandle": ".runtime.operators.processor.stateful_processor",
     "QueryProgress": ".runtime.metrics.progress",
     "StateReader": ".runtime.state_reader",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,17 @@ from ....state.registry import StateDescriptor
 from ....state.row_columns import RowColumns
 
 #: What the values of many keys may be given as: a column for each field, by name.
-Columns = pa.StructArray | pa.RecordBatch | pa.Table | Mapping[str, Any]
+Columns: TypeAlias = pa.StructArray | pa.RecordBatch | pa.Table | Mapping[str, Any]
 
 
 class KeyBlock:
     """Some keys of a shard, each with all rows that it has in this epoch.
+
+        def handleArrowRows(self, block: mixedmode.KeyBlock, timerValues: TimerValues) -> Iterator[pa.RecordBatch]:
+            counted = block.value("count")
+            n = np.diff(block.starts) + counted.get().field("n").fill_null(0).to_numpy()
+            counted.update({"n": n})
+            yield pa.record_batch({"customer": block.keys["customer"], "n": n})
 
     Attributes:
         keys: the key columns, a row for each key.
