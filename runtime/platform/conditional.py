@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -31,8 +30,11 @@ _ATTEMPTS = 8
 _PIECE_BYTES = 1 << 20
 #: Pauses between attempts of what the library does not try again.
 _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
+#: For so long nothing fails that can be tried again; then the attempt in hand is the last one.  The library has the
+#: same patience with that, so it is a minute in all.
+_PATIENCE_S = 30
 
-_RETRIES: RetryConfig = {"max_retries": _ATTEMPTS, "retry_timeout": timedelta(seconds=60)}
+_RETRIES: RetryConfig = {"max_retries": _ATTEMPTS, "retry_timeout": timedelta(seconds=_PATIENCE_S)}
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,8 @@ class ConditionalClient:
             UnauthenticatedError,
         )
 
-        mine = uuid.uuid4().hex
-        for pause_s in (*_PAUSES_S, None):
+        mine, patience = uuid.uuid4().hex, _Patience()
+        while True:
             try:
                 done = obstore.put(
                     self._once, key, data, attributes={WRITER_MARK: mine}, mode=mode, use_multipart=False
@@ -151,10 +153,8 @@ class ConditionalClient:
             except BaseError as error:  # it may have been written all the same: the next attempt finds out
                 if "501 Not Implemented" in str(error):
                     raise NotImplementedError(str(error)) from error
-                if pause_s is None or isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+                if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or not patience.waits():
                     raise OSError(f"{self._name}/{key}: {error}") from error
-                time.sleep(pause_s)
-        raise AssertionError("the last attempt returns or raises")
 
     def _get(self, key: str) -> tuple[Version, str | None] | None:
         """The file, and the mark of its writer."""
@@ -174,15 +174,16 @@ class ConditionalClient:
         """Do what may be done twice, also where the library gives up: over half an answer that says no, for one."""
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
+        patience = _Patience()
         with self._naming(key):
-            for pause_s in _PAUSES_S:
+            while True:
                 try:
                     return work()
                 except (PermissionDeniedError, UnauthenticatedError):
                     raise
                 except BaseError:
-                    time.sleep(pause_s)
-            return work()
+                    if not patience.waits():
+                        raise
 
     @contextmanager
     def _naming(self, key: str) -> Iterator[None]:
@@ -197,61 +198,17 @@ class ConditionalClient:
             raise OSError(f"{self._name}/{key}: {error}") from error
 
 
-@lru_cache(maxsize=16)
-def s3_client(
-    bucket: str,
-    *,
-    access_key: str | None,
-    secret_key: str | None,
-    session_token: str | None,
-    anonymous: bool,
-    endpoint: str | None,
-    scheme: str,
-    region: str | None,
-    path_style: bool,
-    proxy: str | None,
-    **_: object,
-) -> ConditionalClient:
-    """The client of a bucket of S3; the arguments are those of :class:`~.s3.S3Settings`."""
-    from obstore.store import S3Store
+class _Patience:
+    """How often something is tried again, and for how long."""
 
-    where = endpoint if endpoint is None or path_style else f"{bucket}.{endpoint}"
-    given: dict[str, Any] = {
-        "access_key_id": access_key,
-        "secret_access_key": secret_key,
-        "session_token": session_token,
-        "skip_signature": anonymous or None,
-        "endpoint": None if where is None else f"{scheme}://{where}",
-        "region": region,
-        "virtual_hosted_style_request": not path_style if endpoint else None,
-    }
-    options: Any = {"allow_http": True, **({} if proxy is None else {"proxy_url": proxy})}
-    config: Any = {name: value for name, value in given.items() if value is not None}
-    return ConditionalClient(
-        lambda retries: S3Store(bucket, config=config, client_options=options, retry_config=retries), bucket
-    )
+    def __init__(self) -> None:
+        self._pauses_s = iter(_PAUSES_S)
+        self._until_s = time.monotonic() + _PATIENCE_S
 
-
-@lru_cache(maxsize=16)
-def google_client(bucket: str) -> ConditionalClient:
-    """The client of a bucket of Google's; credentials are those of the environment."""
-    from obstore.store import GCSStore
-
-    return ConditionalClient(lambda retries: GCSStore(bucket, retry_config=retries), bucket)
-
-
-@lru_cache(maxsize=16)
-def azure_client(container: str, account: str, key: str | None, token: str | None) -> ConditionalClient:
-    """The client of a container of Azure's.
-
-    Args:
-        container: its name.
-        account: the storage account's.
-        key: of the account; None: as the environment says.
-        token: a shared access signature; None: as the environment says.
-    """
-    from obstore.store import AzureStore
-
-    given = {"account_name": account, "account_key": key, "sas_key": token}
-    config: Any = {name: value for name, value in given.items() if value is not None}
-    return ConditionalClient(lambda retries: AzureStore(container, config=config, retry_config=retries), container)
+    def waits(self) -> bool:
+        """Wait for the next attempt; False: the last one was the last."""
+        pause_s = next(self._pauses_s, None)
+        if pause_s is None or time.monotonic() + pause_s > self._until_s:
+            return False
+        time.sleep(pause_s)
+        return True

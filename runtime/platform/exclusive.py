@@ -21,13 +21,15 @@ import contextlib
 import errno
 import os
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from pyarrow import fs
 
 from ...state.pool import naming, sync_path
-from .conditional import ConditionalClient, Version, azure_client, google_client
+from .conditional import ConditionalClient, Version
 from .filesystem import delete_quietly, exists, read_bytes, write_atomically
+from .object_stores import azure_client, google_client
 from .s3 import S3
 
 
@@ -124,16 +126,22 @@ def conditional_client(filesystem: fs.FileSystem, path: str) -> tuple[Conditiona
     if isinstance(filesystem, S3):
         return filesystem.client(bucket), key
     if filesystem.type_name == "gcs":
-        return google_client(bucket), key
+        return google_client(bucket, anonymous=bool(_said(filesystem).get("anonymous"))), key
     if filesystem.type_name == "abfs":
-        return azure_client(bucket, *_azure_account(filesystem)), key
+        return _azure_client(bucket, _said(filesystem)), key
     return None
 
 
-def _azure_account(filesystem: fs.FileSystem) -> tuple[str, str | None, str | None]:
-    """Name, key and SAS token; pyarrow tells them to nobody but those that it sends the filesystem to."""
+def _said(filesystem: fs.FileSystem) -> Mapping[str, Any]:
+    """With what a filesystem was made; pyarrow tells it to nobody but those that it sends the filesystem to."""
     ((said,),) = filesystem.__reduce__()[1:]
-    return said["account_name"], said.get("account_key") or None, said.get("sas_token") or None
+    return dict(said)
+
+
+def _azure_client(container: str, said: Mapping[str, Any]) -> ConditionalClient:
+    account, key, token = said["account_name"], said.get("account_key") or None, said.get("sas_token") or None
+    principal = tuple(str(said.get(name) or "") for name in ("tenant_id", "client_id", "client_secret"))
+    return azure_client(container, account, key, token, principal if all(principal) else None)
 
 
 def _link(path: str, data: bytes) -> bool:

@@ -22,7 +22,7 @@ from mixedmode.runtime.platform.filesystem import (
     write_atomically,
 )
 from mixedmode.runtime.platform.folder_checks import resolve_option
-from mixedmode.runtime.platform.s3 import S3Settings
+from mixedmode.runtime.platform.s3_settings import S3Settings
 from pyarrow import fs
 from s3_server import FAILURES, S3Server
 
@@ -205,7 +205,7 @@ def test_an_upload_that_failed_is_told_from_an_earlier_file_of_its_size(
 
     write_atomically(filesystem, path, b"old")
     for data in (b"old", b"new"):
-        upload = s3._Upload(filesystem, path, Failing())
+        upload = s3.Upload(filesystem, path, Failing())
         upload.write(data[:1])
         upload.write(data[1:])
         with nullcontext() if data == b"old" else pytest.raises(OSError, match="no answer"):
