@@ -261,7 +261,7 @@ def _evolve_one(old: StateDescriptor, new: StateDescriptor, widens: bool) -> Sta
         raise StateSchemaError(
             f"state {old.name!r} cannot take over its stored values: {'; '.join(problems)}; "
             "use a new variable name, or only add and remove nullable fields and make types wider (int to long, float "
-            "to double, a decimal with more digits)",
+            "to double, a decimal with more digits) [upgrade:U9]",
             code="MIXEDMODE_STATE_EVOLUTION",
         )
     if _same_fields(old.schema, new.schema):
@@ -269,7 +269,7 @@ def _evolve_one(old: StateDescriptor, new: StateDescriptor, widens: bool) -> Sta
     history = (*old.history, old.schema)
     if len(history) >= MAX_VERSIONS:
         raise StateSchemaError(
-            f"state {old.name!r} has changed its schema {len(old.history)} times, no more is possible",
+            f"state {old.name!r} has changed its schema {len(old.history)} times, no more is possible [upgrade:U9]",
             code="MIXEDMODE_STATE_EVOLUTION",
         )
     return replace(old, schema=new.schema, ttl_ms=new.ttl_ms, history=history)
@@ -310,7 +310,7 @@ def _retired_name(name: str, retired: dict[str, int]) -> str:
 def _by_name(schema: pa.Schema, variable: str) -> dict[str, pa.Field]:
     if len(set(schema.names)) != len(schema.names):
         raise StateSchemaError(
-            f"state {variable!r} has fields of the same name ({_text(schema)}); it cannot change",
+            f"state {variable!r} has fields of the same name ({_text(schema)}); it cannot change [upgrade:U9]",
             code="MIXEDMODE_STATE_EVOLUTION",
         )
     return {field.name: field for field in schema}

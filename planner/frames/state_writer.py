@@ -23,6 +23,9 @@ def state_writer(
 ) -> StateWriter:
     """A writer of savepoints: what a job is to begin with, or another savepoint with changes.
 
+        writer = mixedmode.state_writer(savepoint="sp/7")
+        writer.state("total", corrected).remove_keys(forgotten).write("sp/8")
+
         mixedmode.state_writer(frame.writeStream).state("total", totals).write("savepoints/first")
 
     Args:

@@ -49,7 +49,7 @@ class Format:
             return version
         raise CheckpointMismatchError(
             f"{where} has format version {version}; this version of mixedmode reads up to {self.version}. "
-            "Use the version that wrote it, or a newer one",
+            "Use the version that wrote it, or a newer one [upgrade:U26]",
             code="MIXEDMODE_FORMAT_NEWER",
         )
 

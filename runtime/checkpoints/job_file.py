@@ -48,7 +48,7 @@ class JobFile:
             if version > IDENTITY_VERSION:
                 raise CheckpointMismatchError(
                     f"{self.path} has format version {version}; this version of mixedmode reads up to"
-                    f" {IDENTITY_VERSION}",
+                    f" {IDENTITY_VERSION} [upgrade:U26]",
                     code="MIXEDMODE_FORMAT_NEWER",
                 )
             if not is_as_stamped(body):

@@ -82,6 +82,7 @@ def sources_of(wanted: Sequence[StagedColumn], staged: Sequence[StagedColumn], w
     raise CheckpointMismatchError(
         f"{where} was not shown yet, and its columns are {', '.join(map(str, staged))}: {problem}. Start the job once"
         " with the columns of then (an alias may be another one, a column may be left out), and change them after that"
+        " [upgrade:U6]"
     )
 
 

@@ -121,7 +121,7 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
         raise OptionError(
             f"execution.runtime-mode is batch, but checkpointLocation {store.location!r} holds the state of a job that"
             f" goes on (checkpoint {metadata.checkpoint_id}): a batch run would fire all that is open and end that job"
-            " for good. Use mixed or streaming, or a new checkpointLocation",
+            " for good. Use mixed or streaming, or a new checkpointLocation [upgrade:U2]",
             code="MIXEDMODE_BATCH_ENDED",
         )
     for stage in job.stages:

@@ -88,14 +88,16 @@ def check_identity(job: JobSpec, store: CheckpointStore) -> JobIdentity | None:
         return None
     differences = known.differences(_described(job), TOLD_BY_STATE)
     if differences:
+        uids = [stage.get("uid") for stage in known.stages], [stage.uid for stage in job.stages]
+        row = "U10" if uids[0] == uids[1] else "U15"
         raise CheckpointMismatchError(
             f"checkpointLocation {store.location!r} belongs to another job ({known}): {'; '.join(differences)}. "
-            "Use a checkpointLocation of its own for each job"
+            f"Use a checkpointLocation of its own for each job [upgrade:{row}]"
         )
     if known.max_parallelism != job.settings.max_parallelism:
         raise OptionError(
             f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state in {store.location!r} was "
-            f"written with {known.max_parallelism}; it is fixed for the life of the state",
+            f"written with {known.max_parallelism}; it is fixed for the life of the state [upgrade:U4]",
             code="MIXEDMODE_PARALLELISM_FIXED",
         )
     return known
@@ -177,6 +179,7 @@ def check_sources(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointS
             raise CheckpointMismatchError(
                 f"the job reads source {name!r}, but checkpoint {metadata.checkpoint_id} in {store.location!r} "
                 f"knows only {', '.join(map(repr, metadata.sources))}; a source cannot be added to a job that has run"
+                " [upgrade:U17]"
             )
     live = [one.name for one in job.live_inputs]
     stored_live = [name for name in metadata.sources if name != "history"]
@@ -184,11 +187,27 @@ def check_sources(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointS
         raise CheckpointMismatchError(
             f"the job's live inputs are {', '.join(live)}, those of checkpoint {metadata.checkpoint_id} in "
             f"{store.location!r} are {', '.join(stored_live)}: Spark's log knows them by their order, so their "
-            "names, number and order are fixed for the life of the state"
+            "names, number and order are fixed for the life of the state [upgrade:U17]"
         )
+    _check_kinds(job, metadata, store)
     _check_told(job, metadata, store)
     for stage in job.stages:
         _check_inputs(stage, live, metadata, store)
+
+
+def _check_kinds(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
+    """Raise CheckpointMismatchError if a live source is of another kind than the one that gave the stored position."""
+    if job.live is None or metadata.spark is None:
+        return
+    stood = metadata.spark.offset_entry.splitlines()[2:]
+    for number, source in zip(log_numbers(job.live), live_sources(job.live), strict=True):
+        if number < len(stood) and stood[number] != "-" and not source.gave(stood[number]):
+            raise CheckpointMismatchError(
+                f"live source {source.name} cannot go on from {stood[number]}, where checkpoint"
+                f" {metadata.checkpoint_id} in {store.location!r} stands: that is a position of a source of another"
+                " kind. Read the source that the job began with, or give the new one a job of its own that begins with"
+                " the state: mixedmode.state_writer [upgrade:U18]"
+            )
 
 
 def _check_told(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointStore) -> None:
@@ -204,6 +223,7 @@ def _check_told(job: JobSpec, metadata: CheckpointMetadata, store: CheckpointSto
                 f"the job in {store.location!r} has read a part of its history up to checkpoint"
                 f" {metadata.checkpoint_id}, and live was to begin at {at}; now it would begin at {told}, so what lies"
                 " between would come twice or not at all. Give the version (or snapshot) that the job began with"
+                " [upgrade:U21]"
             )
 
 
@@ -237,7 +257,7 @@ def _check_inputs(stage: StageSpec, live: Sequence[str], metadata: CheckpointMet
         raise CheckpointMismatchError(
             f"stage {stage.uid!r} reads {_listed(now)}, but in checkpoint {metadata.checkpoint_id} in"
             f" {store.location!r} it reads {_listed(before)}: which inputs its watermark and its state come from is"
-            " fixed for the life of the state"
+            " fixed for the life of the state [upgrade:U17]"
         )
 
 
@@ -253,7 +273,7 @@ def _check_coordinators(job: JobSpec, state: JobState, metadata: CheckpointMetad
     raise CheckpointMismatchError(
         f"checkpoint {metadata.checkpoint_id} in {store.location!r} holds the state of a coordinator, and the job has"
         " none; give transformWithState its coordinator=…, or set execution.savepoint.ignore-unclaimed-state = true to"
-        " drop that state"
+        " drop that state [upgrade:U23]"
     )
 
 
@@ -303,7 +323,7 @@ def refuse_more_after_the_end(job: JobSpec, store: CheckpointStore, end: JobStat
     if job.keeps_state:
         raise CheckpointMismatchError(
             f"{ended}, and what its live source has received since would be ignored; a job that is to go on must run "
-            "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation",
+            "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation [upgrade:U24]",
             code="MIXEDMODE_BATCH_ENDED",
         )
     logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", ended)

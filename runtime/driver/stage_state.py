@@ -77,7 +77,7 @@ class StageState:
             held = ", ".join(one.uid for one in metadata.operators)
             raise CheckpointMismatchError(
                 f"checkpoint {metadata.checkpoint_id} holds state of the operators {held}, but the job's is"
-                f" {operator.uid!r}"
+                f" {operator.uid!r} [upgrade:U15]"
             )
         shards = [
             Shard(shard.load(), shard.next_event_timer_ms, shard.next_processing_timer_ms, shard.own_state)

@@ -55,6 +55,9 @@ _TIMER_KINDS: Mapping[Any, tuple[TimerKind, ...]] = {
 class StateWriter:
     """Collects what a savepoint is to hold; see :func:`mixedmode.state_writer`.
 
+        writer = mixedmode.state_writer(job).state("total", totals).timers(closing).event_time(last_seen)
+        writer.write("sp/seeded")
+
         writer = mixedmode.state_writer(savepoint="savepoints/7")
         writer.state("total", totals, operator="totals").remove_keys(gone).write("savepoints/8")
 

@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
     ("command", "said"),
     [
         ("quickstart.py", "live"),
+        ("blue_green.py", "EQUAL to one batch over everything"),
         ("flights_and_weather.py 2", "with_weather: EQUAL to one batch join: 55403 rows"),
         ("merge_by_key.py", "EQUAL to one batch over everything: 70 customers"),
         ("orders_and_payments.py", "EQUAL to one batch over everything: 10000 orders"),

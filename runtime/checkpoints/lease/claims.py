@@ -261,7 +261,7 @@ class ClaimFolder:
             if body["version"] > LEASE_VERSION:
                 raise CheckpointMismatchError(
                     f"{path} has format version {body['version']}; this version of mixedmode reads up to"
-                    f" {LEASE_VERSION}. Use the version that wrote it, or a newer one",
+                    f" {LEASE_VERSION}. Use the version that wrote it, or a newer one [upgrade:U26]",
                     code="MIXEDMODE_FORMAT_NEWER",
                 )
             return Claim(

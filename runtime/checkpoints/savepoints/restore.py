@@ -161,7 +161,7 @@ def _check_claims(job: JobSpec, savepoint: SavepointStore) -> None:
         raise CheckpointMismatchError(
             f"savepoint {savepoint.location!r} holds state that this job does not have: {', '.join(unclaimed)}. Name"
             " the keyed stages as they were with .uid(…), declare the variables, or set"
-            f" {_IGNORE} = true to drop that state",
+            f" {_IGNORE} = true to drop that state [upgrade:U16]",
             code="MIXEDMODE_STATE_UNCLAIMED",
         )
 
@@ -182,11 +182,12 @@ def check_fits(job: JobSpec, savepoint: SavepointStore) -> None:
     if not job.keeps_state:
         raise CheckpointError(
             f"{where} cannot be restored in runtime-mode batch, which keeps no state; use mixed or streaming"
+            " [upgrade:U2]"
         )
     if held.max_parallelism != job.settings.max_parallelism:
         raise OptionError(
             f"pipeline.max-parallelism is {job.settings.max_parallelism}, but the state of {where} was written with "
-            f"{held.max_parallelism}; it is fixed for the life of the state",
+            f"{held.max_parallelism}; it is fixed for the life of the state [upgrade:U4]",
             code="MIXEDMODE_PARALLELISM_FIXED",
         )
     known = {operator.uid: operator for operator in held.checkpoint.operators}
@@ -197,7 +198,7 @@ def check_fits(job: JobSpec, savepoint: SavepointStore) -> None:
         differences = stage_differences(described, operator.describe(), TOLD_BY_STATE)
         if differences:
             named = f" (stage {stage.uid!r})" if len(job.stages) > 1 else ""
-            raise CheckpointMismatchError(f"{where} is another job's{named}: {'; '.join(differences)}")
+            raise CheckpointMismatchError(f"{where} is another job's{named}: {'; '.join(differences)} [upgrade:U10]")
         if operator.aggregates_by_key:
             _check_aggregates(operator, known[stage.uid], described, where)
 

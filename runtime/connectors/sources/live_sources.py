@@ -7,6 +7,7 @@ begins "from now" then says something else.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -35,6 +36,8 @@ FIRST_OFFSET = "mixedmode.first-offset"
 #: Options that say where it begins, where they say it for good.
 _BEGINNINGS = ("startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp", FIRST_OFFSET)
 _NOW = ("latest", "now")
+#: What the offsets of kinds of sources are, as JSON; those of files have one field, ``logOffset``.
+_OFFSETS: dict[str, type] = {"kafka": dict, "rate": int, "rate-micro-batch": dict, "ratemicrobatch": dict}
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,18 @@ class LiveSourceFacts:
             if says_where and value.lower() in _NOW:
                 return f"{option} = {value!r}"
         return None
+
+    def gave(self, offset: str) -> bool:
+        """Whether an offset of Spark's log may be one of a source of this kind; True for kinds that are not known."""
+        try:
+            found = json.loads(offset)
+        except ValueError:
+            return self.name not in _OFFSETS and not self.is_files
+        if self.is_files:
+            return isinstance(found, dict) and found.keys() == {"logOffset"}
+        wanted = _OFFSETS.get(self.name)
+        is_of_files = isinstance(found, dict) and "logOffset" in found
+        return wanted is None or (isinstance(found, wanted) and not is_of_files)
 
     @property
     def identity(self) -> str:

@@ -196,7 +196,7 @@ class _Match:
         mine = ", ".join(dict.fromkeys(output.text for output in self._partials.outputs))
         raise CheckpointMismatchError(
             f"its aggregates are {held}, this job's are {mine}: they have nothing in common, so nothing of its state is"
-            " of use. Use a checkpointLocation of its own for each job",
+            " of use. Use a checkpointLocation of its own for each job [upgrade:U12]",
             code="MIXEDMODE_STATE_EVOLUTION",
         )
 
@@ -210,7 +210,8 @@ class _Match:
                 if stored != wanted:
                     raise CheckpointMismatchError(
                         f"aggregate {result.text} is kept as {stored} ({self._labels[theirs]}), this job's is {wanted}:"
-                        f" its input has another type now; cast it to what it was, or use a new checkpointLocation",
+                        f" its input has another type now; cast it to what it was, or use a new checkpointLocation"
+                        " [upgrade:U12]",
                         code="MIXEDMODE_STATE_EVOLUTION",
                     )
 
@@ -225,7 +226,7 @@ class _Match:
             if namesake is not None and namesake.identity != self._identity(output):
                 raise CheckpointMismatchError(
                     f"column {output.name!r} was {namesake.text}, and is {output.text} in this job: readers would take"
-                    " one for the other; give it another name, or use a new checkpointLocation",
+                    " one for the other; give it another name, or use a new checkpointLocation [upgrade:U12]",
                     code="MIXEDMODE_STATE_EVOLUTION",
                 )
             if found is not None:
@@ -235,7 +236,7 @@ class _Match:
             if not going_on:
                 raise CheckpointMismatchError(
                     f"the job has ended, so column {output.name!r} ({output.text}), which is new, would never get a"
-                    " row; use a new checkpointLocation",
+                    " row; use a new checkpointLocation [upgrade:U24]",
                     code="MIXEDMODE_STATE_EVOLUTION",
                 )
             if any(part.stored is None for part in its):

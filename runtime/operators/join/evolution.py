@@ -53,7 +53,8 @@ def changes_of(join: StreamJoin, stored: StateRegistry, record: dict[str, Any] |
         allowed = ", ".join(_GOES_ON[how])
         raise CheckpointMismatchError(
             f"the state is that of a {how} join, which does not know what a {join.how} join needs of the rows that "
-            f"wait; it can go on as: {allowed}. Start with another checkpointLocation, or with another uid",
+            f"wait; it can go on as: {allowed}. Start with another checkpointLocation, or with another uid"
+            " [upgrade:U14]",
             code="MIXEDMODE_STATE_EVOLUTION",
         )
     if join.how != how:
@@ -64,7 +65,7 @@ def changes_of(join: StreamJoin, stored: StateRegistry, record: dict[str, Any] |
         if side.event_time != event_time:
             raise CheckpointMismatchError(
                 f"the {name} rows that wait have {event_time!r} as event time, the {name} side has "
-                f"{side.event_time!r} now; keep it, or start with another checkpointLocation"
+                f"{side.event_time!r} now; keep it, or start with another checkpointLocation [upgrade:U14]"
             )
         if side.keep_us != keep_us:
             changes.append(
@@ -84,7 +85,7 @@ def _check_columns(join: StreamJoin, stored: StateRegistry) -> None:
         if old is None or new is None or old.name != new.name or old.type != new.type:
             raise StateSchemaError(
                 f"the rows that wait in the state have {_column(old)} where the join has {_column(new)}; the columns "
-                "of both sides must stay as they are, or start with another checkpointLocation",
+                "of both sides must stay as they are, or start with another checkpointLocation [upgrade:U14]",
                 code="MIXEDMODE_STATE_EVOLUTION",
             )
 

@@ -54,7 +54,7 @@ def check_finished(graph: JobGraph, stored: Mapping[str, Finished], where: str) 
                 raise CheckpointMismatchError(
                     f"{vertex.name!r} is {state.value} in {where}, but {name!r}, which feeds it, is {before.value}"
                     f"{new}: what it sends would never be looked at. Leave {name!r} out, or start with a new"
-                    " checkpointLocation"
+                    " checkpointLocation [upgrade:U24]"
                 )
 
 
