@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 #: Delayed flights come up to 19 hours after flights that were scheduled later; the weather comes in order.
 FLIGHTS_LATE, WEATHER_LATE = f"{DELAY.days} day", "1 hour"
 #: So many files of each side land at once.
-PARTS = 4
+PARTS = 2
 
 
 def with_weather(flights: Any, weather: Any) -> Any:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from driver_jvm import DriverJvm
+
+if TYPE_CHECKING:
+    from kafka_broker import Broker
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +30,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
         ("orders_and_payments.py", "EQUAL to one batch over everything: 10000 orders"),
         ("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts"),
         ("test_my_processor.py", "5 passed"),
-        ("unique_events.py", "4000 rows, 4000 ids"),
+        ("unique_events.py", "EQUAL to one batch over everything: 65 windows"),
         ("visits_in_pandas.py", "EQUAL to one batch over everything"),
     ],
 )
@@ -37,3 +43,15 @@ def test_example_runs(command: str, said: str, tmp_path: Path, driver_jvm: Drive
     assert said in done.stdout
     # What Spark says to everybody about this machine is not about the job.
     assert [line for line in warnings if not _OF_THE_MACHINE.search(line)] == []
+
+
+@pytest.mark.kafka
+def test_totals_go_from_topic_to_topic(
+    spark: SparkSession, kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example with Kafka gives each customer's total once, over what a lake has, what waits and what comes."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import totals_in_kafka
+
+    assert totals_in_kafka.run(spark, kafka.bootstrap, str(tmp_path))
