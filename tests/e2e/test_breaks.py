@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from mixedmode import QueryError, StateSchemaError, UserCodeError
+from mixedmode import QueryError, StateSchemaError, UserCodeError, events
 from mixedmode.runtime.connectors.sources.live_query import Stopped
+from mixedmode.runtime.metrics.run_listener import ROUTINE
 from mixedmode.runtime.platform import failpoints
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -27,9 +30,39 @@ EVENTS = support.stream_of(120, seed=31)
 RARELY = {"execution.backlog.final-watermark": "observed", "execution.checkpointing.interval": "1 hour"}
 
 
-def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+class Told(mixedmode.RunListener):
+    """Keeps what it is told; raises each time, and takes the first event only when it may."""
+
+    def __init__(self) -> None:
+        self.events: list[events.RunEvent] = []
+        self.may = threading.Event()
+
+    def wait_for_ends(self, count: int) -> None:
+        """Return when the ends of so many runs have been heard."""
+        deadline = time.monotonic() + 300
+        while sum(isinstance(one, events.RunEnded) for one in self.events) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def onEvent(self, event: events.RunEvent) -> None:
+        assert self.may.wait(600)
+        self.events.append(event)
+        raise RuntimeError("a listener's own")
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    listener = Told()
+    mixedmode.add_listener(listener)
+    yield listener
+    listener.may.set()
+    mixedmode.remove_listener(listener)
+
+
+def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
     """What fails while a user waits for rows to be visible counts as on the clock: tolerated, it is done again until
-    they are; not tolerated, it fails the query."""
+    they are; not tolerated, it fails the query.  A listener hears of both, however slow it is, and whatever it raises.
+    """
     history, live = world.history(EVENTS[:60]), world.live()
     monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:2")
     failpoints._hits.clear()
@@ -40,7 +73,12 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     query.processAllAvailable()
     assert [report["id"] for report in query.checkpoints] == [1, 3], "the second one failed"
     assert query.isActive
+    told.may.set()
     query.stop()
+    told.wait_for_ends(1)
+    assert [(one.checkpoint_id, one.outcome, one.is_tolerated) for one in _failures(told)] == [(2, "failed", True)]
+    assert ("checkpoint-failed", "2 (requested)") in [(one.event, one.detail[:13]) for one in query.lifecycle]
+    assert _told_once(told.events) == _told_once(query.history())
 
     world.land(EVENTS[90:], support.flush_after(EVENTS))
     monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:1")
@@ -50,6 +88,10 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
         query.processAllAvailable()
     assert not query.isActive
     assert "checkpoint 4 failed" in str(query.exception())
+    told.wait_for_ends(2)
+    assert [(one.checkpoint_id, one.is_tolerated) for one in _failures(told)] == [(2, True), (4, False)]
+    ends = [(one.how, one.error_class) for one in told.events if isinstance(one, events.RunEnded)]
+    assert ends == [("stopped", None), ("failed", "CheckpointError")]
 
     monkeypatch.delenv(failpoints.VARIABLE)
     query = world.start(support.sessions(history, live), RARELY)
@@ -63,6 +105,15 @@ def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: p
     query.processAllAvailable()
     assert (query.isActive, query.exception()) == (False, None)
     assert support.without_flush(world.output()) == support.sessions_of(EVENTS), "whoever stops it takes a checkpoint"
+
+
+def _told_once(found: list[events.RunEvent]) -> list[events.RunEvent]:
+    """Without what is folded in the event log."""
+    return [one for one in found if not isinstance(one, ROUTINE)]
+
+
+def _failures(told: Told) -> list[events.CheckpointFailed]:
+    return [one for one in told.events if isinstance(one, events.CheckpointFailed)]
 
 
 def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:

@@ -6,9 +6,11 @@ import copy
 import datetime
 import json
 import pickle
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from mixedmode.runtime.metrics.backlog import BacklogProgress
 from mixedmode.runtime.metrics.checkpoint import CheckpointReport
 from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.listeners import (
+    BacklogMoved,
     CheckpointCompleted,
     EpochApplied,
     MessagesLost,
@@ -41,6 +44,32 @@ def task(backlog: BacklogProgress, attempt: str, rows_column: str | None = None)
 
 def batches(*sizes: int) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict({"v": [1] * size, "__rows": [3] * size}) for size in sizes]
+
+
+def test_a_pass_is_told_while_it_runs_and_at_its_end(tmp_path: Path) -> None:
+    """Whoever listens hears of a pass at once, and of its end if that was a success."""
+    told: list[BacklogMoved] = []
+    begun = threading.Event()
+
+    def hear(fact: Any) -> None:
+        told.append(fact)
+        begun.set()
+
+    backlog = BacklogProgress(fs.LocalFileSystem(), str(tmp_path / "progress"), SimpleNamespace(on=hear))
+    backlog.begin(total_rows=10, shards=2, stage="s")
+    assert begun.wait(60)
+    assert (told[0].stage, told[0].snapshot["shardsDone"], told[0].snapshot["fraction"]) == ("s", 0, 0.0)
+    backlog.end()
+    assert told[-1].snapshot.keys() == told[0].snapshot.keys()
+    last = {name: told[-1].snapshot[name] for name in ("shardsDone", "rows", "rowsRead", "fraction", "etaSeconds")}
+    assert last == {"shardsDone": 2, "rows": 10, "rowsRead": 10, "fraction": 1.0, "etaSeconds": 0.0}
+
+    told.clear()
+    begun.clear()
+    backlog.begin(total_rows=None, shards=2, stage="t")
+    assert begun.wait(60)
+    backlog.end(succeeded=False)
+    assert {(fact.stage, fact.snapshot["shardsDone"]) for fact in told} == {("t", 0)}
 
 
 def test_rows_of_all_tasks_are_summed(backlog: BacklogProgress) -> None:
