@@ -6,7 +6,9 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from mixedmode.errors import OptionError, PlanError, QueryError, StateSchemaError, UnknownStateError
 from mixedmode.runtime.protocols.operator_events.coordinator import OperatorCoordinator
@@ -194,6 +196,27 @@ def test_a_processor_of_two_inputs() -> None:
     orders = [(f"o{n % 5}", n, at(n)) for n in range(5)]
     payments = [(at(10 * n), n, f"o{n % 5}") for n in range(12)]
     harness(Matches(), **{**two, "delay": "20 ms"}).assert_same_results(orders, payments, out_of_order=True)
+
+
+class CountsInBlocks(Counts):
+    """As Counts, blocks of keys at a time."""
+
+    def handleArrowRows(self, block: Any, timerValues: Any) -> Iterator[Any]:
+        counted = block.value("count")
+        n = np.diff(block.starts) + counted.get().field("n").fill_null(0).to_numpy()
+        counted.update({"n": n})
+        yield pa.record_batch({"key": block.keys["k"], "what": pa.array(["rows"] * len(block)), "n": n})
+
+
+def test_handlers_of_blocks_of_keys() -> None:
+    """A processor that takes blocks of keys as Arrow columns gets them here, too."""
+    with harness(CountsInBlocks()) as made:
+        assert told(made.backlog([("a", None, 1), ("b", None, 2), ("a", None, 3)])) == [
+            ("a", "rows", 2),
+            ("b", "rows", 1),
+        ]
+        assert told(made.push([("a", None, 4)])) == [("a", "rows", 3)]
+        assert made.state("count") == {"a": (3,), "b": (1,)}
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
