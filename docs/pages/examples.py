@@ -31,4 +31,10 @@ def page() -> str:
         lines += ["", f'??? example "examples/{path.name}"', "", "    ```python"]
         lines += [f"    {line}".rstrip() for line in source.splitlines()]
         lines += ["    ```"]
+    for folder in sorted(path for path in EXAMPLES.iterdir() if path.is_dir() and path.name != "__pycache__"):
+        lines += ["", f"## {folder.name}/ {{ #{anchor(folder.name)} }}"]
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"):
+            lines += ["", f'??? example "{path.relative_to(EXAMPLES.parent)}"', "", f"    ```{path.suffix[1:]}"]
+            lines += [f"    {line}".rstrip() for line in path.read_text().splitlines()]
+            lines += ["    ```"]
     return "\n".join(lines) + "\n"

@@ -62,5 +62,5 @@ def _on_site(target: str, anchor: str, folder: Path) -> str:
     if inside in PICTURES:
         return path.name
     if inside.startswith("examples/") and path.exists():
-        return "examples.md#" + maker("examples")["anchor"](path.name)
+        return "examples.md#" + maker("examples")["anchor"](inside.split("/")[1])
     return inside.removeprefix("docs/") + anchor
