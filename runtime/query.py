@@ -31,12 +31,14 @@ from .metrics.listeners import RunFailed, RunStopped, ToldTogether
 from .metrics.progress import QueryProgress
 from .metrics.run_events import RunEvents
 from .metrics.shown_run import ShownRun
+from .platform.cells import bar_html, facts_html
 from .platform.clean_up import take_all
 from .platform.filesystem import path_text
 from .platform.frozen import FrozenDict
 from .platform.job_cancellation import is_of_a_cancelled_job
 from .platform.jvm_loss import explain_jvm_loss, links
 from .platform.spark_session import activate
+from .platform.terminal import print_plan
 from .platform.worker_errors import translate
 from .protocols.lifecycle.events import Stop
 from .spec import JobSpec, PhaseKind
@@ -98,6 +100,8 @@ class MixedQuery:
         self._location = location
         self._runner = JobRunner(job, location, self.runId[:8], self._told)
         self._ended = threading.Event()
+        #: Whether the job has come to its own end: nobody has stopped it.
+        self._is_done = False
         self._error: BaseException | None = None
         # Nobody can find a temporary location to ask there.
         self._requests = (
@@ -146,6 +150,8 @@ class MixedQuery:
         try:
             activate(self._job.spark)
             self._runner.run()
+            told = [event.event for event in self._history.events]
+            self._is_done = not self._runner.is_stopping and "stopped" not in told
         except Stopped:
             self._told.on(RunStopped())
         except BaseException as error:
@@ -219,7 +225,11 @@ class MixedQuery:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the query is doing now; in a backlog with rows so far, rows/s, ETA and shards done."""
+        """What the query is doing now; in a backlog with rows so far, rows/s, ETA and shards done.
+
+        ``phase`` is ``done`` when the job has come to its own end; ``mode`` is the phase's, as in progress records:
+        ``backlog`` or ``streaming``.
+        """
         now = self._runner.now
         phase, active = now.phase, self.isActive
         kind = phase.kind if phase is not None else "recovery"
@@ -230,8 +240,8 @@ class MixedQuery:
             "isDataAvailable": active and kind in ("backlog", "history", "catch-up"),
             "isTriggerActive": active and kind != "live" and not stands,
             "isPaused": stands,
-            "phase": kind,
-            "mode": phase.style if phase is not None else None,
+            "phase": "done" if self._is_done else kind,
+            "mode": phase.mode if phase is not None else None,
             "isBacklog": now.is_backlog,
             "epoch": now.epoch,
             "checkpoint": now.checkpoint_id,
@@ -321,8 +331,12 @@ class MixedQuery:
         return list(read_history(self._location, run=run, since_ms=since_ms))
 
     def explain(self, extended: bool = False) -> None:
-        """Print the plan that this query executes, with the reason for each decision."""
-        print(self._job.explain(extended))
+        """Print the plan that this query executes, with the reason for each decision.
+
+        Args:
+            extended: with how each phase works, all settings, and Spark's plans of the inputs.
+        """
+        print_plan(self._job.explain(extended))
 
     def exception(self) -> QueryError | None:
         """Why the query failed; None if it runs or ended well."""
@@ -521,6 +535,27 @@ class MixedQuery:
 
     def __repr__(self) -> str:
         return f"<MixedQuery {self.name or self.runId} {self.status['message']}>"
+
+    def _repr_html_(self) -> str:
+        status, last = self.status, self.lastProgress
+        facts: list[tuple[str, object]] = [
+            ("id", self.id),
+            ("run", self.runId),
+            ("is", status["message"] if self.isActive or not self._is_done else "done"),
+            ("epoch", status["epoch"]),
+            ("checkpoint", status["checkpoint"] or "none yet"),
+        ]
+        backlog = status.get("backlog")
+        if backlog is not None and backlog["fraction"] is not None:
+            facts.append(("backlog", bar_html(backlog["fraction"])))
+        if last is not None:
+            rows, per_second = last["numInputRows"], last["processedRowsPerSecond"]
+            facts.append(("last epoch", f"{rows:,} rows in {last['batchDuration']:,} ms ({per_second:,.0f} rows/s)"))
+            if "watermark" in last["eventTime"]:
+                facts.append(("watermark", last["eventTime"]["watermark"]))
+        if self._error is not None:
+            facts.append(("error", f"{type(self._error).__name__}: {self._error}"))
+        return facts_html(f"MixedQuery {self.name or ''}".rstrip(), facts)
 
     def wait_for(self, phase: str, timeout: float) -> bool:
         """Wait until the query has reached a phase or has ended; True if it was reached.

@@ -61,6 +61,11 @@ class Phase(BaseModel):
     details: dict[str, str] = {}
 
     @property
+    def mode(self) -> Literal["backlog", "streaming"]:
+        """In which mode it runs: one key at a time over sorted rows, or as a stream."""
+        return "backlog" if self.style == "sorted" else "streaming"
+
+    @property
     def takes_savepoints(self) -> bool:
         """Whether there is state to take one of; a backlog at batch speed has none before its end."""
         return self.kind != "backlog"

@@ -18,6 +18,7 @@ from ...errors import OptionError, PlanError
 from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.platform.cells import facts_html, is_shown
 from ...runtime.platform.filesystem import path_text
+from ...runtime.platform.terminal import print_plan
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
 from ..inputs.inputs import Inputs
@@ -260,8 +261,12 @@ class MixedStreamWriter:
         return self._compile()[1]
 
     def explain(self, extended: bool = False) -> None:
-        """Print the plan."""
-        print(self.plan().explain(extended))
+        """Print the plan.
+
+        Args:
+            extended: with how each phase works, all settings, and Spark's plans of the inputs.
+        """
+        print_plan(self.plan().explain(extended))
 
     def _asked(self) -> list[tuple[str, str]]:
         """What was asked for so far, by name."""

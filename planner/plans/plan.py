@@ -14,10 +14,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from ...runtime.checkpoints.identity import spoken
+from ...runtime.platform.cells import details_html, facts_html
 from ...runtime.spec import Phase, Settings
 from ..options.registry import OPTIONS, format_value
 from ..options.values import format_duration_ms
 
+#: What only the extended text says: how it is done, behind what is done.
+_EXTENDED_FACTS = frozenset({"second driver", "between stages"})
+_EXTENDED_DETAILS = frozenset({"scheduling", "failure", "keyed state", "sort"})
 #: Text is wrapped here; Spark's own plans are printed as they come.
 _WIDTH = 110
 _NOT_FENCED = "not fenced: a driver that lost its location stops by its own clock, the output cannot refuse it"
@@ -146,29 +150,40 @@ class ExecutionPlan(BaseModel):
         return f"{what}: set .uid('…'), so that its state is found again in savepoints when the job changes"
 
     def explain(self, extended: bool = False) -> str:
-        """The plan as text; extended adds all settings and Spark's plans of the inputs."""
+        """The plan as text; extended adds how each phase works, all settings and Spark's plans of the inputs."""
         return render(self, extended=extended)
 
     def __str__(self) -> str:
         return self.explain()
 
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, object]] = list(_facts(self, extended=False))
+        rows += [(f"{number}. {phase.kind}", phase.reason) for number, phase in enumerate(self.phases, start=1)]
+        rows.append(("", details_html("all of it", self.explain(extended=True))))
+        return facts_html(f"plan: {self.name}" if self.name else "plan", rows)
+
 
 def render(plan: ExecutionPlan, *, extended: bool = False) -> str:
     """The explain text, without a newline at the end."""
     title = f"== mixedmode plan: {plan.name} ==" if plan.name else "== mixedmode plan =="
-    lines = [title, *_table(_facts(plan)), ""]
+    lines = [title, *_table(_facts(plan, extended=extended)), ""]
     total = len(plan.phases)
     for number, phase in enumerate(plan.phases, start=1):
-        lines += _phase(number, total, phase)
+        lines += _phase(number, total, phase, extended=extended)
         lines.append("")
     if extended:
         lines += _extended(plan)
     return "\n".join(lines).rstrip("\n")
 
 
-def _facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+def _facts(plan: ExecutionPlan, *, extended: bool) -> Iterator[tuple[str, str]]:
+    """Name and value of each fact, of the long ones only if they are asked for."""
+    return ((name, value) for name, value in _all_facts(plan) if extended or name not in _EXTENDED_FACTS)
+
+
+def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     settings = plan.settings
-    yield "mode", settings.runtime_mode
+    yield "runtime mode", settings.runtime_mode
     for source in plan.sources:
         yield source.name, f"{source.boundedness}: {source.columns}"
         if source.seam is not None:
@@ -294,12 +309,13 @@ def _watermark(plan: ExecutionPlan, event_time: str | None, delay_ms: int, delay
     return f"{seen}; the least of the live inputs' own ({each}; {idle})"
 
 
-def _phase(number: int, total: int, phase: Phase) -> Iterator[str]:
+def _phase(number: int, total: int, phase: Phase, *, extended: bool) -> Iterator[str]:
     heading = f"Phase {number} of {total}: {phase.kind}"
     if phase.sources:
         heading += f" (reads {' + '.join(phase.sources)})"
     yield heading
-    yield from _table([("why", phase.reason), *phase.details.items()])
+    details = ((name, value) for name, value in phase.details.items() if extended or name not in _EXTENDED_DETAILS)
+    yield from _table([("why", phase.reason), *details])
 
 
 def _extended(plan: ExecutionPlan) -> Iterator[str]:

@@ -43,8 +43,14 @@ def test_identity(running: MixedQuery) -> None:
 def test_status_says_what_is_going_on(running: MixedQuery) -> None:
     """The status names phase, mode, epoch and checkpoint."""
     status = running.status
-    assert (status["phase"], status["mode"], status["isBacklog"]) == ("live", "random", False)
+    assert (status["phase"], status["mode"], status["isBacklog"]) == ("live", "streaming", False)
     assert status["epoch"] >= 1 and status["checkpoint"] >= 1
+
+
+def test_a_cell_shows_how_the_query_is(running: MixedQuery) -> None:
+    """In a notebook the handle says what it is, what it does, and what its last epoch was."""
+    html = running._repr_html_()
+    assert "MixedQuery sessions_table" in html and running.id in html and "live" in html and "rows/s" in html
 
 
 def test_waiting_times_out(running: MixedQuery) -> None:

@@ -114,6 +114,7 @@ def test_backlog_stream_and_restart_are_one_query(world: World, seen: Seen) -> N
     finally:
         query.stop()
     assert seen.wait_for_end(query.runId).exception is None
+    assert query.status["phase"] == "live", "it was stopped, and is not done"
     assert spark.streams.get(query.id) is None and spark.streams.awaitAnyTermination(1) is True
 
     again: MixedQuery = writer.start()
@@ -140,6 +141,7 @@ def test_a_job_without_live_input_is_a_query_and_tells_how_far_it_is(
     rows = mixedmode.read(history=world.history(EVENTS)).observe("read", F.count("*").alias("rows"), F.max("key"))
     query: MixedQuery = rows.groupBy("key").agg(F.count("*")).writeStream.format("noop").start()
     query.awaitTermination()
+    assert (query.status["phase"], query.status["mode"]) == ("done", "backlog")
     assert seen.wait_for_end(query.runId).exception is None
     told = seen.of("progress", query.runId)
     assert sum(one.numInputRows for one in told) == len(EVENTS)

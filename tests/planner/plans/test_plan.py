@@ -108,7 +108,7 @@ def test_an_unknown_field_is_refused() -> None:
 def test_explain_prints_every_phase_in_order_with_its_reason_and_details(settings: Settings, job: JobFacts) -> None:
     """Nothing of the phases is left out or made up: words of reasons and details come in the order of the phases."""
     plan = make_plan(settings, job)
-    words = " ".join(str(plan).split())
+    words = " ".join(plan.explain(extended=True).split())
 
     position = 0
     for number, phase in enumerate(plan.phases, start=1):
@@ -123,7 +123,7 @@ def test_explain_starts_with_the_facts_of_the_job() -> None:
 
     assert text.splitlines()[0] == "== mixedmode plan: rotations =="
     for name, value in [
-        ("mode", "mixed"),
+        ("runtime mode", "mixed"),
         ("history", "bounded: tailnum string, ts timestamp"),
         ("live", "unbounded: tailnum string, ts timestamp"),
         ("watermark", "greatest ts seen - 1 h"),
@@ -147,14 +147,23 @@ def test_extended_adds_settings_and_sparks_plans() -> None:
     plan = make_plan(Settings(checkpoint_interval_ms=2_000))
     brief, extended = plan.explain(), plan.explain(extended=True)
 
-    assert extended.startswith(brief)
-    rest = extended[len(brief) :]
+    assert set(brief.splitlines()) - {""} <= set(extended.splitlines())
+    assert "keyed state" in extended and "keyed state" not in brief
+    rest = extended[extended.index("== Settings ==") - 1 :]
     for option in OPTIONS:
         assert f"\n  {option.name} " in rest
     assert "== Spark's plan of history ==\n== Physical Plan ==\nScan history" in rest
     assert [line.split() for line in rest.splitlines() if "execution.checkpointing.interval " in line] == [
         ["execution.checkpointing.interval", "2", "s"]
     ]
+
+
+def test_a_plan_in_a_cell_has_all_of_it_folded() -> None:
+    """A notebook shows the facts and why there is each phase; the rest opens, and what users wrote stays text."""
+    html = make_plan(name="<b>")._repr_html_()
+
+    assert "plan: &lt;b&gt;" in html and "<b>plan" in html
+    assert "keyed state" in html.split("<details>")[1] and "keyed state" not in html.split("<details>")[0]
 
 
 def test_a_plan_prints_as_its_explain_text() -> None:

@@ -67,4 +67,4 @@ def test_a_plan_shows_who_sorts_and_why(spark: SparkSession, tmp_path: Path) -> 
     for frame, engine in ((processed, "spark"), (grouped.agg(F.max("x")), "arrow")):
         writer = frame.writeStream.format("noop").option("sorter.memory", "256 KiB").option("pipeline.parallelism", 1)
         writer = writer.outputMode("append" if frame is processed else "update")
-        assert f"engine {engine}" in writer.plan().explain()
+        assert f"engine {engine}" in writer.plan().explain(extended=True)
