@@ -141,7 +141,7 @@ def test_a_checkpoint_is_sent_once_and_a_newer_drivers_only(
 
 def test_updates_of_several_epochs(world: World, kafka: Broker) -> None:
     """In update mode a checkpoint sends the last row of each key; what a table of the newest message by key holds in
-    the end is what a batch gives. ``explain()`` says what is guaranteed and which driver is kept out."""
+    the end is what a batch gives. ``explain()`` says what is guaranteed."""
     topic = kafka.create("totals", 2)
     events = support.stream_of(200, seed=11)
     frame = mixedmode.read(history=world.history(events[:100]), live=world.live(maxFilesPerTrigger="1"))
