@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Spark's local property of the thread that starts a query: which of the scheduler's pools its jobs are in.
+POOL = "spark.scheduler.pool"
+
 #: How long ``awaitTermination`` waits at a time.
 _LONGEST_WAIT_S = 1.0
 
@@ -109,11 +112,13 @@ class MixedQuery:
             if self._temporary is None
             else None
         )
+        self._pool: str | None = None
         run = partial(copy_context().run, self._run)  # whoever starts it may have another clock
         self._thread = threading.Thread(target=run, name=f"mixedmode-{job.name or self.runId[:8]}", daemon=True)
 
     def _start(self) -> None:
         self._runner.claim()
+        self._pool = self._job.spark.sparkContext.getLocalProperty(POOL)
         run_id = self._shown.begin(self.id)
         if run_id is not None:
             self.runId = self._history.run_id = self._events.run_id = run_id
@@ -149,6 +154,7 @@ class MixedQuery:
     def _run(self) -> None:
         try:
             activate(self._job.spark)
+            self._job.spark.sparkContext.setLocalProperty(POOL, self._pool)  # type: ignore[arg-type]
             self._runner.run()
             told = [event.event for event in self._history.events]
             self._is_done = not self._runner.is_stopping and "stopped" not in told

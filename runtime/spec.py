@@ -125,6 +125,8 @@ class Settings(BaseModel):
     savepoint_on_sigterm: str | None = None
     #: Whether rate limits of the live source cut its backlog, too, into a sorted pass for each micro-batch.
     backlog_limits: Literal["lifted", "source"] = "lifted"
+    #: The most shards that a sorted pass works on at once, and the most tasks that read for it; None: no limit.
+    backlog_max_cores: int | None = None
     #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.
     reuse_finished_shards: bool = True
     history_rows_per_epoch: int = 1_000_000

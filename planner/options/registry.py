@@ -157,6 +157,15 @@ OPTIONS: tuple[Option, ...] = (
         "with the state so far",
     ),
     Option(
+        "execution.backlog.max-cores",
+        "backlog_max_cores",
+        int_between(1),
+        "a whole number, 1 or more",
+        "the most tasks at once of a backlog's sorted pass, by which it reads its sources and works on shards; unset:"
+        " all that Spark has. Shuffles of your own in a source, Spark's part of a join's first backlog and what follows"
+        " the last stage in a job of its own are not limited",
+    ),
+    Option(
         "execution.backlog.reuse-finished-shards",
         "reuse_finished_shards",
         parse_bool,

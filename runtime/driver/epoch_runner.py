@@ -109,7 +109,7 @@ class EpochRunner:
                 is_pinned = pin is not None and stage is self.first_stage and pin.load(live_position) is not None
                 reach = None
                 if asks and not is_pinned and (stage.operator.uses_event_time or len(self.job.stages) > 1):
-                    reach = self.graph.times.look_ahead(stage, frame)
+                    reach = self.graph.times.look_ahead(stage, frame, sorts=True)
                 spec = sorted_pass_of(
                     self.state,
                     state,

@@ -62,10 +62,15 @@ class EventTimes:
                 ahead.add(stage.uid)  # rows of one of its keys may go out before others that were due earlier
         return False
 
-    def look_ahead(self, stage: StageSpec, frame: DataFrame | None) -> Reach | None:
+    def look_ahead(self, stage: StageSpec, frame: DataFrame | None, *, sorts: bool = False) -> Reach | None:
         """Rows and event times of an epoch, before it starts.
 
         ``observed`` must know the end of the backlog, and the tasks do not tell several inputs apart.
+
+        Args:
+            stage: which takes the rows.
+            frame: the rows; None: there are none.
+            sorts: they are a sorted pass's.
         """
         inputs = self.job.inputs_of(stage)
         if not inputs and not stage.edges:  # a history alone brings the watermark on
@@ -73,6 +78,9 @@ class EventTimes:
         # A history beside an earlier stage's rows holds nothing back: slices of histories end at the same times.
         if frame is None or stage.event_time is None or not inputs:
             return None
+        cores = self.job.settings.backlog_max_cores
+        if sorts and cores is not None:
+            frame = frame.coalesce(cores)
         with self.labelled("looking for the greatest event time"):
             return self.look(unobserved(frame) if stage.observed else frame, stage.event_time, inputs)
 

@@ -181,7 +181,7 @@ class GraphEpochs:
         reach, visited = order.reach, order.visited(state)
         told_by_tasks = reach is None and order.frame is not None and self.times.told_by_tasks(stage, spec)
         if stage.tells_inputs_apart and reach is None and not stage.edges and not told_by_tasks:
-            reach = self.times.look_ahead(stage, order.frame)
+            reach = self.times.look_ahead(stage, order.frame, sorts=spec.style == "sorted")
         order = replace(order, reach=reach)
         done = Executed([])
         if visited:
@@ -207,6 +207,7 @@ class GraphEpochs:
                         in_place=order.in_place,
                         input_rows=None if reach is None or stage.edges else reach.rows,
                         tells_inputs=told_by_tasks,
+                        pausable=phase.kind == "backlog",
                     )
             finally:
                 if sorts:
@@ -239,13 +240,13 @@ class GraphEpochs:
         failpoint("epoch-between-stages")
         state = self.state.stages[stage.uid]
         staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
-        in_place = self._keeps_shards(stage)
+        in_place, sorts = self._keeps_shards(stage), base.style == "sorted"
         rows = self._handed_on(stage, staged, in_place, None if own is None else own.frame)
-        reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame)
+        reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame, sorts=sorts)
         seen = {} if reach is None else reach.seen
         fired, reached = (of(stage, ran, self.state.stages) for of in (fired_upstream, reached_upstream))
         # In the stream the rows of an epoch move the watermark behind it, whoever has handed them on.
-        at_once = base.style == "sorted" or self.times.fires_at_once()
+        at_once = sorts or self.times.fires_at_once()
         spec = following_epoch_of(
             base,
             state.watermark,

@@ -31,7 +31,7 @@ from ..metrics.listeners import (
 )
 from ..platform.clean_up import take_all
 from ..platform.failpoints import failpoint
-from ..platform.filesystem import resolve
+from ..platform.filesystem import delete_quietly, resolve, write_atomically
 from ..platform.jvm_loss import explain_jvm_loss
 from ..platform.spark_paths import spark_uri
 from ..platform.worker_errors import translate
@@ -96,6 +96,8 @@ class JobRunner:
             published=Published(),
         )
         self._thread_id: int | None = None
+        #: Held by whoever begins or ends a pause.
+        self._pausing = threading.Lock()
         #: The location's, from the moment when it is claimed.
         self.identity: JobIdentity | None = None
         #: Set once recovery is done.
@@ -152,6 +154,7 @@ class JobRunner:
             store.work_in(Branch(claimed.branch))
             backlog = BacklogProgress(store.filesystem, f"{store.home}/progress", context.listener)
             self._context = replace(context, backlog=backlog)
+            self._let_shards_begin()  # an earlier run may have been killed in a pause
             if context.live is not None:
                 context.live.checkpoint = spark_uri(self.job.spark, self._location, store.spark_location)
         if self.identity is None:
@@ -291,7 +294,23 @@ class JobRunner:
         Raises:
             QueryError: the run has ended.
         """
-        return self._context.pause.ask()
+        with self._pausing:
+            context, phase = self._context, self.now.phase
+            if phase is not None and phase.kind == "backlog" and not context.stopping.is_set():
+                self._hold_shards()
+            answer = context.pause.ask()
+        if phase is not None and phase.kind == "backlog" and not context.backlog.has_begun:
+            # It reads yet: no shard is lost by beginning again.
+            self.job.spark.sparkContext.cancelJobsWithTag(context.pass_pause.tag)
+        return answer
+
+    def _hold_shards(self) -> None:
+        """Keep tasks that have not begun with their shard from it."""
+        marker = self._context.marker
+        try:
+            write_atomically(marker.filesystem, marker.path, b"")
+        except OSError as error:
+            logger.warning("the backlog goes on to its end before it is paused: %s", error)
 
     def resume(self) -> bool:
         """Have the run go on after a pause; False: there was none.
@@ -299,7 +318,13 @@ class JobRunner:
         Raises:
             QueryError: the run has ended.
         """
-        return self._context.pause.lift()
+        with self._pausing:
+            self._let_shards_begin()
+            return self._context.pause.lift()
+
+    def _let_shards_begin(self) -> None:
+        marker = self._context.marker
+        delete_quietly(marker.filesystem, marker.path)
 
     @property
     def pause(self) -> PauseSwitch:

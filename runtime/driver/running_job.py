@@ -19,6 +19,8 @@ from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from ..spec import Phase
 from ..tasks.executor import EpochExecutor
+from ..tasks.pass_pause import PassPause, PauseMarker
+from .backlog_pause import BacklogPause
 from .checkpoint_coordinator import CheckpointCoordinator
 from .clocks import clock_ms
 from .commit_queue import CommitDesk
@@ -67,6 +69,18 @@ class RunContext:
     live_start: LiveStart
     #: What other threads may read.
     published: Published
+
+    @property
+    def marker(self) -> PauseMarker:
+        """What keeps tasks from beginning with a shard."""
+        return PauseMarker(self.store.filesystem, f"{self.store.home}/pause")
+
+    @property
+    def pass_pause(self) -> PassPause:
+        """Pauses of a backlog at batch speed."""
+        held = BacklogPause(self.pause, self.stopping, self.wake, self.lease.check, self.listener)
+        tag = f"{self.tag}-shards"
+        return PassPause(self.marker, tag, lambda: self.pause.times, lambda: self.pause.is_wanted, held.hold)
 
     @property
     def tag(self) -> str:
@@ -216,5 +230,6 @@ def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, outp
         tail=tail,
         feeds_a_stage=uid != job.last_stage.uid,
         progress_folder=context.backlog.folder,
+        pause=context.pass_pause,
         observes=bool(job.stage_of(uid).observed) or (tail is not None and bool(tail.observed)),
     )

@@ -72,6 +72,11 @@ class BacklogProgress:
             self._over = threading.Event()
             threading.Thread(target=self._tell, args=(self._over,), name="mixedmode-backlog", daemon=True).start()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a task of the pass has begun with its shard."""
+        return bool(list_files(self._filesystem, self.folder))
+
     def end(self, *, succeeded: bool = True) -> None:
         """The sorted pass is over."""
         self._end_telling(succeeded)

@@ -17,11 +17,14 @@ from ..connectors.output_place import OutputPlace
 from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.job_cancellation import is_of_a_cancelled_job
+from ..platform.partition_jobs import collected_by_partition
 from ..platform.spark_observations import observed_metrics
 from ..platform.spark_plans import repeatable
 from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
+from .pass_pause import PassPause
 from .placement import ShardPins
 from .report import NO_SHARD, ShardReport
 from .shard_task import ShardTask
@@ -74,6 +77,8 @@ class EpochExecutor:
     tail: Tail | None = None
     #: Whether something is computed of rows on their way, for progress.
     observes: bool = False
+    #: The driver's pauses, for passes that may be held between shards; None: it makes none.
+    pause: PassPause | None = None
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
@@ -101,6 +106,7 @@ class EpochExecutor:
         in_place: bool = False,
         input_rows: int | None = None,
         tells_inputs: bool = False,
+        pausable: bool = False,
     ) -> Executed:
         """Run an epoch over ``frame``, or over no rows at all (timers only) when it is None.
 
@@ -117,6 +123,7 @@ class EpochExecutor:
                 knows of each file which shard's it is.
             input_rows: how many rows there are, if that is known.
             tells_inputs: the reports say of each input how far its event times go; the operator has ``input_times``.
+            pausable: whether it may be held between shards.
 
         Raises:
             MixedModeError: Spark has brought rows to other partitions than those of their shards.
@@ -133,17 +140,21 @@ class EpochExecutor:
         reports: list[ShardReport] = []
         observed: dict[str, Row] = {}
         is_first = frame is not None and self.is_first_pass(epoch, lineages)
+        pause = self.pause if pausable else None
         if frame is not None:
-            rows = frame
+            rows = frame if is_first or in_place else self.throttled(frame, epoch)
             if is_first:
                 with repeatable(rows):
-                    reports, input_rows = self._first_pass(rows, visited, task, input_rows, observed)
+                    reports, input_rows = self._first_pass(rows, visited, task, input_rows, observed, pause)
             else:
 
                 def jobs(task: ShardTask) -> Iterator[DataFrame]:
                     return self.jobs.of_epoch(rows, task, self._pins, in_place=in_place)
 
-                reports = self._completed(visited, task, lambda task: self._collected(jobs(task), observed))
+                def run(task: ShardTask) -> list[Row]:
+                    return self._collected(jobs(task), observed, at_once=self._at_once(task), pause=pause)
+
+                reports = self._completed(visited, task, run, pause)
         if not reports:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
@@ -202,8 +213,48 @@ class EpochExecutor:
             feeds_a_stage=self.feeds_a_stage,
         )
 
+    def throttled(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
+        """The rows of an epoch, read by as many tasks as a backlog may have at once."""
+        cores = self.settings.backlog_max_cores
+        return frame if cores is None or epoch.style != "sorted" else frame.coalesce(cores)
+
+    def _at_once(self, task: ShardTask) -> int | None:
+        """How many shards may be worked on at once; None: as many as Spark has cores for."""
+        return self.settings.backlog_max_cores if task.epoch.style == "sorted" else None
+
+    def _between_pauses(
+        self, visited: Sequence[int], task: ShardTask, run: Callable[[ShardTask], list[Row]], pause: PassPause
+    ) -> list[ShardReport]:
+        """The reports of a task's shards; between its jobs it is held, and the next one does what is left."""
+        done: dict[int, ShardReport] = {}
+        while True:
+            times = pause.times()
+            pause.hold()
+            known = {shard for shard, _ in task.finished}
+            finished = [(shard, report.to_bytes()) for shard, report in done.items() if shard not in known]
+            # Where the jobs are single shards none is begun in a pause.
+            marker = None if self._at_once(task) else pause.marker
+            step = replace(task, finished=(*task.finished, *finished), pause=marker)
+            self.spark.sparkContext.addJobTag(pause.tag)
+            try:
+                reports = ShardReport.of_rows(run(step))
+            except Exception as error:
+                if pause.times() == times or not is_of_a_cancelled_job(error, self.spark):
+                    raise
+                logger.info("the backlog pass is cut short for a pause, before its first shard")
+                continue
+            finally:
+                self.spark.sparkContext.removeJobTag(pause.tag)
+            done.update((report.shard, report) for report in reports)
+            if pause.times() == times or done.keys() >= set(visited):
+                return reports
+
     def _completed(
-        self, visited: Sequence[int], task: ShardTask, run: Callable[[ShardTask], list[Row]]
+        self,
+        visited: Sequence[int],
+        task: ShardTask,
+        run: Callable[[ShardTask], list[Row]],
+        pause: PassPause | None = None,
     ) -> list[ShardReport]:
         """The reports of a task's shards.
 
@@ -211,7 +262,7 @@ class EpochExecutor:
         empty table), it does not ask the stage for its rows.  They are input all the same, so such shards run again by
         themselves, and their output is dropped.
         """
-        reports = ShardReport.of_rows(run(task))
+        reports = ShardReport.of_rows(run(task)) if pause is None else self._between_pauses(visited, task, run, pause)
         found = {report.shard for report in reports}
         if self.tail is None or found.issuperset(visited):
             return reports
@@ -239,18 +290,33 @@ class EpochExecutor:
             self._asked_for_pins = True
             self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
 
-    def _collected(self, jobs: Iterator[DataFrame], observed: dict[str, Row], *, counted: bool = False) -> list[Row]:
+    def _collected(
+        self,
+        jobs: Iterator[DataFrame],
+        observed: dict[str, Row],
+        *,
+        counted: bool = False,
+        at_once: int | None = None,
+        pause: PassPause | None = None,
+    ) -> list[Row]:
         """The rows of the first job whose plan Spark keeps to.
 
         Args:
             jobs: the same in several ways.
             observed: what it has observed is added here: the last job to run is the whole one.
             counted: it counts its rows, whether or not the user asked for anything.
+            at_once: how many shards may be worked on at once; None: as many as Spark has cores for.
+            pause: holds the jobs of single shards; None: there are no pauses.
         """
         misplaced: Exception | None = None
         for job in jobs:
             try:
-                rows = job.collect()
+                if at_once is None:
+                    rows = job.collect()
+                elif pause is None:
+                    rows = collected_by_partition(job, at_once, lambda: False, lambda: None)
+                else:
+                    rows = collected_by_partition(job, at_once, pause.is_wanted, pause.hold)
             except Exception as error:
                 if not isinstance(translate(error), MisplacedRowsError):
                     raise
@@ -276,14 +342,15 @@ class EpochExecutor:
         task: ShardTask,
         input_rows: int | None,
         observed: dict[str, Row],
+        pause: PassPause | None,
     ) -> tuple[list[ShardReport], int]:
         """An epoch that :meth:`is_first_pass`; the tasks do not see all of its input, so it is counted here."""
 
         def run(task: ShardTask) -> list[Row]:
             jobs = self.jobs.of_first_pass(frame, task, counts=input_rows is None)
-            return self._collected(jobs, observed, counted=True)
+            return self._collected(jobs, observed, counted=True, at_once=self._at_once(task), pause=pause)
 
-        reports = self._completed(visited, task, run)
+        reports = self._completed(visited, task, run, pause)
         if input_rows is not None:
             return reports, input_rows
         counted = [row[0] for name, row in observed.items() if name.startswith(INPUT_ROWS)]

@@ -44,6 +44,7 @@ from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
 from .handed_report import leave_report
 from .input_times import InputTimes
 from .meter import TaskMeter
+from .pass_pause import PauseMarker
 from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from .row_spool import RowSpool
@@ -89,6 +90,8 @@ class ShardTask:
     teller: Teller | None = None
     #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
     input_times: str | None = None
+    #: Tells that no shard is to be begun; None: nobody does.
+    pause: PauseMarker | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -105,6 +108,8 @@ class ShardTask:
             if self.hands_on is None:
                 yield report_batch(stored)
             return
+        if self.pause is not None and self.pause.is_there:
+            return  # without a report: the shard is worked on after the pause
         if self.columns is not None:
             names = list(self.columns)
             batches = (batch.rename_columns(names) for batch in batches)
