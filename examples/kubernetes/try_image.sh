@@ -9,7 +9,7 @@ trap 'rm -rf "$root"' EXIT
 mkdir -p "$root/opt/job" "$root/data/lake" "$root/data/landing" "$root/src"
 git -C "$sources" archive HEAD | tar x -C "$root/src"
 "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$root/dist" "$root/src"
-"$python" -m pip install -q --no-deps --prefix "$root/usr/local" "$root"/dist/*.whl
+"$python" -m pip install -q --no-deps --ignore-installed --prefix "$root/usr/local" "$root"/dist/*.whl
 cp "$sources/examples/kubernetes/job.py" "$root/opt/job/"
 cd "$root/opt/job"
 export PYTHONPATH; PYTHONPATH=$(echo "$root"/usr/local/lib/python3*/site-packages)
