@@ -80,7 +80,8 @@ def convert(values):
 
     def learn(self, values: Sequence[Any]) -> None:
         """Compile what rows of these types take, unless one of them has to be looked at each time."""
-        if not self._wires or len(self._plans) >= _MAX_PLANS:
+        types = tuple(map(type, values))
+        if not types or types in self._plans or len(self._plans) >= _MAX_PLANS:
             return
         scope: dict[str, Any] = {"finish": self._finish, "misfit": _misfit}
         parts = []
@@ -96,7 +97,7 @@ def convert(values):
             else:
                 return
         arguments = ", ".join(f"v{i}" for i in range(len(parts)))
-        self._plans[tuple(map(type, values))] = eval(f"lambda {arguments}: finish(({', '.join(parts)},))", scope)
+        self._plans[types] = eval(f"lambda {arguments}: finish(({', '.join(parts)},))", scope)
 
 
 def _bounded(name: str, low: int, high: int) -> str:

@@ -280,3 +280,13 @@ def test_rows_of_any_sequence() -> None:
 class Fields:
     def __init__(self, **attributes: Any) -> None:
         self.__dict__.update(attributes)
+
+
+def test_rows_that_are_looked_at_each_time_are_compiled_once() -> None:
+    """A NaN in a column that has none is null, of rows whose types were met before, too."""
+    codec = RowCodec(pa.schema([("d", pa.decimal128(10, 2)), ("n", pa.int64())]))
+    for value, expected in ((Decimal("NaN"), None), (Decimal("1.5"), Decimal("1.50")), (Decimal("NaN"), None)):
+        assert codec.decode(codec.encode((value, 1))) == (expected, 1)
+        (plan,) = codec._plans._plans.values()
+    codec.encode((Decimal("NaN"), 2))
+    assert [plan] == list(codec._plans._plans.values())

@@ -160,9 +160,12 @@ class ValueColumn:
                 None: all keys are set.
 
         Raises:
-            StateSchemaError: a field is missing, has another type, or nulls that it may not have.
+            StateSchemaError: a field is missing, has another type, or nulls that it may not have; or a value that is
+                set is null as a whole.
         """
         self._block.check_open()
+        places = self._places(where)
+        self._check_whole(values, places)
         columns = [
             _array(
                 _column(values, field.name, self._name),
@@ -172,7 +175,6 @@ class ValueColumn:
             )
             for field in self._columns.type
         ]
-        places = self._places(where)
         if places is None:
             encoded = self._columns.encode(columns)
             self._cells = list(encoded) if self._expiry is None else [self._expiry + value for value in encoded]
@@ -203,6 +205,17 @@ class ValueColumn:
             return None
         mask = _array(where, pa.bool_(), len(self._block), "where takes a bool for each key")
         return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
+
+    def _check_whole(self, values: Any, places: np.ndarray | None) -> None:
+        """Refuse structs that are null: below them there may be anything, which would be stored."""
+        if not isinstance(getattr(values, "type", None), pa.StructType) or not values.null_count:
+            return
+        nulls = np.asarray(values.is_null().to_pylist())
+        if places is None or len(nulls) != len(self._block) or nulls[places].any():
+            raise StateSchemaError(
+                f"update() of state {self._name!r} got values that are null; leave these keys out by where=, or use"
+                " clear(where=…) to remove what they have"
+            )
 
     def changes(self) -> BlockCells | None:
         """What is to be written; None: nothing."""

@@ -151,6 +151,11 @@ def test_values_with_a_time_to_live_expire_in_blocks_too(tmp_path: Any) -> None:
             "'n' of state 'count'",
         ),
         (lambda self, block, times: block.value("count").update({"n": [1, 2]}), StateSchemaError, "1 keys, got 2"),
+        (
+            lambda self, block, times: block.value("count").update(block.value("count").get()),
+            StateSchemaError,
+            "values that are null",
+        ),
         (lambda self, block, times: block.value("count").update([1]), StateSchemaError, "dict of columns"),
         (lambda self, block, times: self._count.get(), PlanError, "without a current key"),
         (lambda self, block, times: self._handle.registerTimer(5), PlanError, "without a current key"),
