@@ -78,6 +78,8 @@ class RunRecord:
     progressed_ms: int = 0
     #: When the first epoch of the stream was applied that is in no checkpoint; None: all are in one.
     unsaved_since_ms: int | None = None
+    #: When the last epoch of the stream was applied; None: there was none.
+    streamed_ms: int | None = None
 
     @property
     def phase(self) -> str:
@@ -108,14 +110,15 @@ class RunRecord:
                 self.input_rows += event.input_rows
                 self.late_rows += event.late_rows
                 self.progressed_ms = event.at_ms
-                if event.mode == "streaming" and self.unsaved_since_ms is None:
-                    self.unsaved_since_ms = event.at_ms
+                if event.mode == "streaming":
+                    self._streamed(event.at_ms)
                 self._locate(event.positions)
             case PositionsKnown():
                 self._locate(event.positions)
             case CheckpointCompleted():
+                self._saved(event.at_ms)
                 self.checkpoints.append(event)
-                self.progressed_ms, self.unsaved_since_ms = event.at_ms, None
+                self.progressed_ms = event.at_ms
             case CheckpointFailed():
                 self.failed_checkpoints.append(event)
             case Noted(what="paused" | "resumed"):
@@ -133,6 +136,19 @@ class RunRecord:
             self.phases[-1].ended_ms = at_ms
         self.phases.append(PhaseSpan(kind, at_ms))
         self.progressed_ms = at_ms
+
+    # Epochs and checkpoints that come often are written when their stretch of time is over, each kind for itself: what
+    # they say of their time counts, not their order.
+
+    def _streamed(self, at_ms: int) -> None:
+        self.streamed_ms = max(at_ms, self.streamed_ms or at_ms)
+        is_saved = any(one.at_ms > at_ms for one in self.checkpoints[-1:])
+        if self.unsaved_since_ms is None and not is_saved:
+            self.unsaved_since_ms = at_ms
+
+    def _saved(self, at_ms: int) -> None:
+        later = self.streamed_ms is not None and self.streamed_ms > at_ms
+        self.unsaved_since_ms = self.streamed_ms if later else None
 
     def _locate(self, positions: Iterable[SourcePosition]) -> None:
         for position in positions:

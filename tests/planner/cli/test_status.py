@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from event_support import RUN, a_run, began, common, epoch, folder_of, phase, put
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
+from mixedmode.runtime.metrics.event_fold import folded
 from mixedmode.runtime.metrics.events import (
     BacklogProgressed,
     CheckpointCompleted,
@@ -188,6 +190,22 @@ def test_a_quiet_job_needs_no_new_checkpoint(tmp_path: Path, claim: Callable[[],
     tell(tmp_path, began(at_ms), phase("live", at_ms), live_epoch(at_ms, sources=idle), checkpoint(2, at_ms + 1))
     code, found = ask(tmp_path, "--max-checkpoint-age", "1 min", "--max-lag", "1 min")
     assert (code, found["problems"]) == (0, [])
+
+
+def test_a_checkpoint_may_be_told_before_an_epoch_that_it_holds(
+    tmp_path: Path, claim: Callable[[], DriverLease]
+) -> None:
+    """Epochs that come often are written later than what comes seldom: what both say of their time counts."""
+    claim()
+    at_ms = NOW_MS - 3_600_000
+    events = [live_epoch(at_ms), live_epoch(at_ms + 300), checkpoint(2, at_ms + 500)]
+    written = list(folded(events, 1_000))
+    assert [event.at_ms - at_ms for event in written] == [0, 500, 300]
+    tell(tmp_path, began(at_ms), phase("live", at_ms), *written)
+    assert ask(tmp_path, "--max-checkpoint-age", "1 min") == (0, ANY)
+    put(folder_of(tmp_path).run(RUN, 0).part(1), live_epoch(at_ms + 2_000), checkpoint(3, at_ms + 1_500))
+    code, found = ask(tmp_path, "--max-checkpoint-age", "1 min")
+    assert code == 4 and "for a checkpoint" in found["problems"][0]
 
 
 def test_a_paused_job_is_healthy(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
