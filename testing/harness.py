@@ -19,7 +19,14 @@ from ..planner.options.values import parse_duration_ms
 from ..planner.plans.final_watermark import resolve_final_watermark
 from ..planner.plans.timer_order import resolve_timers
 from ..planner.stages.declared_schema import declared_schema
-from ..planner.stages.processor import WHY_OBSERVED, check_coordinator, check_processor, time_mode_of
+from ..planner.stages.processor import (
+    WHY_OBSERVED,
+    check_block_handler,
+    check_block_order,
+    check_coordinator,
+    check_processor,
+    time_mode_of,
+)
 from ..runtime.driver.clocks import processing_time
 from ..runtime.driver.epoch_specs import OBSERVED
 from ..runtime.driver.source_rows import SourceRows
@@ -134,6 +141,7 @@ class Harness:
         schemas = schema if isinstance(schema, tuple) else (schema,)
         check_processor(processor, len(schemas))
         check_coordinator(coordinator, processor)
+        takes_blocks = check_block_handler(processor, initial_state is not None, in_pandas, len(schemas) > 1)
         keys = _keys_of(key, len(schemas))
         times = event_time if isinstance(event_time, tuple) else (event_time,) * len(schemas)
         if len(times) != len(schemas):
@@ -161,6 +169,8 @@ class Harness:
             rows = plain_rows(initial_state, "initial_state")
             stage = with_initial(stage, declared_schema("initial_schema", initial_schema), rows)
         settings = _settings(options or {}, stage)
+        if takes_blocks:
+            check_block_order(processor, mode, settings)
         self._open(_Asked(stage, settings, shards, moment_ms(processing_time, "processing_time")))
 
     def _open(self, asked: _Asked) -> None:

@@ -84,13 +84,8 @@ def plan_processor(
     takes_blocks = check_block_handler(processor, initial is not None, in_pandas, rows.sides is not None)
 
     def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
-        if takes_blocks and times == "eventTime" and settings.timers == "in-order":
-            raise PlanError(
-                f"{type(processor).__name__} gets many keys at once, by {BLOCK_HANDLER}, and pipeline.timers is"
-                " in-order, under which timers fire between the rows of a key; set pipeline.timers to after-rows, or"
-                f" take {BLOCK_HANDLER} away: handleInputRows gets each event time of a key by itself",
-                code="MIXEDMODE_PROCESSOR_INVALID",
-            )
+        if takes_blocks:
+            check_block_order(processor, times, settings)
         return ProcessorOperator(
             processor,
             uid=uid,
@@ -202,6 +197,17 @@ def check_block_handler(processor: Any, has_initial_state: bool, in_pandas: bool
                 code="MIXEDMODE_PROCESSOR_INVALID",
             )
     return True
+
+
+def check_block_order(processor: Any, time_mode: str, settings: Settings) -> None:
+    """Raise PlanError if timers would fire between the rows of a key, of which a block has all."""
+    if time_mode == "eventTime" and settings.timers == "in-order":
+        raise PlanError(
+            f"{type(processor).__name__} gets many keys at once, by {BLOCK_HANDLER}, and pipeline.timers is"
+            " in-order, under which timers fire between the rows of a key; set pipeline.timers to after-rows, or"
+            f" take {BLOCK_HANDLER} away: handleInputRows gets each event time of a key by itself",
+            code="MIXEDMODE_PROCESSOR_INVALID",
+        )
 
 
 def _takes(method: Any, arguments: tuple[str, ...]) -> bool:

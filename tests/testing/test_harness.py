@@ -217,6 +217,15 @@ def test_handlers_of_blocks_of_keys() -> None:
         ]
         assert told(made.push([("a", None, 4)])) == [("a", "rows", 3)]
         assert made.state("count") == {"a": (3,), "b": (1,)}
+    by_time = {"time_mode": "eventTime", "event_time": "ts"}
+    for refused, message in (
+        (by_time, "set pipeline.timers to after-rows"),
+        ({"in_pandas": True}, "which transformWithStateInPandas does not know"),
+        ({"initial_state": [("a", 1)], "initial_schema": "k string, n long"}, "which initialState does not know"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            harness(CountsInBlocks(), **refused)
+    harness(CountsInBlocks(), **by_time, options={**OBSERVED, "pipeline.timers": "after-rows"}).close()
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
