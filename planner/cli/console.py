@@ -31,14 +31,14 @@ def print_json(body: Any) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
     """A table on standard output, under a title if it has one; numbers are aligned to the right."""
     if title is not None:
-        _console().print(f"\n{title}", markup=False, style="bold", soft_wrap=True)
+        _console().print(f"\n{title}", style="bold", soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[place], (int, float)) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*("" if cell is None else str(cell) for cell in row))
-    _console().print(table, markup=False)
+    _console().print(table)
 
 
 def print_facts(facts: Sequence[tuple[str, Any]]) -> None:
@@ -58,7 +58,9 @@ def say(text: str) -> None:
 
 def _console() -> Console:
     # Made when needed: the streams may have been replaced.  A pipe has no width, and nothing may be cut off in it.
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=200)
+    # Brackets and colons are those of messages, paths and keys.
+    width = None if sys.stdout.isatty() else 200
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 @contextmanager

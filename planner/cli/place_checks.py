@@ -11,13 +11,16 @@ from .console import misused
 def check_location(location: str) -> None:
     """Raise if there is no checkpointLocation of a mixedmode job."""
     filesystem, folder = resolved(location)
-    if exists(filesystem, f"{folder}/mixedmode"):
-        return
-    from ...runtime.checkpoints.savepoints.store import MANIFEST  # here: a health check does without what it imports
+    try:
+        if exists(filesystem, f"{folder}/mixedmode"):
+            return
+        from ...runtime.checkpoints.savepoints.store import MANIFEST  # here: a health check does without its imports
 
-    if exists(filesystem, f"{folder}/{MANIFEST}"):
-        raise misused(f"{location!r} is a savepoint; give the checkpointLocation of a job")
-    there = "exists, but has no folder mixedmode/" if exists(filesystem, folder) else "does not exist"
+        if exists(filesystem, f"{folder}/{MANIFEST}"):
+            raise misused(f"{location!r} is a savepoint; give the checkpointLocation of a job")
+        there = "exists, but has no folder mixedmode/" if exists(filesystem, folder) else "does not exist"
+    except OSError as error:
+        raise misused(f"{location!r} cannot be reached: {error}") from error
     raise misused(f"{location!r} is not a checkpointLocation of mixedmode: it {there}")
 
 

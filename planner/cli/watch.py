@@ -6,6 +6,7 @@ import time
 
 from rich.console import Console
 
+from ...errors import CheckpointError
 from ...runtime.checkpoints.lease.claims import ClaimFolder
 from ...runtime.checkpoints.lease.standing import standing_of
 from ...runtime.metrics.event_reader import HistoryTail
@@ -42,14 +43,16 @@ def watch_location(location: str) -> int:
     Raises:
         CheckpointError: the location cannot be reached.
     """
-    driver = _Driver(location)
-    runs = driver()
-    watcher = Watcher(HistoryTail(location).new_events, face_for(Console(highlight=False)))
     try:
+        driver = _Driver(location)
+        runs = driver()
+        watcher = Watcher(HistoryTail(location).new_events, face_for(Console(highlight=False)))
         watch(watcher, driver)
     except KeyboardInterrupt:
         say("the job goes on")
         return _INTERRUPTED
+    except OSError as error:
+        raise CheckpointError(f"{location!r} cannot be read: {error}") from error
     if not runs:
         say("no job is running there; this is what the last run has left")
         return NOT_RUNNING

@@ -313,3 +313,12 @@ def test_a_probe_needs_no_spark(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_error_is_shown_as_it_is(tmp_path: Path) -> None:
+    """Brackets and colons in it are no markup."""
+    error = "no column a[/b] in [red]x:x: [upgrade:U9]"
+    tell(tmp_path, began(0), RunEnded(**common(1), how="failed", error=error))
+    done = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert (done.exit_code, done.exception.__class__) == (3, SystemExit)
+    assert error in done.stdout

@@ -15,7 +15,8 @@ import pytest
 from event_support import RUN, a_run, began, common, epoch, phase, put
 from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.lease.driver_lease import DriverLease
-from mixedmode.runtime.metrics.events import RunEnded
+from mixedmode.runtime.metrics.event_reader import HistoryTail
+from mixedmode.runtime.metrics.events import RunEnded, RunEvent
 from pyarrow import fs
 from typer.testing import CliRunner
 
@@ -58,3 +59,16 @@ def test_ctrl_c_leaves_the_job_alone(tmp_path: Path, lease: DriverLease) -> None
     lease.check(look=True)
     with contextlib.redirect_stdout(io.StringIO()):
         assert CliRunner().invoke(app, ["status", str(tmp_path)]).exit_code == 0
+
+
+def test_a_location_that_cannot_be_read_any_more_is_said(
+    tmp_path: Path, lease: DriverLease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1, and the reason, instead of a traceback."""
+
+    def lost(tail: HistoryTail) -> list[RunEvent]:
+        raise OSError("the store is gone")
+
+    monkeypatch.setattr(HistoryTail, "new_events", lost)
+    done = CliRunner().invoke(app, ["watch", str(tmp_path)])
+    assert done.exit_code == 1 and "cannot be read: the store is gone" in done.stderr
