@@ -40,6 +40,7 @@ from .key_fields import (
 )
 from .key_nested import FixedStructField, ListField, StructField
 from .local_moments import LocalMoments
+from .made_code import made_function
 from .row_plans import REFUSALS
 from .structs import StructClass, plain_tuple
 
@@ -179,8 +180,7 @@ def encode(key):
     return slowly(key)
 """
     scope["refusals"] = REFUSALS
-    exec(source, scope)
-    encode: Callable[[Any], bytes] = scope["encode"]
+    encode: Callable[[Any], bytes] = made_function("encode", source, scope)
     return encode
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conversions import MisfitError
+from .made_code import made_function
 
 #: What a compiled conversion may raise; none of it reaches a user.
 REFUSALS = (TypeError, ValueError, OverflowError, AttributeError, MisfitError)
@@ -74,8 +75,7 @@ def convert(values):
     return slowly(values)
 """
         made: dict[str, Any] = {"plans_get": self._plans.get, "refusals": REFUSALS, "slowly": slowly}
-        exec(source, made)
-        convert: Callable[[Any], Any] = made["convert"]
+        convert: Callable[[Any], Any] = made_function("convert", source, made)
         return convert
 
     def learn(self, values: Sequence[Any]) -> None:
@@ -97,7 +97,8 @@ def convert(values):
             else:
                 return
         arguments = ", ".join(f"v{i}" for i in range(len(parts)))
-        self._plans[types] = eval(f"lambda {arguments}: finish(({', '.join(parts)},))", scope)
+        source = f"def plan({arguments}):\n    return finish(({', '.join(parts)},))\n"
+        self._plans[types] = made_function("plan", source, scope)
 
 
 def _bounded(name: str, low: int, high: int) -> str:
@@ -128,6 +129,6 @@ def compiled_reader(wires: Sequence[Wire], made: type[tuple[Any, ...]] | None = 
     names = "".join(f"v{i}, " for i in range(len(parts)))
     values = f"({''.join(f'{part}, ' for part in parts)})"
     unpacked = f"    {names}= row\n" if parts else ""
-    exec(f"def read(row):\n{unpacked}    return {values if made is None else f'new(made, {values})'}\n", scope)
-    read: Callable[[Any], Any] = scope["read"]
+    source = f"def read(row):\n{unpacked}    return {values if made is None else f'new(made, {values})'}\n"
+    read: Callable[[Any], Any] = made_function("read", source, scope)
     return read
