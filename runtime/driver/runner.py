@@ -296,12 +296,13 @@ class JobRunner:
         """
         with self._pausing:
             context, phase = self._context, self.now.phase
+            # Before the first task can see the marker: the pass must know that it was not told of all shards.
+            answer = context.pause.ask()
             if phase is not None and phase.kind == "backlog" and not context.stopping.is_set():
                 self._hold_shards()
-            answer = context.pause.ask()
-        if phase is not None and phase.kind == "backlog" and not context.backlog.has_begun:
-            # It reads yet: no shard is lost by beginning again.
-            self.job.spark.sparkContext.cancelJobsWithTag(context.pass_pause.tag)
+                if not context.backlog.has_begun:
+                    # It reads yet: no shard is lost by beginning again.
+                    self.job.spark.sparkContext.cancelJobsWithTag(context.pass_pause.tag)
         return answer
 
     def _hold_shards(self) -> None:

@@ -230,10 +230,14 @@ class EpochExecutor:
         while True:
             times = pause.times()
             pause.hold()
+            is_marked = pause.marker.is_there
+            if is_marked and pause.is_wanted():
+                continue
             known = {shard for shard, _ in task.finished}
             finished = [(shard, report.to_bytes()) for shard, report in done.items() if shard not in known]
-            # Where the jobs are single shards none is begun in a pause.
-            marker = None if self._at_once(task) else pause.marker
+            # Where the jobs are single shards none is begun in a pause.  A marker that nobody wants holds back nothing:
+            # shards without a report and without a pause would be taken for shards without rows.
+            marker = None if self._at_once(task) or is_marked else pause.marker
             step = replace(task, finished=(*task.finished, *finished), pause=marker)
             self.spark.sparkContext.addJobTag(pause.tag)
             try:
