@@ -70,10 +70,6 @@ class _Variable:
         self._now_ms = now_ms
         self._expiry = encode_ts(min(now_ms + (descriptor.ttl_ms or 0), 2**63 - 1))
 
-    def expire_at(self, ts_ms: int) -> None:
-        """What is written from now on expires then, whatever the variable's time to live says."""
-        self._expiry = encode_ts(ts_ms)
-
     def _packed(self, value: Any) -> bytes:
         return self._expiry + self._encode(value) if self._ttl else self._encode(value)
 
@@ -152,11 +148,6 @@ class ListState(_Variable):
         """Add elements at the end."""
         packed = self._packed_list(newState)
         self._write_from(self._length(), packed)
-
-    def keep_until(self, ts_ms: int) -> None:
-        """Have the list exist until then, whatever its last element says."""
-        self.expire_at(ts_ms)
-        self._write_from(self._length(), [])
 
     def clear(self) -> None:
         """Remove all elements."""
@@ -269,3 +260,17 @@ class MapState(_Variable):
             live = self._live(stored)
             if live is not None:
                 yield suffix[1:], live
+
+
+# Not methods: processors get the classes above as they are, and would have them.
+
+
+def expire_at(variable: _Variable, ts_ms: int) -> None:
+    """What is written to a variable from now on expires then, whatever its time to live says."""
+    variable._expiry = encode_ts(ts_ms)
+
+
+def keep_until(state: ListState, ts_ms: int) -> None:
+    """Have a list exist until then, whatever its last element says."""
+    expire_at(state, ts_ms)
+    state._write_from(state._length(), [])

@@ -32,6 +32,7 @@ from ...state.reader import ShardView
 from ...state.registry import StateDescriptor, StateRegistry
 from ...state.sst import SstWriter
 from ...state.timers import earliest, stored_timers
+from ...state.variables import expire_at, keep_until
 from ..operators.contract import ShardCounters
 from ..operators.processor.keyed_rows import HandedOverRows, KeyedRows, KeySlices
 from ..operators.processor.row_reader import RowReader
@@ -267,7 +268,7 @@ class _KeyChange:
                 self._until(state, item, row)
                 state.appendValue(tuple(row[at] for at in value_at))
             if item.ttl_ms is not None:
-                state.keep_until(max(self._expiry(item, row) for row in rows))
+                keep_until(state, max(self._expiry(item, row) for row in rows))
 
         def set_map(key: tuple[Any, ...], rows: list[Any]) -> None:
             state, seen, codec = taken("map"), set(), item.user_key_codec()
@@ -285,7 +286,7 @@ class _KeyChange:
     def _until(self, state: Any, item: StateDescriptor, row: Any) -> None:
         """Have the next value expire when its row says."""
         if item.ttl_ms is not None:
-            state.expire_at(self._expiry(item, row))
+            expire_at(state, self._expiry(item, row))
 
     def _expiry(self, item: StateDescriptor, row: Any) -> int:
         assert item.ttl_ms is not None

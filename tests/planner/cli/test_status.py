@@ -30,10 +30,17 @@ from mixedmode.state.owner import PLACE_VARIABLE
 from pyarrow import fs
 from typer.testing import CliRunner
 
-NOW_MS = round(time.time() * 1000)
+#: When the test at hand began; modules are imported long before.
+NOW_MS = 0
 EXPIRY_MS = 600_000
 #: Reads of the clock of a test are at most so far apart.
 TEST_S = 300
+
+
+@pytest.fixture(autouse=True)
+def _now() -> None:
+    global NOW_MS
+    NOW_MS = round(time.time() * 1000)
 
 
 @pytest.fixture
