@@ -67,6 +67,8 @@ class MetricValues(RunListener):
                 for outcome in ("failed", "declined", "aborted"):
                     self._add("checkpoints_failed_total", query, outcome, by=0)
                 self._add("checkpoints_total", query, by=0)
+                for how in ("finished", "stopped", "failed"):
+                    self._add("runs_ended_total", query, how, by=0)
             super().onEvent(event)
 
     def onRunBegan(self, event: events.RunBegan) -> None:
@@ -110,6 +112,8 @@ class MetricValues(RunListener):
         for source in event.sources:
             self._set("source_is_backlog", query, source.name, value=source.is_backlog)
             self._set("source_is_idle", query, source.name, value=source.is_idle)
+            # What first appears as more than 0 has not increased, as Prometheus sees it.
+            self._add("lost_messages_total", query, source.name, by=0)
         run = self._runs[query]
         run.watermark_ms = event.watermark_ms
         run.sources_ms = {one.name: one.watermark_ms for one in event.sources if one.watermark_ms is not None}

@@ -101,10 +101,17 @@ def test_every_metric_follows_what_happens() -> None:
     assert found["source_is_backlog"] == {("job", "live"): 1}
 
 
+def test_what_alerts_wait_for_begins_with_0() -> None:
+    """A count that first appears as 1 has not increased, as Prometheus sees it."""
+    found = told(*(event for event in RUN if not isinstance(event, events.DataLost)))
+    assert set(found["runs_ended_total"].values()) == set(found["lost_messages_total"].values()) == {0}
+
+
 def test_what_is_left_of_a_run_that_has_ended() -> None:
     """Counts stay, and that it does not run; what told a state is gone, so that no alert fires for it."""
     found = told(*RUN, events.RunEnded(**common(90_000), how="stopped"))
-    assert (found["up"], found["runs_ended_total"]) == ({("job",): 0}, {("job", "stopped"): 1})
+    ended = {("job", "finished"): 0, ("job", "stopped"): 1, ("job", "failed"): 0}
+    assert (found["up"], found["runs_ended_total"]) == ({("job",): 0}, ended)
     assert found["input_rows_total"] == {("job",): 10}
     assert {metric.short for metric in METRICS if metric.while_running and found[metric.short]} == set()
     again = told(*RUN, events.RunEnded(**common(90_000), how="stopped"), began(95_000, generation=4), EPOCH)
