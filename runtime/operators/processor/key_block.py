@@ -250,12 +250,30 @@ def _array(values: Any, data_type: pa.DataType, length: int, wanted: str) -> pa.
         if not isinstance(array, pa.Array):
             array = pa.array(array, from_pandas=False)
         if array.type != data_type:
+            _check_times(array.type, data_type, isinstance(values, (list, tuple)))
             array = array.cast(data_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
         raise StateSchemaError(f"{wanted}, got {_kind(values)}: {error}") from error
     if len(array) != length:
         raise StateSchemaError(f"{wanted}: {length} keys, got {len(array)} values")
     return array
+
+
+def _check_times(found: pa.DataType, wanted: pa.DataType, is_listed: bool) -> None:
+    """Refuse what a cast would take in some unit or zone of its own: times for numbers, datetimes of another kind."""
+    types = pa.types
+    if types.is_temporal(found) != types.is_temporal(wanted) and not types.is_null(found):
+        raise TypeError(
+            f"{found} is not cast, as nobody can see in which unit; for milliseconds since 1970 cast to"
+            " timestamp('ms', tz='UTC') and view as int64"
+        )
+    if (
+        is_listed
+        and types.is_timestamp(found)
+        and types.is_timestamp(wanted)
+        and (found.tz is None) != (wanted.tz is None)
+    ):
+        raise TypeError(f"datetimes {'without' if found.tz is None else 'with'} a time zone; give them as {wanted}")
 
 
 def _kind(values: Any) -> str:

@@ -156,6 +156,18 @@ def test_values_with_a_time_to_live_expire_in_blocks_too(tmp_path: Any) -> None:
             StateSchemaError,
             "values that are null",
         ),
+        (
+            lambda self, block, times: block.registerTimers(block.rows["ts"]),
+            StateSchemaError,
+            "nobody can see in which unit",
+        ),
+        (
+            lambda self, block, times: block.value("last").update(
+                {"ts": [EPOCH.replace(tzinfo=None)], "cents": [None]}
+            ),
+            StateSchemaError,
+            "datetimes without a time zone",
+        ),
         (lambda self, block, times: block.value("count").update([1]), StateSchemaError, "dict of columns"),
         (lambda self, block, times: self._count.get(), PlanError, "without a current key"),
         (lambda self, block, times: self._handle.registerTimer(5), PlanError, "without a current key"),
