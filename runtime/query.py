@@ -118,6 +118,24 @@ class MixedQuery:
 
     def _start(self) -> None:
         self._runner.claim()
+        try:
+            self._begin()
+        except BaseException as error:  # Ctrl-C, for one: nobody is to see a query, or find its place taken
+            failed = error
+            take_all(
+                self._runner.lease.release,
+                lambda: SIGTERM.forget(self._end_by_signal),
+                lambda: self._shown.end(failed),
+                lambda: self._events.end(failed, was_stopped=False),
+                self._ended.set,
+            )
+            raise
+        self._thread.start()
+        if self._requests is not None:
+            self._requests.watch(self._ended)
+
+    def _begin(self) -> None:
+        """The location is claimed: all who see the run are told of it."""
         self._pool = self._job.spark.sparkContext.getLocalProperty(POOL)
         run_id = self._shown.begin(self.id)
         if run_id is not None:
@@ -128,9 +146,6 @@ class MixedQuery:
         self._events.begin(self.id, claim.generation, location, HistoryFolder(store.filesystem, store.root))
         if self._job.settings.stop_on_sigterm:
             SIGTERM.watch(self._end_by_signal, self._job.spark)
-        self._thread.start()
-        if self._requests is not None:
-            self._requests.watch(self._ended)
 
     def _do(self, request: Request) -> str | None:
         """Do what somebody asks from outside of this process; for a savepoint the end of a backlog is waited for.

@@ -188,7 +188,7 @@ class RunEvents:
             host=socket.gethostname(),
             generation=generation,
             versions={
-                "mixedmode": importlib.metadata.version("mixedmode"),
+                "mixedmode": _own_version(),
                 "spark": pyspark.__version__,
                 "python": platform.python_version(),
             },
@@ -200,6 +200,13 @@ class RunEvents:
             application_id=context.applicationId,
             spark_ui=context.uiWebUrl,
         )
+
+
+def _own_version() -> str:
+    try:
+        return importlib.metadata.version("mixedmode")
+    except importlib.metadata.PackageNotFoundError:  # the bare package, as spark-submit --py-files brings it
+        return "unknown"
 
 
 def _stage_node(job: JobSpec, stage: StageSpec) -> StageNode:

@@ -25,6 +25,7 @@ from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType, Strin
 
 from .gateway import java_class, java_session, java_type, scala_map
 from .spark_plans import analyzed, frame_of
+from .spark_session import cloned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What calls raise where Spark, or the JVM, is gone or going.
-GONE = (Py4JError, Py4JNetworkError, PySparkException, OSError)
+#: What calls raise where Spark, or the JVM, is gone or going; the last two where another version has other names.
+GONE = (Py4JError, Py4JNetworkError, PySparkException, OSError, AttributeError, TypeError)
 
 #: Its one trigger is at the start.
 _NEVER = "36500 days"
@@ -59,14 +60,18 @@ class ShownQuery:
     def __init__(self, spark: SparkSession, name: str | None, query_id: str) -> None:
         self._spark = spark
         self._folder = Path(tempfile.mkdtemp(prefix="mixedmode-shown-"))
+        started: StreamingQuery | None = None
         try:
-            self._query = self._started(name, query_id)
+            self._query = started = self._started(name, query_id)
             self._execution = self._query._jsq.streamingQuery()
             self._reporter = self._execution.progressReporter()
             # It would tell once that it is idle.
             getattr(self._reporter, "lastNoExecutionProgressEventTime_$eq")(_LONG_MAX)
             self._progress_class = _object(spark, f"{_STREAMING}.StreamingQueryProgress")
         except BaseException:
+            if started is not None:
+                with contextlib.suppress(*GONE):
+                    started.stop()
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
         self.run_id = str(self._query.runId)
@@ -146,7 +151,7 @@ class HiddenSession:
     """
 
     def __init__(self, origin: SparkSession) -> None:
-        self.session = type(origin)(origin.sparkContext, java_session(origin).cloneSession())
+        self.session = cloned(origin)
         # Streaming queries cannot have it, which Spark warns of; what is done with their rows has a session of its own.
         self.session.conf.set(_ADAPTIVE, "false")
         # Listeners of the user's session are not here; the UI's is, and those that the configuration names.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+from pyspark import RDD
 from pyspark.sql import DataFrame
 
 from .gateway import java_class, java_session
@@ -32,6 +35,36 @@ def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
     """A frame without rows; PySpark's own way makes RDDs, which takes as long as an analysis."""
     session, rows = java_session(spark), java_class(spark, "java.util.ArrayList")()
     return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)
+
+
+def to_df() -> Any:
+    """What makes frames of RDDs; PySpark has it make frames of the session that was made last, wherever that was."""
+    return RDD.__dict__.get("toDF")
+
+
+def keep_to_df(found: Any) -> None:
+    """Have RDDs made into frames as they were; what the user makes is to be of their session, and not of ours."""
+    if found is not None:
+        RDD.toDF = found  # type: ignore[method-assign]
+
+
+@contextmanager
+def keeping_to_df() -> Iterator[None]:
+    """Sessions that are made meanwhile get no RDDs."""
+    found = to_df()
+    try:
+        yield
+    finally:
+        keep_to_df(found)
+
+
+def cloned(origin: SparkSession) -> SparkSession:
+    """A session with the settings, views and functions that another one has now.
+
+    Spark clones a session for every streaming query in this way; a new one would need every setting by itself.
+    """
+    with keeping_to_df():
+        return type(origin)(origin.sparkContext, java_session(origin).cloneSession())
 
 
 class PrivateSession:
@@ -63,8 +96,7 @@ class PrivateSession:
         return frame_of(self.session, analyzed(frame))
 
     def _open(self) -> SparkSession:
-        # Spark clones a session for every streaming query in this way; a new one would need every setting by itself.
-        session = type(self._origin)(self._origin.sparkContext, java_session(self._origin).cloneSession())
+        session = cloned(self._origin)
         for name, value in self._settings.items():
             session.conf.set(name, value)
         return session

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...platform.failpoints import failpoint
 from ...platform.query_log import started
 from ...platform.shown_query import HiddenSession, stop_query
+from ...platform.spark_session import keep_to_df, to_df
 from ...platform.spark_sources import PlannedSource, log_numbers, sources
 from .live_sources import LiveSourceFacts
 
@@ -123,6 +124,7 @@ class LiveSource:
 
     def _guarded(self, on_batch: OnBatch, waits: Callable[[], bool]) -> OnBatch:
         context = copy_context()  # Spark calls on a thread of its own
+        to_frames = to_df()
 
         def has_turn() -> bool:
             """Take the turn; not while micro-batches have to wait."""
@@ -135,6 +137,7 @@ class LiveSource:
             return False
 
         def run(batch: DataFrame, batch_id: int) -> None:
+            keep_to_df(to_frames)  # PySpark has just made a session for the batch
             try:
                 # Never block for good: whoever stops the query may hold the lock and wait for this very call.
                 while not has_turn():

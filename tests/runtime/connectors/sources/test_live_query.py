@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from mixedmode.runtime.connectors.sources.live_query import BatchNotTaken, LiveSource
+from pyspark import RDD
 
 
 class Turn:
@@ -60,3 +61,12 @@ def test_a_step_that_succeeds_refuses_nothing() -> None:
         pass
     live._guarded(lambda frame, batch_id: taken.append(batch_id), lambda: False)(cast(Any, None), 1)
     assert taken == [1]
+
+
+def test_session_of_a_batch_gets_no_rdds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark makes a session for each micro-batch; ``RDD.toDF()`` of the user's is still of theirs."""
+    monkeypatch.setattr(RDD, "toDF", "of the user's session")
+    run = source(threading.RLock())._guarded(lambda frame, batch_id: None, lambda: False)
+    RDD.toDF = "of the batch's"  # type: ignore[assignment,method-assign]
+    run(cast(Any, None), 1)
+    assert RDD.__dict__["toDF"] == "of the user's session"

@@ -1,0 +1,34 @@
+"""A start that comes to nothing, without Spark."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from mixedmode import MixedQuery
+
+
+def test_start_that_is_broken_off_leaves_the_location_free() -> None:
+    """Ctrl-C behind the claim: no run is shown, none can be signalled, and the next start finds the location free."""
+    done: list[str] = []
+
+    def interrupt(query_id: str) -> None:
+        raise KeyboardInterrupt
+
+    query: Any = object.__new__(MixedQuery)
+    query._runner = SimpleNamespace(
+        claim=lambda: done.append("claimed"),
+        lease=SimpleNamespace(release=lambda: done.append("released")),
+        identity=SimpleNamespace(query_id="id"),
+    )
+    context = SimpleNamespace(getLocalProperty=lambda name: None)
+    query._job = SimpleNamespace(spark=SimpleNamespace(sparkContext=context))
+    query._shown = SimpleNamespace(begin=interrupt, end=lambda error: done.append("not shown"))
+    query._events = SimpleNamespace(end=lambda error, was_stopped: done.append("told"))
+    query._ended = threading.Event()
+    query._thread = threading.Thread(target=lambda: done.append("run"))
+    with pytest.raises(KeyboardInterrupt):
+        query._start()
+    assert done == ["claimed", "released", "not shown", "told"] and not query.isActive
