@@ -401,7 +401,8 @@ class MixedQuery:
 
         In a terminal and in a notebook the same place is drawn anew, elsewhere a line is written every few seconds, and
         for what happens.  ``mixedmode watch LOCATION`` shows the same from another process.  Ctrl-C ends the watching
-        (``KeyboardInterrupt``), and leaves the query alone.
+        (``KeyboardInterrupt``), and leaves the query alone in a notebook; in a script PySpark's own handler of it has
+        cancelled the Spark jobs in hand before, and so ended the query if it had any.
 
         Args:
             until: a phase ("live", …) at whose beginning to return; None: watch until the query has ended.

@@ -147,7 +147,14 @@ class ConditionalClient:
                 return Version(data, done["e_tag"] or "")
             except (AlreadyExistsError, PreconditionError):
                 found = self._get(key)
-                return found[0] if found is not None and found[1] == mine else None
+                if found is not None and found[1] == mine:
+                    return found[0]
+                tag = None if found is None else found[0].tag
+                holds = tag is None if mode == "create" else tag == mode["e_tag"]
+                # Refused, and yet as it was: a store says so, too, while another request for the file is in hand (409),
+                # which may be the attempt before this one.
+                if not holds or not patience.waits():
+                    return None
             except NotSupportedError as error:
                 raise NotImplementedError(str(error)) from error
             except BaseError as error:  # it may have been written all the same: the next attempt finds out

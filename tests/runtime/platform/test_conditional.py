@@ -9,7 +9,7 @@ import obstore
 import pytest
 from mixedmode.runtime.platform import conditional
 from mixedmode.runtime.platform.conditional import ConditionalClient
-from obstore.exceptions import GenericError
+from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import MemoryStore
 
 
@@ -49,3 +49,27 @@ def test_a_store_that_does_not_answer_is_waited_for_a_minute(
         _ = client.get("key") if what == "get" else client.put_if_absent("key", b"")
     assert clock.now_s - 1000 <= at_most_s
     assert len(attempts) >= at_least
+
+
+@pytest.mark.parametrize("refusal", [AlreadyExistsError, PreconditionError])
+def test_refusal_while_nothing_has_changed_is_tried_again(
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, refusal: type[Exception]
+) -> None:
+    """S3 answers 409 while another request for the file is in hand: nobody else has written it by that."""
+    attempts, put = [], obstore.put
+
+    def in_conflict(*args: Any, **kwargs: Any) -> Any:
+        attempts.append(clock.now_s)
+        if len(attempts) % 3:
+            raise refusal("409 Conflict")
+        kwargs.pop("attributes")
+        return put(*args, **kwargs)
+
+    store = MemoryStore()
+    client = ConditionalClient(lambda retries: store, "bucket")
+    monkeypatch.setattr(obstore, "put", in_conflict)
+    first = client.swap("key", None, b"1")
+    assert first is not None and len(attempts) == 3
+    second = client.swap("key", first, b"2")
+    assert second is not None and len(attempts) == 6
+    assert client.swap("key", first, b"3") is None and len(attempts) == 7, "somebody has written it meanwhile"
