@@ -201,7 +201,7 @@ class MixedQuery:
                 path = self.stopWithSavepoint(f"{folder.rstrip('/')}/{savepoint_name(self.name or self.id)}")
                 logger.info("query %s has ended with the savepoint %s", self.name or self.runId, path)
                 return
-            except MixedModeError as error:
+            except Exception as error:  # whatever it is, a store that refuses for one: the query ends
                 logger.warning("query %s ends without a savepoint: %s", self.name or self.runId, error)
         self.stop()
 

@@ -1,4 +1,4 @@
-"""A start that comes to nothing, without Spark."""
+"""Starts and ends that come to nothing, without Spark."""
 
 from __future__ import annotations
 
@@ -32,3 +32,19 @@ def test_start_that_is_broken_off_leaves_the_location_free() -> None:
     with pytest.raises(KeyboardInterrupt):
         query._start()
     assert done == ["claimed", "released", "not shown", "told"] and not query.isActive
+
+
+@pytest.mark.parametrize("error", [PermissionError("no bucket of yours"), ValueError("no such folder")])
+def test_query_ends_by_sigterm_though_its_savepoint_cannot_be_taken(error: Exception) -> None:
+    """Whatever the place of the savepoint answers, the query is stopped; the process would stay otherwise."""
+    done: list[str] = []
+
+    def refuse(path: str) -> str:
+        raise error
+
+    query: Any = object.__new__(MixedQuery)
+    settings = SimpleNamespace(savepoint_on_sigterm="s3://bucket")
+    query._job = SimpleNamespace(settings=settings, keeps_state=True, name="job")
+    query.stopWithSavepoint, query.stop = refuse, lambda: done.append("stopped")
+    query._end_by_signal()
+    assert done == ["stopped"]
