@@ -130,7 +130,8 @@ class ShownRun:
             return
         self._complete()
         self._to_tell.put(None)
-        self._teller.join(_PATIENCE_S)
+        if self._teller.ident is not None:  # the start was not broken off before it
+            self._teller.join(_PATIENCE_S)
         self._ended.set()
         self._query.end(None if error is None else f"{type(error).__name__}: {error}")
 
