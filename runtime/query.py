@@ -416,7 +416,8 @@ class MixedQuery:
             QueryError: the query failed.
             ValueError: no query has such a phase.
         """
-        _check_phase("watch", until)
+        if until is not None:
+            _check_phase("watch", until)
         from rich.console import Console
 
         from .metrics.watch.faces import face_for
@@ -601,7 +602,7 @@ class MixedQuery:
         return False
 
 
-def _check_phase(method: str, phase: str | None) -> None:
-    if phase is not None and phase not in get_args(PhaseKind):
+def _check_phase(method: str, phase: str) -> None:
+    if phase not in get_args(PhaseKind):
         names = ", ".join(("recovery", *get_args(PhaseKind)))
         raise ValueError(f"phase of {method}() is {phase!r}; the phases are {names}")

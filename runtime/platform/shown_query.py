@@ -40,6 +40,9 @@ GONE = (Py4JError, Py4JNetworkError, PySparkException, OSError, AttributeError, 
 _NEVER = "36500 days"
 _LONG_MAX = 2**63 - 1
 _ADAPTIVE = "spark.sql.adaptive.enabled"
+#: How Hadoop reads from S3.  By default, since 3.4.2, in a way that does not try again where an answer is cut off: the
+#: query would die of one file of its log.
+_S3_STREAM, _S3_STREAM_THAT_GOES_ON = "fs.s3a.input.stream.type", "classic"
 _STREAMING = "org.apache.spark.sql.streaming"
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _LOCK = threading.Lock()
@@ -154,6 +157,8 @@ class HiddenSession:
         self.session = cloned(origin)
         # Streaming queries cannot have it, which Spark warns of; what is done with their rows has a session of its own.
         self.session.conf.set(_ADAPTIVE, "false")
+        if all(self.session.conf.get(name, None) is None for name in (_S3_STREAM, f"spark.hadoop.{_S3_STREAM}")):
+            self.session.conf.set(_S3_STREAM, _S3_STREAM_THAT_GOES_ON)
         # Listeners of the user's session are not here; the UI's is, and those that the configuration names.
         streams = java_session(self.session).streams()
         for listener in streams.listListeners():
