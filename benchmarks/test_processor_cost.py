@@ -7,12 +7,19 @@ from statistics import median
 from typing import Any
 
 import pytest
-from processor_cost import Idle, Recent, Totals, cpu_us_per_row, rows_of_a_shard
+from processor_cost import Idle, Recent, Totals, TotalsInBlocks, cpu_us_per_row, rows_of_a_shard
+
+_PROCESSORS = (
+    ("idle", Idle),
+    ("trivial", Totals),
+    ("trivial in blocks", TotalsInBlocks),
+    ("as in life", Recent),
+)
 
 
 @pytest.mark.parametrize("rows_per_key", [10, 2])
 def test_processor_cost(benchmark: Any, bench: Any, tmp_path: Path, rows_per_key: int) -> None:
-    """A processor that does nothing, a trivial one, and one as in life (list, map, timer), on scattered keys."""
+    """A processor that does nothing, a trivial one (also on blocks of keys), and one as in life, on scattered keys."""
     rows, rounds = bench.sizes.cost_rows, bench.sizes.rounds
     title = f"Processor, CPU of its worker: {rows:,} rows, {rows_per_key} a key"
     begun = bench.begin(f"processor-cost-{rows_per_key}", title, rows=rows, rows_per_key=rows_per_key, rounds=rounds)
@@ -20,7 +27,7 @@ def test_processor_cost(benchmark: Any, bench: Any, tmp_path: Path, rows_per_key
     measured: dict[str, list[float]] = {}
 
     def one_round() -> None:
-        for name, processor in (("idle", Idle), ("trivial", Totals), ("as in life", Recent)):
+        for name, processor in _PROCESSORS:
             for part, files in (("", False), (", state in files", True)):
                 cost = cpu_us_per_row(processor(), batches, tmp_path / "state", files=files)
                 measured.setdefault(name + part, []).append(cost)
@@ -30,10 +37,11 @@ def test_processor_cost(benchmark: Any, bench: Any, tmp_path: Path, rows_per_key
     benchmark.pedantic(one_round, rounds=rounds)
     cost = {name: median(rounds) for name, rounds in measured.items()}
     notes = [f"cutting keys and making rows: {cost['idle']:.2f} µs a row"]
-    for name in ("trivial", "as in life"):
+    for name in ("trivial", "trivial in blocks", "as in life"):
         whole, in_memory = cost[f"{name}, state in files"], cost[name]
+        rows_made = 0.0 if name.endswith("in blocks") else cost["idle"]
         notes.append(
-            f"{name}: {whole:.2f} µs a row, of it {in_memory - cost['idle']:.2f} user code, state and output, "
+            f"{name}: {whole:.2f} µs a row, of it {in_memory - rows_made:.2f} user code, state and output, "
             f"{whole - in_memory:.2f} files of the state"
         )
     findings = {
