@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,9 @@ import pyarrow.parquet as pq
 Width = Literal["narrow", "columns", "text"]
 #: ``uniform``; ``zipf-1.0`` and ``zipf-1.5``: the n-th key has 1/n**s of the weight; ``hot``: one key has half of all.
 Skew = Literal["uniform", "zipf-1.0", "zipf-1.5", "hot"]
+#: What the n-th key is: ``scattered``: a number somewhere among those of 64 bits; ``sequential``: n itself; ``uuid``: a
+#: UUID's text; ``composite``: a site's name and a scattered number, of which neither is the key alone.
+KeyKind = Literal["scattered", "sequential", "uuid", "composite"]
 
 #: Files of a dataset unless said otherwise: every key is in every file, and a file is a micro-batch.
 FILES = 10
@@ -27,7 +31,13 @@ EXTRA_COLUMNS = tuple(f"extra{i}" for i in range(10))
 TEXT_BYTES = 100
 #: The first row's event time; one row a second.
 START_S = 1_700_000_000
+#: Of composite keys: so many names.
+SITES = 100
 _CHUNK_ROWS = 1_000_000
+#: Changes when the same shape gets other rows.
+_VERSION = 2
+#: A mix that gives each number of 64 bits another one of them (the finalizer of splitmix64), and what it begins with.
+_GOLDEN, _MIX_1, _MIX_2 = (np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,9 @@ class Shape:
     later_s: int = 0
     #: Seconds over which event times are scattered, each file's over its share of them; None: one row a second.
     span_s: int | None = None
-    #: Another number gives other keys and times.
+    #: Another number gives other rows; the n-th key stays what it is.
     seed: int = 0
+    key: KeyKind = "scattered"
 
     @property
     def name(self) -> str:
@@ -55,15 +66,26 @@ class Shape:
         later = f"-later-{self.later_s}" if self.later_s else ""
         span = "" if self.span_s is None else f"-span-{self.span_s}"
         seed = f"-seed-{self.seed}" if self.seed else ""
-        return f"{self.rows}-rows-{self.keys}-keys-{self.width}-{self.skew}-{self.files}{once}{later}{span}{seed}"
+        kind = "" if self.key == "scattered" else f"-{self.key}"
+        shape = (
+            f"{self.rows}-rows-{self.keys}{kind}-keys-{self.width}-{self.skew}-{self.files}{once}{later}{span}{seed}"
+        )
+        return f"{shape}-v{_VERSION}"
 
     def __str__(self) -> str:
         return f"{self.rows:,} rows, {self.keys:,} keys"
 
     @property
+    def key_columns(self) -> tuple[str, ...]:
+        """What a job groups by."""
+        return ("site", "key") if self.key == "composite" else ("key",)
+
+    @property
     def ddl(self) -> str:
         """Spark's schema."""
-        columns = ["key long", "ts timestamp", "value double"]
+        columns = ["key string" if self.key == "uuid" else "key long", "ts timestamp", "value double"]
+        if self.key == "composite":
+            columns = ["site string", *columns]
         if self.width == "columns":
             columns += [f"{name} double" for name in EXTRA_COLUMNS]
         elif self.width == "text":
@@ -126,16 +148,44 @@ def _write_file(shape: Shape, number: int, path: Path) -> None:
 def _batch(shape: Shape, random: np.random.Generator, number: int, start: int, end: int) -> pa.RecordBatch:
     ids = np.arange(start, end, dtype=np.int64)
     columns = {
-        "key": pa.array(_keys(shape, random, ids)),
+        **key_columns(shape, _keys(shape, random, ids)),
         "ts": pa.array(_times_us(shape, random, number, ids), pa.timestamp("us", "UTC")),
-        "value": pa.array((ids % 1000) / 8),
+        "value": pa.array(random.random(len(ids)) * 1000),
     }
     if shape.width == "columns":
-        columns |= {name: pa.array((ids % (97 + i)) / 4) for i, name in enumerate(EXTRA_COLUMNS)}
+        columns |= {name: pa.array(random.integers(0, 10_000, len(ids)) / 4) for name in EXTRA_COLUMNS}
     elif shape.width == "text":
         texts = pa.array([f"{number:0{TEXT_BYTES}d}" for number in range(1000)])
         columns["text"] = texts.take(pa.array(random.integers(0, 1000, len(ids))))
     return pa.RecordBatch.from_pydict(columns)
+
+
+def key_columns(shape: Shape, numbers: np.ndarray) -> dict[str, pa.Array]:
+    """The key columns of rows.
+
+    Args:
+        shape: says what keys are.
+        numbers: of each row, which of the keys it has.
+    """
+    if shape.key == "sequential":
+        return {"key": pa.array(numbers)}
+    if shape.key == "scattered":
+        return {"key": pa.array(scattered(numbers))}
+    if shape.key == "composite":
+        sites = pa.array([f"site-{number:02d}" for number in range(SITES)])
+        return {"site": sites.take(pa.array(numbers % SITES)), "key": pa.array(scattered(numbers // SITES))}
+    distinct, places = np.unique(numbers, return_inverse=True)
+    halves = zip(scattered(distinct).view(np.uint64), scattered(~distinct).view(np.uint64), strict=True)
+    texts = [str(uuid.UUID(int=int(high) << 64 | int(low), version=4)) for high, low in halves]
+    return {"key": pa.array(texts).take(pa.array(places))}
+
+
+def scattered(numbers: np.ndarray) -> np.ndarray:
+    """A number of 64 bits for each, different for different ones."""
+    mixed = numbers.astype(np.uint64) * _GOLDEN + _GOLDEN
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_1
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_2
+    return (mixed ^ (mixed >> np.uint64(31))).view(np.int64)
 
 
 def _keys(shape: Shape, random: np.random.Generator, ids: np.ndarray) -> np.ndarray:

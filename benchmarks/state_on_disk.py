@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from dataset import scattered
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState, SourceState
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.transaction import SinkTransaction
@@ -115,7 +116,7 @@ def _complete(operator: KeyedOperator, store: CheckpointStore, files: list[State
 def encoded_keys(count: int) -> tuple[list[int], list[bytes]]:
     """Key groups and encoded keys of so many numbers, in stored order."""
     codec = KeyCodec(pa.schema([("key", pa.int64())]))
-    numbers = np.arange(count, dtype=np.int64)
+    numbers = scattered(np.arange(count, dtype=np.int64))
     groups = numbers % MAX_PARALLELISM
     order = np.lexsort((numbers, groups))
     encoded = codec.encode_columns([pa.array(numbers[order])])

@@ -48,7 +48,7 @@ def windows(frame: Any) -> Any:
 
 def few_keys(keys: int) -> Any:
     """The processor on so many keys, whatever the topic has."""
-    return lambda frame: processor(frame.withColumn("key", F.pmod("key", F.lit(keys))))
+    return lambda frame: processor(frame.withColumn("key", F.xxhash64(F.pmod("key", F.lit(keys)))))
 
 
 @pytest.mark.parametrize("name", ["aggregate", "windows", "processor"])

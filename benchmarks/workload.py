@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dataset import EXTRA_COLUMNS, Width
@@ -16,14 +16,19 @@ OUTPUT = "key long, rows long, total double"
 Job = Callable[[Any], Any]
 
 
-def aggregate(width: Width = "narrow") -> Job:
-    """Declarative: four aggregates by key, and one for each further column."""
+def aggregate(width: Width = "narrow", keys: Sequence[str] = ("key",)) -> Job:
+    """Declarative: four aggregates by key, and one for each further column.
+
+    Args:
+        width: of the rows.
+        keys: the columns that it groups by (``Shape.key_columns``).
+    """
     further = [F.sum(name).alias(name) for name in EXTRA_COLUMNS] if width == "columns" else []
     if width == "text":
         further = [F.max("text").alias("text")]
 
     def job(frame: Any) -> Any:
-        return frame.groupBy("key").agg(
+        return frame.groupBy(*keys).agg(
             F.count("*").alias("rows"),
             F.sum("value").alias("total"),
             F.max("value").alias("most"),

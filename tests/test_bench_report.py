@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+_SPARK_TYPES = {"int64": "long", "string": "string", "double": "double", "timestamp[us, tz=UTC]": "timestamp"}
 
 
 @pytest.fixture
@@ -162,10 +165,31 @@ def test_keys_have_the_skew_that_they_are_said_to_have(bench: Any, skew: str) ->
     dataset = bench("dataset")
     shape = dataset.Shape(20_000, 1_000, skew=skew, files=1)
     (batch,) = dataset.batches(shape, 0)
-    keys = batch.column("key").to_pylist()
+    numbers = {key: number for number, key in enumerate(dataset.scattered(np.arange(1_000)).tolist())}
+    keys = [numbers[key] for key in batch.column("key").to_pylist()]
     weights = {"uniform": 1 / 1_000, "hot": 0.5, "zipf-1.0": 1 / 7.485, "zipf-1.5": 1 / 2.549}
     assert keys.count(0) / len(keys) == pytest.approx(weights[skew], rel=0.1, abs=0.001)
-    assert (min(keys), max(keys) < 1_000) == (0, True)
+    assert min(keys) == 0
+
+
+@pytest.mark.parametrize("kind", ["scattered", "sequential", "uuid", "composite"])
+def test_there_are_as_many_keys_as_asked_for_of_each_kind(bench: Any, kind: str) -> None:
+    """Different keys stay different, whatever the seed, and columns have the types that Spark is told."""
+    dataset = bench("dataset")
+    shape = dataset.Shape(1_000, 1_000, files=1, each_key_once=True, key=kind)
+    (batch,), (other,) = (list(dataset.batches(one, 0)) for one in (shape, replace(shape, seed=1)))
+    found = [batch.select(shape.key_columns).to_pylist(), other.select(shape.key_columns).to_pylist()]
+    keys = [{tuple(row.values()) for row in rows} for rows in found]
+    assert len(keys[0]) == 1_000
+    assert keys[0] == keys[1]
+    assert [f"{name} {_SPARK_TYPES[str(batch.schema.field(name).type)]}" for name in batch.schema.names] == (
+        shape.ddl.split(", ")
+    )
+    if kind in ("scattered", "composite"):
+        sample = batch.column("key").to_numpy()
+        assert abs(sample.astype(float)).mean() > 2**61
+        if kind == "composite":
+            assert [len(set(batch.column(name).to_pylist())) for name in shape.key_columns] == [dataset.SITES, 10]
 
 
 def test_a_dataset_is_made_once_and_is_the_same_again(bench: Any) -> None:
@@ -176,7 +200,7 @@ def test_a_dataset_is_made_once_and_is_the_same_again(bench: Any) -> None:
     shape = dataset.Shape(1_000, 1_000, width="text", files=3, each_key_once=True)
     made = dataset.dataset(shape)
     rows = pq.read_table(made.folder)
-    assert sorted(rows.column("key").to_pylist()) == list(range(1_000))
+    assert sorted(rows.column("key").to_pylist()) == sorted(dataset.scattered(np.arange(1_000)).tolist())
     assert len(made.files) == 3
     changed_at = [Path(path).stat().st_mtime_ns for path in made.files]
     assert [Path(path).stat().st_mtime_ns for path in dataset.dataset(shape).files] == changed_at
