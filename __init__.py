@@ -41,7 +41,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import delta, events, iceberg, kafka, metrics, testing
-    from .planner.frames.frame import read
+    from .planner.frames.reading import read
     from .planner.frames.sql import sql
     from .planner.frames.state_writer import state_writer
     from .planner.inputs.environment import check_environment
@@ -121,7 +121,7 @@ _LAZY = {
     "StateReader": ".runtime.state_reader",
     "StatefulProcessor": ".runtime.operators.processor.stateful_processor",
     "check_environment": ".planner.inputs.environment",
-    "read": ".planner.frames.frame",
+    "read": ".planner.frames.reading",
     "read_history": ".runtime.metrics.event_reader",
     "remove_listener": ".runtime.metrics.run_listener",
     "sql": ".planner.frames.sql",

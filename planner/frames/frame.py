@@ -7,7 +7,7 @@ applies it; nothing runs before ``start()``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -33,38 +33,13 @@ from .joining import JoiningFrame, columns_explained
 from .missing import hint_for
 from .nearest import no_attribute
 from .stateless import ColumnOrName, transformed
-from .unions import read_inputs
 from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def read(
-    history: DataFrame | None = None,
-    live: DataFrame | Sequence[DataFrame] | Mapping[str, DataFrame] | None = None,
-) -> MixedFrame:
-    """Describe a job over a bounded history, an unbounded live source, or first one and then the other.
-
-        orders = mixedmode.read(
-            history=spark.read.parquet("lake/orders"),
-            live=spark.readStream.schema(schema).parquet("landing"),
-        )
-        totals = orders.groupBy("customer").agg(F.sum("amount").alias("spent")).uid("spending")
-
-    Args:
-        history: a batch DataFrame (``spark.read…``).
-        live: a streaming DataFrame (``spark.readStream…``) with the same columns; or several, which are read side by
-            side, each with a watermark of its own.  A list calls them ``live-1``, ``live-2``…, a dict gives names.
-
-    Raises:
-        PlanError: none is given, one is of the wrong kind, or their columns differ.
-        SetupError: the session or its workers' Python cannot run the job.
-    """
-    return MixedFrame(*read_inputs(history, live))
-
-
 class MixedFrame(JoiningFrame):
-    """Rows of a job as one frame; made by :func:`read` and by keyed stages, immutable."""
+    """Rows of a job as one frame; made by :func:`~mixedmode.read` and by keyed stages, immutable."""
 
     @classmethod
     def _of(cls, stage: KeyedStage) -> MixedFrame:

@@ -11,20 +11,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, StructType
 
 from ...errors import PlanError
-from ...runtime.operators.aggregate.grouping import SPARKS_GROUPING_ID, GroupingSets
-from ...runtime.operators.aggregate.operator import AggregateOperator
-from ...runtime.operators.contract import KeyedOperator
+from ...runtime.operators.aggregate.grouping import GroupingSets
 from ...runtime.platform.columns import quoted as quoted_name
-from ...runtime.spec import Settings
-from ..inputs.schemas import check_distinct_columns, check_distinct_fields, find_column, missing_column, quoted
-from ..stages.aggregates.aggregate import checked_output_mode, plan_aggregate
+from ..inputs.schemas import find_column, missing_column, quoted
 from ..stages.aggregates.pivot import Pivot
+from ..stages.aggregates.stage import aggregate_stage
 from ..stages.group_state import plan_group_state
 from ..stages.keys import Keys
 from ..stages.own_names import OwnNames
 from ..stages.processor import TWS, TWS_IN_PANDAS, plan_processor
 from ..stages.processor_rows import COGROUP, rows_of_one
-from ..stages.stage import STAGE_UID, KeyedStage
+from ..stages.stage import KeyedStage
 from .cogrouped import MixedCogroupedData
 from .described import DescribedKeys
 from .nearest import no_attribute
@@ -37,10 +34,6 @@ if TYPE_CHECKING:
     from ...runtime.protocols.operator_events.coordinator import OperatorCoordinator
 
 
-#: Why MAX_WATERMARK may not come at the switch where some grouping sets have no event time.
-WHY_OBSERVED = (
-    "MAX_WATERMARK would write the groups that are by no event time, which are complete only when all input ends"
-)
 #: What a stage's rows are to users: a ``MixedFrame``.
 Frame = TypeVar("Frame")
 
@@ -202,55 +195,7 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
             raise TypeError(f"agg() got an unexpected keyword argument {next(iter(unknown))!r}")
         columns = _aggregates(exprs)
         given = self._own.aggregates(columns if isinstance(columns, dict) else self._of_frames(columns))
-        rows, keys = self._rows, self._keys
-        inputs, watermark = rows.inputs, rows.watermark
-        event_time = None if watermark is None else watermark.event_time
-
-        # All but the output mode is checked here, where the expressions are written.
-        operator = plan_aggregate(
-            inputs.template,
-            keys.given,
-            given,
-            event_time=event_time,
-            output_mode=None,
-            uid=STAGE_UID,
-            bounded=True,
-            schema=inputs.schema,
-            grouping=self._grouping,
-            pivot=self._pivot,
-        )
-        case_sensitive = inputs.case_sensitive
-        # No format of Spark's writes or reads such rows, so the job would fail when its first ones are there.
-        for check in (check_distinct_columns, check_distinct_fields):
-            check("the result of groupBy and agg", operator.output_schema, case_sensitive=case_sensitive)
-
-        def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
-            bounded = settings.runtime_mode == "batch" or not inputs.is_streaming
-            label = None if watermark is None else watermark.label
-            mode = checked_output_mode(output_mode, operator.keys, label, bounded=bounded)
-            if mode == "complete" and settings.runtime_mode == "batch":
-                mode = "append"  # a key is forgotten when its row is written, and each is written once
-            return operator.with_output_mode(mode, uid)
-
-        return self._result(
-            KeyedStage(
-                inputs=inputs,
-                watermark=watermark,
-                input_schema=rows.schema,
-                output_schema=operator.output_schema,
-                output_mode=None,
-                build=build,
-                is_aggregate=True,
-                output_key=_output_key(operator),
-                why_observed=WHY_OBSERVED if operator.timeless_ids else None,
-                waits_for_end=_waiting(operator) if operator.timeless_ids and inputs.is_streaming else None,
-                key_inputs=_key_inputs(keys, operator),
-                output_event_time=next(
-                    (operator.output_schema.names[place] for place, key in enumerate(operator.keys) if key.event_time),
-                    None,
-                ),
-            )
-        )
+        return self._result(aggregate_stage(self._rows, self._keys, given, self._grouping, self._pivot))
 
     def count(self) -> Frame:
         """Rows of each group, as column ``count``."""
@@ -387,35 +332,6 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
             "applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg",
             code="MIXEDMODE_NOT_SUPPORTED",
         )
-
-
-def _waiting(operator: AggregateOperator) -> str:
-    assert operator.grouping is not None
-    assert operator.time_key is not None
-    place = operator.keys.index(operator.time_key)
-    without = [places for places in operator.grouping.sets if place not in places]
-    sets = ", ".join(operator.grouping.of(without).described([key.name for key in operator.keys]))
-    return (
-        f"outputMode append writes the groups of {operator.grouping.method} that are by no event time, {sets}, when all"
-        " input ends: no watermark completes them, and Spark's own stream never writes them. Use outputMode update or"
-        " complete to have them before"
-    )
-
-
-def _output_key(operator: AggregateOperator) -> tuple[str, ...] | None:
-    """The output columns that say which group a row is of; None: two groups may look the same."""
-    key = tuple(operator.output_schema.names[place] for place in operator.key_outputs)
-    if operator.grouping is None:
-        return key
-    shown = next((output.name for output in operator.partials.outputs if output.text == SPARKS_GROUPING_ID), None)
-    return None if shown is None else (*key, shown)
-
-
-def _key_inputs(keys: Keys, operator: AggregateOperator) -> tuple[str | None, ...]:
-    """For each column of the operator's key the input's that it is; grouping sets put nulls into theirs."""
-    if operator.grouping is not None:
-        return ()
-    return tuple(plain for plain, key in zip(keys.plain, operator.keys, strict=True) if key.kind != "session")
 
 
 def _aggregates(exprs: tuple[Column | dict[str, str], ...]) -> list[Column] | dict[str, str]:

@@ -16,7 +16,7 @@ from ...runtime.platform.spark_iceberg import IcebergSnapshot, current_snapshot_
 from ..inputs.environment import refuse_connect
 from ..inputs.seam import Seam
 from .frame import MixedFrame
-from .frame import read as read_frames
+from .reading import read as read_frames
 from .seamed import Parse, as_they_are, parsed, source_options, with_seam
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from ..inputs.kafka_positions import (
 from ..inputs.schemas import find_column, missing_column, quoted
 from ..inputs.seam import Seam
 from .frame import MixedFrame
-from .frame import read as read_frames
+from .reading import read as read_frames
 from .seamed import Parse, as_they_are, parsed, source_options, with_seam
 
 if TYPE_CHECKING:

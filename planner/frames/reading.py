@@ -1,0 +1,34 @@
+"""Where a job begins: ``mixedmode.read``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from .frame import MixedFrame
+from .unions import read_inputs
+
+
+def read(
+    history: DataFrame | None = None,
+    live: DataFrame | Sequence[DataFrame] | Mapping[str, DataFrame] | None = None,
+) -> MixedFrame:
+    """Describe a job over a bounded history, an unbounded live source, or first one and then the other.
+
+        orders = mixedmode.read(
+            history=spark.read.parquet("lake/orders"),
+            live=spark.readStream.schema(schema).parquet("landing"),
+        )
+        totals = orders.groupBy("customer").agg(F.sum("amount").alias("spent")).uid("spending")
+
+    Args:
+        history: a batch DataFrame (``spark.read…``).
+        live: a streaming DataFrame (``spark.readStream…``) with the same columns; or several, which are read side by
+            side, each with a watermark of its own.  A list calls them ``live-1``, ``live-2``…, a dict gives names.
+
+    Raises:
+        PlanError: none is given, one is of the wrong kind, or their columns differ.
+        SetupError: the session or its workers' Python cannot run the job.
+    """
+    return MixedFrame(*read_inputs(history, live))
