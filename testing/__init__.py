@@ -13,7 +13,8 @@ and output, state, timers and events can be seen.
 """
 
 from .given_rows import GivenRow, GivenRows, Output
-from .harness import Event, Harness, Timer
+from .harness import Event, Harness
 from .job_run import JobRun, run_job
+from .state_of_keys import Timer
 
 __all__ = ["Event", "GivenRow", "GivenRows", "Harness", "JobRun", "Output", "Timer", "run_job"]

@@ -8,58 +8,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError, QueryError
-from ..planner.options.layers import Layer, resolve_options
-from ..planner.options.values import parse_duration_ms
-from ..planner.plans.final_watermark import resolve_final_watermark
-from ..planner.plans.timer_order import resolve_timers
-from ..planner.stages.declared_schema import declared_schema
-from ..planner.stages.processor import (
-    WHY_OBSERVED,
-    check_block_handler,
-    check_block_order,
-    check_coordinator,
-    check_processor,
-    time_mode_of,
-)
 from ..runtime.driver.clocks import processing_time
 from ..runtime.driver.epoch_specs import OBSERVED
 from ..runtime.driver.source_rows import SourceRows
 from ..runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ..runtime.protocols.operator_events.event_codec import decode, types_by_name
-from ..runtime.spec import Phase, Settings
+from ..runtime.spec import Phase
+from .asked import Asked, OptionValue, asked_of
 from .cuts import BEFORE_THE_END, Way, check_same, ways
 from .given_rows import GivenRow, GivenRows, Output, moment_ms, plain_rows, rows_of
-from .job_here import MAX_PARALLELISM, JobHere
-from .stage_here import UID, StageHere, sides_of, with_initial
-from .state_here import ViewOfState
+from .job_here import JobHere
+from .stage_here import UID
+from .state_of_keys import StateOfKeys
 from .user_errors import as_raised
-
-if TYPE_CHECKING:
-    pass
 
 _BACKLOG = Phase(kind="backlog", reason="a test", style="sorted")
 _LIVE = Phase(kind="live", reason="a test")
 #: So often the clock may find something due at one and the same time: more is a timer that registers itself for ever.
 _MOST_TICKS = 1000
-
-OptionValue = str | int | float | bool
-
-
-@dataclass(frozen=True)
-class Timer:
-    """A timer that waits."""
-
-    #: The key's value, or a tuple of several.
-    key: Any
-    #: When it fires, in milliseconds: of event time, or of processing time, as the time mode says.
-    at_ms: int
 
 
 @dataclass(frozen=True)
@@ -70,17 +43,7 @@ class Event:
     event: Any
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What a harness was made with, to make another one like it."""
-
-    stage: StageHere
-    settings: Settings
-    shards: int
-    start_ms: int
-
-
-class Harness:
+class Harness(StateOfKeys):
     """Runs a ``StatefulProcessor`` epoch by epoch, as a job would, in this process and without Spark.
 
     ::
@@ -138,42 +101,27 @@ class Harness:
         processing_time: int | datetime = 0,
         time_zone: str | None = None,
     ) -> None:
-        schemas = schema if isinstance(schema, tuple) else (schema,)
-        check_processor(processor, len(schemas))
-        check_coordinator(coordinator, processor)
-        takes_blocks = check_block_handler(processor, initial_state is not None, in_pandas, len(schemas) > 1)
-        keys = _keys_of(key, len(schemas))
-        times = event_time if isinstance(event_time, tuple) else (event_time,) * len(schemas)
-        if len(times) != len(schemas):
-            raise PlanError(f"event_time is {event_time!r}, but there are {len(schemas)} inputs; name one column each")
-        mode = time_mode_of(time_mode)
-        if mode == "eventTime" and not any(times):
-            raise PlanError("time_mode eventTime needs an event time; give event_time='<column>', and a delay")
-        stage = StageHere(
-            processor,
-            sides_of([declared_schema("schema", one) for one in schemas], keys, times),
-            declared_schema("output", output),
-            mode,
-            _delay_ms(delay),
-            in_pandas,
-            time_zone,
-            None,
-            coordinator,
-            1 if shards == 1 else MAX_PARALLELISM,
+        self._open(
+            asked_of(
+                processor,
+                key,
+                schema,
+                output,
+                time_mode,
+                event_time,
+                delay,
+                in_pandas=in_pandas,
+                initial_state=initial_state,
+                initial_schema=initial_schema,
+                coordinator=coordinator,
+                options=options or {},
+                shards=shards,
+                processing_time=processing_time,
+                time_zone=time_zone,
+            )
         )
-        if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= MAX_PARALLELISM:
-            raise PlanError(f"shards is {shards!r}; give a number from 1 to {MAX_PARALLELISM}")
-        if initial_state is not None:
-            if initial_schema is None:
-                raise PlanError("initial_state needs initial_schema, the columns of its rows")
-            rows = plain_rows(initial_state, "initial_state")
-            stage = with_initial(stage, declared_schema("initial_schema", initial_schema), rows)
-        settings = _settings(options or {}, stage)
-        if takes_blocks:
-            check_block_order(processor, mode, settings)
-        self._open(_Asked(stage, settings, shards, moment_ms(processing_time, "processing_time")))
 
-    def _open(self, asked: _Asked) -> None:
+    def _open(self, asked: Asked) -> None:
         self._asked, self._now_ms = asked, asked.start_ms
         self._folder = tempfile.TemporaryDirectory(prefix="mixedmode-harness-", ignore_cleanup_errors=True)
         self._switched = self._ended = False
@@ -391,89 +339,6 @@ class Harness:
         """How many rows came too late so far, and were dropped."""
         return self._late
 
-    def timers(self, key: object = ...) -> list[Timer]:
-        """The timers that wait, by time; ``key``: those of one key."""
-        found = [Timer(held, at_ms) for held, at_ms in self._view.timers()]
-        if key is ...:
-            return found
-        wanted = self._asked.stage.identify(key)
-        return [timer for timer in found if self._asked.stage.identify(timer.key) == wanted]
-
-    def state(self, name: str) -> dict[Any, Any]:
-        """A state variable of all keys that have it: a value, a list of values, or a dict, by key.
-
-        Raises:
-            UnknownStateError: the processor declares no such variable.
-        """
-        return self._view.of_all_keys(name)
-
-    def peek_value_state(self, name: str, key: object) -> tuple[Any, ...] | None:
-        """The value of one key; None: it has none."""
-        found: tuple[Any, ...] | None = self._view.of_key(name, "value", key)
-        return found
-
-    def peek_list_state(self, name: str, key: object) -> list[tuple[Any, ...]]:
-        """The list of one key."""
-        found: list[tuple[Any, ...]] = self._view.of_key(name, "list", key)
-        return found
-
-    def peek_map_state(self, name: str, key: object) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-        """The map of one key."""
-        found: dict[tuple[Any, ...], tuple[Any, ...]] = self._view.of_key(name, "map", key)
-        return found
-
-    def update_value_state(self, name: str, key: object, value: tuple[Any, ...]) -> None:
-        """Set the value of one key.
-
-        Args:
-            name: of the state variable.
-            key: the key's value, or a tuple of several.
-            value: what it is from now on.
-
-        Raises:
-            UnknownStateError: the processor declares no such value state.
-        """
-        self._change(name, "value", key, value)
-
-    def update_list_state(self, name: str, key: object, value: Sequence[tuple[Any, ...]]) -> None:
-        """Set the list of one key.
-
-        Args:
-            name: of the state variable.
-            key: the key's value, or a tuple of several.
-            value: what it is from now on.
-
-        Raises:
-            UnknownStateError: the processor declares no such list state.
-        """
-        self._change(name, "list", key, value)
-
-    def update_map_state(self, name: str, key: object, value: Mapping[tuple[Any, ...], tuple[Any, ...]]) -> None:
-        """Set the map of one key.
-
-        Args:
-            name: of the state variable.
-            key: the key's value, or a tuple of several.
-            value: what it is from now on.
-
-        Raises:
-            UnknownStateError: the processor declares no such map state.
-        """
-        self._change(name, "map", key, value)
-
-    def delete_state(self, name: str, key: object) -> None:
-        """Remove a variable of one key."""
-        self._change(name, self._view.variable(name).kind, key, None)
-
-    @property
-    def _view(self) -> ViewOfState:
-        return ViewOfState(self._job, self._asked.stage, self._now_ms)
-
-    def _change(self, name: str, kind: Literal["value", "list", "map"], key: object, value: Any) -> None:
-        if self._job.state.epoch == 0 and self._asked.stage.initial is not None:
-            raise PlanError(f"state {name!r} cannot be changed before the first rows: they bring the initial state")
-        self._view.change(name, kind, key, value)
-
     # -- comparisons ---------------------------------------------------------------------------------------------------
 
     def assert_same_results(
@@ -556,28 +421,3 @@ class Harness:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _keys_of(key: Any, inputs: int) -> list[list[str]]:
-    """The key columns of each input."""
-    if isinstance(key, str):
-        return [[key]] * inputs
-    if inputs == 2 and len(key) == 2 and all(not isinstance(one, str) for one in key):
-        return [list(one) for one in key]
-    return [list(key)] * inputs
-
-
-def _delay_ms(delay: str) -> int:
-    try:
-        return parse_duration_ms(delay)
-    except (ValueError, AttributeError) as error:
-        raise PlanError(f"delay is {delay!r}, which is not a duration such as '1 hour': {error}") from error
-
-
-def _settings(options: Mapping[str, OptionValue], stage: StageHere) -> Settings:
-    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-    resolved = resolve_options(Layer("options of Harness", texts, takes_sink_options=False))
-    final = resolve_final_watermark(
-        resolved, is_aggregate=False, output_mode="append", prefers_observed=WHY_OBSERVED if stage.is_cogroup else None
-    )
-    return resolve_timers(final.settings, resolved)[0]
