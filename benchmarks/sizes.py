@@ -71,6 +71,9 @@ class Sizes:
     steady_keys: int = 100_000
     #: Timed checkpoints of the lifecycle alone, without Spark.
     lifecycle_checkpoints: int = 100
+    #: Timed epochs of a driver whose tasks do nothing, and how many of them a checkpoint is taken after.
+    driver_epochs: int = 60
+    driver_epochs_per_checkpoint: int = 5
     #: Growth of the backlog's time: rows of the point from which one thing at a time is changed, and timed rounds.
     growth_aggregate_rows: int = 10_000_000
     growth_processor_rows: int = 1_000_000
@@ -152,6 +155,7 @@ _TINY = replace(
     steady_batch_rows=100,
     steady_keys=1_000,
     lifecycle_checkpoints=5,
+    driver_epochs=10,
     growth_aggregate_rows=10_000,
     growth_processor_rows=1_000,
 )

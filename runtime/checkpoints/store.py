@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from pyarrow import fs
@@ -33,6 +33,7 @@ from ...state.pool import StatePool
 from ..connectors.staging import epoch_of
 from ..connectors.transaction import SinkTransaction
 from ..platform.checksummed import seal, unseal
+from ..platform.deletions import delete_files
 from ..platform.exclusive import put_if_absent
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, list_files, read_bytes, resolve, write_atomically
@@ -73,6 +74,8 @@ class CheckpointStore:
         self.guard: Callable[[], None] = lambda: None
         #: Names of state files that somebody reads without a checkpoint that names them; by whatever identifies him.
         self._held: dict[object, frozenset[str]] = {}
+        #: The state files that checkpoints name which this store has written, by operator: their content is fixed.
+        self._named: dict[int, Mapping[str, frozenset[str]]] = {}
         self._branch = branch
         #: True: whatever drivers do, this one branch is meant.
         self._is_fixed = branch is not None
@@ -88,6 +91,7 @@ class CheckpointStore:
     def work_in(self, branch: Branch) -> None:
         """Read and write this branch from now on: its driver does."""
         self._branch, self._is_fixed = branch, True
+        self._named.clear()
 
     def _look_again(self) -> None:
         if not self._is_fixed:
@@ -196,6 +200,7 @@ class CheckpointStore:
                 f"{path} exists already: another driver runs this job on the same checkpointLocation. Stop one of them",
                 code="MIXEDMODE_LOCATION_IN_USE",
             )
+        self._named[metadata.checkpoint_id] = _state_files(metadata)
 
     def is_committed(self, checkpoint_id: int) -> bool:
         """True if the checkpoint's transaction is known to be visible."""
@@ -357,21 +362,29 @@ class CheckpointStore:
             keep: names of further files to keep.
         """
         named = set(keep).union(*list(self._held.values())) | {file.name for lineage in live for file in lineage.files}
-        for checkpoint_id in self.ids():
+        ids = self.ids()
+        self._named = {checkpoint_id: names for checkpoint_id, names in self._named.items() if checkpoint_id in ids}
+        for checkpoint_id in ids:
             try:
-                operators = self.read(checkpoint_id).operators
+                known = self._named.get(checkpoint_id) or _state_files(self.read(checkpoint_id))
             except CorruptStateError as error:
                 logger.warning("no state file is removed until this checkpoint has been subsumed: %s", error)
                 return 0
-            for operator in operators:
-                if operator.uid == uid:
-                    named |= {file.name for shard in operator.shards for file in shard.load().files}
+            named |= known.get(uid, frozenset())
         self.guard()
-        removed = 0
-        for info in list_files(self.filesystem, self.pool(uid)):
+
+        def is_garbage(info: fs.FileInfo) -> bool:
             too_new = up_to_epoch is not None and epoch_of(info.base_name) > up_to_epoch
-            if info.type == fs.FileType.File and info.base_name not in named and not too_new:
-                delete_quietly(self.filesystem, info.path)
-                failpoint("gc-between-files")
-                removed += 1
-        return removed
+            return info.type == fs.FileType.File and info.base_name not in named and not too_new
+
+        garbage = [info.path for info in list_files(self.filesystem, self.pool(uid)) if is_garbage(info)]
+        delete_files(self.filesystem, garbage, lambda: failpoint("gc-between-files"))
+        return len(garbage)
+
+
+def _state_files(metadata: CheckpointMetadata) -> Mapping[str, frozenset[str]]:
+    """Names of the state files of each operator."""
+    return {
+        operator.uid: frozenset(file["name"] for shard in operator.shards for file in shard.lineage["files"])
+        for operator in metadata.operators
+    }

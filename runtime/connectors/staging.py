@@ -85,11 +85,12 @@ def in_partition(name: str, partition: int) -> str:
 
 #: The epoch in the name of a state or output file, as Python's and Java's patterns have it.
 EPOCH_IN_NAME = r"^e(\d{8})-"
+_EPOCH = re.compile(EPOCH_IN_NAME)
 
 
 def epoch_of(file_name: str) -> int:
     """The epoch in which a state or output file was written; attempts put it first in their names."""
-    match = re.match(EPOCH_IN_NAME, file_name)
+    match = _EPOCH.match(file_name)
     return int(match[1]) if match else 0
 
 

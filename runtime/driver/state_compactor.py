@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import CheckpointError
+from ...state.packed_lineages import PackedLineages
 from ..checkpoints.store import CheckpointStore
 from ..operators.contract import KeyedOperator
 from ..platform.failpoints import failpoint
@@ -94,7 +95,7 @@ class StateCompactor:
             job_id=self.job_id,
             epoch=epoch,
             name=f"e{epoch:08d}-{what}-{self.run_id}-{uuid.uuid4().hex[:8]}",
-            lineages=tuple(lineages),
+            lineages=PackedLineages(lineages),
             kinds=kinds,
             shards=partitions,
             registry=operator.registry,

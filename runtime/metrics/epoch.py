@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...state.lineage import ShardLineage
@@ -15,29 +15,44 @@ from .progress import timestamp
 
 def totals(reports: Sequence[ShardReport]) -> Counter[str]:
     """Everything that can be summed up over the shards, by name."""
-    sums: Counter[str] = Counter()
+    counters = [report.counters for report in reports]
+    output = [file for report in reports for file in report.output]
+    files = [file for report in reports for file in report.files]
+    measured: defaultdict[str, int] = defaultdict(int)
     for report in reports:
-        sums.update(report.measured)
-        sums.update({f"{name}Ms": value for name, value in report.durations_ms.items()})
-        sums.update(
-            inputRows=report.counters.rows_in,
-            lateRows=report.counters.rows_late,
-            keys=report.counters.keys,
-            timers=report.counters.timers_fired,
-            timersIgnored=report.counters.timers_ignored,
-            outputRows=report.dropped_rows + report.handed_on_rows + sum(file.rows for file in report.output),
-            outputBytes=sum(file.size_bytes for file in report.output),
-            outputFiles=len(report.output),
-            stateEntries=sum(file.entries for file in report.files),
-            tombstones=sum(file.tombstones for file in report.files),
-            stateBytes=sum(file.size_bytes for file in report.files),
-            stateFiles=len(report.files),
-            spilledBytes=report.spilled_bytes,
-        )
-        if report.counters.rows_late_right is not None:
-            right = report.counters.rows_late_right
-            sums.update(lateRowsLeft=report.counters.rows_late - right, lateRowsRight=right)
+        for name, value in report.measured.items():
+            measured[name] += value
+        for name, value in report.durations_ms.items():
+            measured[f"{name}Ms"] += value
+    sums = Counter(measured)
+    sums.update(
+        inputRows=sum(one.rows_in for one in counters),
+        lateRows=sum(one.rows_late for one in counters),
+        keys=sum(one.keys for one in counters),
+        timers=sum(one.timers_fired for one in counters),
+        timersIgnored=sum(one.timers_ignored for one in counters),
+        outputRows=sum(one.dropped_rows + one.handed_on_rows for one in reports) + sum(file.rows for file in output),
+        outputBytes=sum(file.size_bytes for file in output),
+        outputFiles=len(output),
+        stateEntries=sum(file.entries for file in files),
+        tombstones=sum(file.tombstones for file in files),
+        stateBytes=sum(file.size_bytes for file in files),
+        stateFiles=len(files),
+        spilledBytes=sum(one.spilled_bytes for one in reports),
+    )
+    sided = [one for one in counters if one.rows_late_right is not None]
+    if sided:
+        right = sum(one.rows_late_right or 0 for one in sided)
+        sums.update(lateRowsLeft=sum(one.rows_late for one in sided) - right, lateRowsRight=right)
     return sums
+
+
+def together(sums: Iterable[Counter[str]]) -> Counter[str]:
+    """The totals of several stages as one."""
+    found: Counter[str] = Counter()
+    for one in sums:
+        found.update(one)
+    return found
 
 
 def durations_ms(reports: Sequence[ShardReport], elapsed_ms: int) -> dict[str, int]:

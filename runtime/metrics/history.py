@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.identity import query_id
 from .checkpoint import CheckpointReport
-from .epoch import durations_ms, event_time, lag_ms, offsets_entry, source_entry, state_operator, totals
+from .epoch import durations_ms, event_time, lag_ms, offsets_entry, source_entry, state_operator, together, totals
 from .lifecycle import LifecycleEvent
 from .listeners import (
     CheckpointCompleted,
@@ -117,9 +117,10 @@ class RunHistory:
     def _epoch(self, applied: EpochApplied) -> None:
         reports = [report for stage in applied.stages for report in stage.reports]
         elapsed_s = applied.elapsed_s
-        sums, elapsed_ms = totals(reports), round(elapsed_s * 1000)
-        read = totals([report for stage in applied.stages if stage.reads_sources for report in stage.reports])
-        written = totals([report for stage in applied.stages if stage.is_last for report in stage.reports])
+        elapsed_ms, by_stage = round(elapsed_s * 1000), {stage.uid: totals(stage.reports) for stage in applied.stages}
+        sums = together(by_stage.values())
+        read = together(by_stage[stage.uid] for stage in applied.stages if stage.reads_sources)
+        written = together(by_stage[stage.uid] for stage in applied.stages if stage.is_last)
         if sums["timersIgnored"]:
             self._tell_ignored_timers(sums["timersIgnored"])
         now, now_ms = self._clock_s(), self._now_ms
@@ -142,7 +143,7 @@ class RunHistory:
             inputRowsPerSecond=read["inputRows"] / since_last_s if since_last_s > 0 else 0.0,
             processedRowsPerSecond=read["inputRows"] / elapsed_s if elapsed_s > 0 else 0.0,
             stateOperators=[
-                state_operator(stage.uid, stage.reports, stage.lineages, totals(stage.reports))
+                state_operator(stage.uid, stage.reports, stage.lineages, by_stage[stage.uid])
                 for stage in applied.stages
             ],
             sources=[source_entry(source) for source in applied.sources],

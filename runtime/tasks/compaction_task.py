@@ -19,6 +19,7 @@ from ...state.compaction import StateRewrite, compact, dead_entries, rewrite
 from ...state.keys import KeyCodec
 from ...state.lineage import CompactionKind, ShardLineage
 from ...state.local_folder import local_root
+from ...state.packed_lineages import PackedLineages
 from ...state.registry import StateRegistry
 from ...state.replica import process_cache
 from ..platform.failpoints import failpoint
@@ -36,7 +37,7 @@ class CompactionTask:
     job_id: str
     epoch: int
     name: str
-    lineages: tuple[ShardLineage, ...]
+    lineages: PackedLineages
     #: What is due, by shard.  It was the driver that found out, so no task decides otherwise.
     kinds: Mapping[int, CompactionKind]
     #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.

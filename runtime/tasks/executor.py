@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 
 from ...errors import MisplacedRowsError, MixedModeError
 from ...state.lineage import ShardLineage
+from ...state.packed_lineages import PackedLineages
 from ..connectors.output_place import OutputPlace
 from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator
@@ -199,7 +200,7 @@ class EpochExecutor:
             run_id=self.run_id,
             epoch=epoch,
             operator=self._pickled,
-            lineages=tuple(lineages),
+            lineages=PackedLineages(lineages),
             shards=shards,
             state_filesystem=self.state_filesystem,
             state_pool=self.state_pool,

@@ -25,9 +25,9 @@ from pyspark.sql.types import StructType
 from ...errors import MisplacedRowsError
 from ...sorter import ExternalSorter
 from ...state.keygroups import KeyGroupRange, bit_reversed, is_power_of_two
-from ...state.lineage import ShardLineage
 from ...state.local_folder import local_root
 from ...state.log import LogWriter
+from ...state.packed_lineages import PackedLineages
 from ...state.replica import ShardReplica, process_cache
 from ...state.sst import SstWriter
 from ..connectors.output_place import AttemptOutput, OutputPlace
@@ -62,7 +62,7 @@ class ShardTask:
     #: The pickled KeyedOperator: unpickled once per process.
     operator: bytes
     #: Committed state of every shard before this epoch, by shard.
-    lineages: tuple[ShardLineage, ...]
+    lineages: PackedLineages
     #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
     shards: tuple[int, ...]
     state_filesystem: fs.FileSystem

@@ -287,6 +287,7 @@ class StageJobs:
     def publishing(self, task: ShardTask) -> PublishTask:
         """What stages the rows that a task hands on."""
         schema = self.operator.output_schema if self.tail is None else self.tail.schema
+        task = replace(task, lineages=task.lineages.emptied())  # it stages rows, and reads no state
         return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from pyarrow import fs
 
 from ....errors import CheckpointError
+from ...platform.deletions import delete_files
 from ...platform.filesystem import delete_quietly, list_files
 from ...platform.parquet import read_parquet
 from ..output_place import OutputPlace
@@ -169,8 +170,7 @@ class Sink(ABC):
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files."""
-        for file in files:
-            delete_quietly(self._filesystem, f"{self._staging}/{file.name}")
+        delete_files(self._filesystem, [f"{self._staging}/{file.name}" for file in files])
 
     def sweep(self, up_to_epoch: int | None = None, keep: Collection[str] = ()) -> int:
         """Remove what losing attempts staged; returns how many files.  Called when nothing is pending.

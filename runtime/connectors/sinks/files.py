@@ -120,7 +120,7 @@ class ParquetSink(Sink):
         if not transaction.files:
             return
         if copies:
-            in_parallel(lambda file: self.discard([file]), transaction.files)
+            self.discard(transaction.files)
         if staged and isinstance(self._filesystem, fs.LocalFileSystem):
             # The marker that says "visible" must not outlive the renames.
             for folder in sorted(

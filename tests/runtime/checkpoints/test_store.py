@@ -175,6 +175,29 @@ def test_garbage_is_what_nobody_names(
     assert pool_names(store) == {retained.name, running.name}
 
 
+def test_checkpoints_of_this_run_are_not_read_to_find_garbage(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they name is known from writing them; those of an earlier run are read."""
+    store.write(make_metadata(1, make_state_file(store, "e00000001-s0-won")))
+    again = CheckpointStore(store.filesystem, store.location)
+    again.write(make_metadata(2, make_state_file(store, "e00000002-s0-won")))
+    make_state_file(store, "e00000002-s0-lost")
+    read: list[int] = []
+    whole = CheckpointStore.read
+
+    def counted(reader: CheckpointStore, checkpoint_id: int) -> CheckpointMetadata:
+        read.append(checkpoint_id)
+        return whole(reader, checkpoint_id)
+
+    monkeypatch.setattr(CheckpointStore, "read", counted)
+    assert again.collect_garbage(UID, []) == 1
+    assert read == [1]
+    again.subsume(1)
+    assert again.collect_garbage(UID, []) == 1
+    assert read == [1]
+
+
 def test_garbage_collection_spares_running_epochs(store: CheckpointStore, make_state_file: MakeFile) -> None:
     """Files of epochs after the given one are left alone: their attempts may still be writing."""
     make_state_file(store, "e00000001-s0-lost")
