@@ -1,4 +1,4 @@
-"""Memory and open handles of processes, read from ``/proc`` (Linux)."""
+"""CPU time, memory and open handles of processes, read from ``/proc`` (Linux)."""
 
 from __future__ import annotations
 
@@ -38,6 +38,18 @@ def _command(pid: int) -> str:
         return ""
     # A JVM that runs Spark names pyspark too; a worker is a Python that runs a module of it.
     return words[2].decode() if len(words) > 2 and words[1] == b"-m" else ""
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, of all below it, and of those below it that have ended."""
+    ticks = 0
+    for one in (pid, *descendants(pid)):
+        try:
+            words = (_PROC / str(one) / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(map(int, words[11:15]))  # user and system, its own and that of children it has waited for
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def memory_bytes(pid: int, peak: bool = False) -> int:

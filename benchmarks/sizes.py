@@ -53,6 +53,10 @@ class Sizes:
     restore_keys: int = 1_000_000
     restore_rows: int = 1_000
     restore_rounds: int = 3
+    #: A small job in a session that has done nothing yet.
+    cold_rows: int = 100_000
+    cold_keys: int = 10_000
+    cold_rounds: int = 5
     #: Migration of state, without Spark.
     migration_keys: int = 1_000_000
     #: Rows of one shard, to see what a processor costs, without Spark.
@@ -104,6 +108,7 @@ _SMALL = Sizes(
     small_latency_keys=10_000,
     kafka_rounds=2,
     restore_keys=20_000,
+    cold_rounds=3,
     migration_keys=300_000,
     sorter_budget_bytes=16 << 20,
     checkpoint_changed_keys=1_000,
@@ -144,6 +149,9 @@ _TINY = replace(
     restore_keys=500,
     restore_rows=100,
     restore_rounds=1,
+    cold_rows=1_000,
+    cold_keys=100,
+    cold_rounds=1,
     migration_keys=20_000,
     cost_rows=20_000,
     sorter_budget_bytes=4 << 20,
