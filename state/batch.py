@@ -10,9 +10,8 @@ its timer-index entries; memory is bounded by one key's state plus the timers re
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 from .files import StateWriter
@@ -136,18 +135,28 @@ class BatchKeyedState(KeyedState):
 
     def _write_between(self, prefixes: Sequence[bytes], cells: Sequence[BlockCells], start: int, stop: int) -> None:
         """The same for keys of one group."""
-        entries: list[tuple[bytes, bytes | None]] = []
+        names: list[bytes] = []
+        values: list[bytes | None] = []
         for one in cells:
             low, high = bisect_left(one.changed, start), bisect_left(one.changed, stop)
-            suffix, values = one.suffix, one.values
-            entries += [(prefixes[place] + suffix, values[place]) for place in one.changed[low:high]]
+            suffix, places = one.suffix, one.changed[low:high]
+            if high - low == stop - start:
+                names += [prefix + suffix for prefix in prefixes[start:stop]]
+                values += one.values[start:stop]
+            else:
+                names += [prefixes[place] + suffix for place in places]
+                values += [one.values[place] for place in places]
         if len(cells) > 1:
-            entries.sort()
-        for first in range(0, len(entries), _BLOCK_ENTRIES):
-            part = [entry for entry in entries[first : first + _BLOCK_ENTRIES] if entry[1] is not None or self._base]
-            self._keys += [key for key, _ in part]
-            self._values += [value for _, value in part]
-            self._bytes += sum(len(value or b"") + _ENTRY_BYTES for _, value in part)
+            order = sorted(range(len(names)), key=names.__getitem__)
+            names, values = [names[place] for place in order], [values[place] for place in order]
+        if self._base is None and None in values:  # there is nothing that it could take away
+            names = [name for name, value in zip(names, values, strict=True) if value is not None]
+            values = [value for value in values if value is not None]
+        for first in range(0, len(names), _BLOCK_ENTRIES):
+            part = values[first : first + _BLOCK_ENTRIES]
+            self._keys += names[first : first + _BLOCK_ENTRIES]
+            self._values += part
+            self._bytes += sum(map(len, filter(None, part))) + len(part) * _ENTRY_BYTES
             if self._bytes >= _CHUNK_BYTES:
                 self._write_out()
 
@@ -312,6 +321,9 @@ class BatchKeyedState(KeyedState):
 
 
 def _runs(groups: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where the keys of each group begin and end."""
-    starts = [place for place, group in enumerate(groups) if place == 0 or group != groups[place - 1]]
-    return pairwise([*starts, len(groups)])
+    """Where the keys of each group begin and end; groups ascend."""
+    start = 0
+    while start < len(groups):
+        stop = bisect_right(groups, groups[start], start)
+        yield start, stop
+        start = stop

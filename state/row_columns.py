@@ -57,8 +57,10 @@ class RowColumns:
     def decode(self, values: Sequence[bytes | None]) -> pa.StructArray:
         """Inverse of :meth:`encode`; None is null."""
         there = [value for value in values if value is not None]
+        if not there:
+            return pa.nulls(len(values), self.type)
         rows = self._codec.unpack_rows(there)
-        columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(self._conversions)
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
         arrays = [to_array(column) for column, (_, to_array) in zip(columns, self._conversions, strict=True)]
         found = pa.StructArray.from_arrays(arrays, fields=list(self.type))
         if len(there) == len(values):

@@ -51,8 +51,11 @@ class KeyRows:
     """A batch, and where its keys begin."""
 
     batch: pa.RecordBatch
+    #: Of each row.
     groups: np.ndarray
+    #: Encoded, of each key.
     keys: pa.BinaryArray
+    #: The first row of each key.
     starts: np.ndarray
 
 
@@ -76,26 +79,69 @@ def whole_keys(batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], 
                 yield key_rows(pa.concat_batches(complete), key_columns, codec) if waiting else _first(rows, cut)
             waiting = []
         waiting.append(batch.slice(cut))
-        last = (int(rows.groups[cut]), rows.keys[cut].as_py())
+        last = (int(rows.groups[cut]), rows.keys[-1].as_py())
     if waiting:
         yield key_rows(pa.concat_batches(waiting), key_columns, codec)
 
 
 def _first(rows: KeyRows, stop: int) -> KeyRows:
-    return KeyRows(rows.batch.slice(0, stop), rows.groups[:stop], rows.keys.slice(0, stop), rows.starts[:-1])
+    keys = rows.keys.slice(0, len(rows.keys) - 1)
+    return KeyRows(rows.batch.slice(0, stop), rows.groups[:stop], keys, rows.starts[:-1])
 
 
 def key_rows(batch: pa.RecordBatch, key_columns: tuple[str, ...], codec: KeyCodec) -> KeyRows:
-    """Where each key of a sorted batch begins."""
+    """Where each key of a sorted batch begins.
+
+    Columns are compared as they are, row by row, and only rows that differ from the one before are encoded.  Values
+    that differ may be one key (zeros with and without a sign), values that are equal are never two.
+    """
     groups = batch.column(KEY_GROUP_COLUMN).to_numpy(zero_copy_only=False)
-    if key_columns:
-        keys = codec.encode_columns([batch.column(name) for name in key_columns])
-    else:
-        keys = pa.array([b""] * batch.num_rows, pa.binary())
     changed = np.ones(batch.num_rows, dtype=bool)
-    changed[1:] = groups[1:] != groups[:-1]
-    changed[1:] |= pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
-    return KeyRows(batch, groups, keys, np.flatnonzero(changed))
+    np.not_equal(groups[1:], groups[:-1], out=changed[1:])
+    if not key_columns:
+        starts = np.flatnonzero(changed)
+        return KeyRows(batch, groups, pa.array([b""] * len(starts), pa.binary()), starts)
+    columns = [batch.column(name) for name in key_columns]
+    for column in columns:
+        changed[1:] |= _differs(column)
+    starts = np.flatnonzero(changed)
+    heads = columns if len(starts) == batch.num_rows else [column.take(pa.array(starts)) for column in columns]
+    keys = codec.encode_columns(heads)
+    if len(starts) > 1 and not all(_is_plain(column.type) for column in columns):
+        is_new = np.ones(len(starts), dtype=bool)
+        is_new[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+        is_new[1:] |= groups[starts[1:]] != groups[starts[:-1]]
+        if not is_new.all():
+            starts, keys = starts[is_new], keys.filter(pa.array(is_new))
+    return KeyRows(batch, groups, keys, starts)
+
+
+def _differs(column: pa.Array) -> np.ndarray:
+    """Which values differ from the one before, from the second on; all of those that cannot be compared."""
+    if not (_is_plain(column.type) or pa.types.is_floating(column.type)):
+        return np.ones(len(column) - 1, dtype=bool)
+    found = pc.not_equal(column[1:], column[:-1])
+    if column.null_count:
+        there = column.is_valid().to_numpy(zero_copy_only=False)
+        return found.fill_null(False).to_numpy(zero_copy_only=False) | (there[1:] != there[:-1])
+    differs: np.ndarray = found.to_numpy(zero_copy_only=False)
+    return differs
+
+
+def _is_plain(data_type: pa.DataType) -> bool:
+    """Whether two values are one key if and only if they are equal."""
+    types = pa.types
+    return (
+        types.is_integer(data_type)
+        or types.is_string(data_type)
+        or types.is_large_string(data_type)
+        or types.is_binary(data_type)
+        or types.is_large_binary(data_type)
+        or types.is_timestamp(data_type)
+        or types.is_date32(data_type)
+        or types.is_boolean(data_type)
+        or types.is_decimal128(data_type)
+    )
 
 
 class DueKeys:
@@ -191,7 +237,7 @@ def interleaved(piece: KeyRows, due: DueKeys) -> Iterator[Work]:
                 yield work_of(piece, low, start, extras)
                 low, extras = start, []
         is_last = stop == len(piece.groups)
-        extras += due.within(group, piece.keys[stop - 1].as_py() if is_last else None)
+        extras += due.within(group, piece.keys[-1].as_py() if is_last else None)
         if is_last or len(extras) + stop - low >= _CHUNK_KEYS:
             yield work_of(piece, low, stop, extras)
             low, extras = stop, []
@@ -213,9 +259,7 @@ def work_of(piece: KeyRows | None, low: int, high: int, extras: list[tuple[int, 
         return Work(groups, keys, None, nothing, nothing, np.array([ts for _, _, ts in extras], dtype=np.int64))
     first, last = np.searchsorted(piece.starts, [low, high])
     starts = piece.starts[first:last]
-    groups, keys = piece.groups[starts], piece.keys
-    if len(starts) != len(keys):
-        keys = keys.take(pa.array(starts))
+    groups, keys = piece.groups[starts], piece.keys.slice(first, last - first)
     batch = piece.batch.slice(low, high - low)
     if extras:
         with_rows = set(positions(groups, keys))

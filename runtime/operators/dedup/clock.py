@@ -75,7 +75,7 @@ class InOrderRows:
         if times.null_count:
             seen_ms = np.where(times.is_null().to_numpy(zero_copy_only=False), self._clock.fired_ms, seen_ms)
         expiry_ms = np.maximum(-(-micros // 1000) + self._delay_ms, micros // 1000 + 1)
-        groups, keys = rows.groups[rows.starts], rows.keys.take(pa.array(rows.starts))
+        groups, keys = rows.groups[rows.starts], rows.keys
         due_ms = self._expiry_of(groups, keys)
         goes_on = self._last == (int(groups[0]), keys[0].as_py())
         if goes_on:

@@ -89,7 +89,7 @@ def key_pieces(
             yield Piece(whole([batch.slice(first, cut - first)]), False)
         waiting, count = [batch.slice(cut)], batch.num_rows - cut
         size_bytes = waiting[0].nbytes
-        last = int(rows.groups[cut]), rows.keys[cut].as_py()
+        last = int(rows.groups[cut]), rows.keys[-1].as_py()
         if is_full():
             yield Piece(whole(waiting), True)
             waiting, count, size_bytes, in_parts = [], 0, 0, True

@@ -122,13 +122,12 @@ class BlockRun:
 
     def _handled(self, piece: KeyRows, times: TimerValues) -> tuple[KeyBlock, list[BlockCells]]:
         """Call the handler for the keys of a piece; what it has changed is not written yet."""
-        heads = pa.array(piece.starts)
-        groups, keys = piece.groups[piece.starts], piece.keys.take(heads)
+        groups, keys = piece.groups[piece.starts], piece.keys
         stored = BlockKeys(groups.tolist(), keys.to_pylist(), prefixed(groups, bytes([CELL_SECTION]), keys))
         block = KeyBlock(
             self._state,
             stored,
-            piece.batch.select(self._key_columns).take(heads),
+            piece.batch.select(self._key_columns).take(pa.array(piece.starts)),
             piece.batch.select(self._input),
             np.append(piece.starts, piece.batch.num_rows),
             self._kind,

@@ -219,6 +219,8 @@ class ValueColumn:
 
     def changes(self) -> BlockCells | None:
         """What is to be written; None: nothing."""
+        if self._changed.all():
+            return BlockCells(self._suffix, self._stored(), range(len(self._changed))) if len(self._changed) else None
         changed = np.flatnonzero(self._changed).tolist()
         return BlockCells(self._suffix, self._stored(), changed) if changed else None
 
