@@ -18,6 +18,7 @@ from ..operators.contract import EpochSpec
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..spec import JobSpec, Phase, StageSpec
+from ..tasks.prepared_inputs import united
 from ..tasks.report import ShardReport
 from .clocks import now_ms
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of
@@ -103,7 +104,8 @@ class EpochRunner:
             self.check_stopped()
             time_ms, orders = now_ms(), {}
             for stage in self.job.readers:
-                frame = None if rows is None else rows.of(stage)
+                inputs = () if rows is None else rows.by_input(stage)
+                frame = united(inputs)
                 state = self.state.stages[stage.uid]
                 asks = final_ms == OBSERVED or (final_ms is not None and self.graph.times.in_order(stage))
                 is_pinned = pin is not None and stage is self.first_stage and pin.load(live_position) is not None
@@ -123,7 +125,7 @@ class EpochRunner:
                     has_rows=frame is not None,
                 )
                 visited = None if rows is None or frame is not None else self._without_rows(stage, spec)
-                order = Order(spec, frame, visited, reach)
+                order = Order(spec, frame, inputs, visited, reach)
                 if pin is not None and not stage.edges:  # what follows others is pinned by what those hand on
                     order = self._pinned(stage, order, pin, live_position)
                 orders[stage.uid] = order
@@ -175,7 +177,7 @@ class EpochRunner:
                 reach = self.graph.times.look_ahead(stage, frame) if looks else None
                 spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=in_order, at_once=at_once)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
-                orders[stage.uid] = Order(spec, frame, visited, reach)
+                orders[stage.uid] = Order(spec, frame, shards=visited, reach=reach)
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
             self.deliver()
             failpoint("epoch-applied")

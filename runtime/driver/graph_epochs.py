@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from pyspark.sql import DataFrame
 
@@ -28,6 +27,7 @@ from ..platform.spark_cluster import JobTasks
 from ..platform.spark_observations import unobserved
 from ..spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
 from ..tasks.executor import EpochExecutor, Executed
+from ..tasks.prepared_inputs import united
 from ..tasks.report import ShardReport
 from ..tasks.shuffle import InPlace
 from ..tasks.tail_task import staged_behind
@@ -199,6 +199,7 @@ class GraphEpochs:
                         order.frame,
                         spec,
                         state.lineages,
+                        inputs=order.inputs,
                         sorter=phase.sorter,
                         shards=visited,
                         finished=order.finished,
@@ -259,7 +260,7 @@ class GraphEpochs:
         if rows is None:
             events = () if phase.holds_events_back else self.events.waiting(state)
             due = state.shards_due(spec.firing_watermark_ms, spec.processing_timers_upto_ms)
-            return Order(spec, None, sorted({*due, *events}), reach)
+            return Order(spec, shards=sorted({*due, *events}), reach=reach)
         if pin is None:
             return Order(spec, rows, reach=reach, in_place=in_place)
         inputs = [file.name for edge in stage.edges for file in staged.get(edge.origin, ())]
@@ -291,7 +292,7 @@ class GraphEpochs:
                 handed_on.append((edge, frame))
         if handed_on:
             frames += over_edges(handed_on, emitted=EMITTED_COLUMN in stage.operator.sort_columns)
-        return reduce(DataFrame.unionByName, frames) if frames else None
+        return united(frames)
 
     def _keeps_shards(self, stage: StageSpec) -> bool:
         """Whether rows are in their shards before a stage gets them: in those of the stage before."""

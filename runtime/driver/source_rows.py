@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -13,6 +12,7 @@ from ..connectors.sources.inputs import INPUT_COLUMN
 from ..connectors.sources.lanes import rows_by_lane
 from ..operators.steps import behind_steps
 from ..platform.spark_session import empty_frame
+from ..tasks.prepared_inputs import united
 
 if TYPE_CHECKING:
     from ..operators.steps import Step
@@ -67,6 +67,10 @@ class SourceRows:
 
     def of(self, stage: StageSpec) -> DataFrame | None:
         """The rows that a stage takes; None: there are none."""
+        return united(self.by_input(stage))
+
+    def by_input(self, stage: StageSpec) -> tuple[DataFrame, ...]:
+        """The same, each history and what a live source gives of each lane by itself; empty: there are none."""
         taken: list[tuple[DataFrame, tuple[Step, ...]]] = []
         for read in stage.reads:
             if read.lane in self.histories:
@@ -76,7 +80,7 @@ class SourceRows:
         if not stage.needs_input_column:  # others may read several live inputs of the same lane
             # Spark plans one more step for it even if there is no such column.
             frames = [frame.drop(INPUT_COLUMN) if INPUT_COLUMN in frame.columns else frame for frame in frames]
-        return reduce(DataFrame.unionByName, frames) if frames else None
+        return tuple(frames)
 
     def _of_history(self, stage: StageSpec, read: LaneRead) -> tuple[DataFrame, tuple[Step, ...]]:
         """Rows of a history, and what is still to be done to them."""

@@ -29,6 +29,8 @@ class Order:
     spec: EpochSpec
     #: Its input rows; None: there are none.
     frame: DataFrame | None = None
+    #: The same by input, where they may be prepared one by one; empty: they are prepared together.
+    inputs: tuple[DataFrame, ...] = ()
     #: Without rows the shards to visit; None: all.
     shards: Sequence[int] | None = None
     #: How far the event times of its rows go, if somebody has looked.

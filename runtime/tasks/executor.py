@@ -27,6 +27,7 @@ from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
 from .pass_pause import PassPause
 from .placement import ShardPins
+from .prepared_inputs import InputEngine, PreparedInputs
 from .report import NO_SHARD, ShardReport
 from .shard_task import ShardTask
 from .shuffle import (
@@ -80,6 +81,8 @@ class EpochExecutor:
     observes: bool = False
     #: The driver's pauses, for passes that may be held between shards; None: it makes none.
     pause: PassPause | None = None
+    #: What may prepare inputs of sorted passes in place of Spark.
+    engines: tuple[InputEngine, ...] = ()
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
@@ -99,6 +102,7 @@ class EpochExecutor:
         epoch: EpochSpec,
         lineages: Sequence[ShardLineage],
         *,
+        inputs: Sequence[DataFrame] = (),
         sorter: Literal["spark", "arrow"] = "spark",
         shards: Sequence[int] | None = None,
         finished: Mapping[int, ShardReport] = MappingProxyType({}),
@@ -115,6 +119,7 @@ class EpochExecutor:
             frame: the epoch's input rows.
             epoch: what the tasks must know.
             lineages: committed state of every shard.
+            inputs: the rows by input, where they may be prepared one by one.
             sorter: who sorts.
             shards: for an epoch without rows, the shards to visit; None: all.
             finished: shards that an earlier run of the same pinned pass has finished; they are not computed again.
@@ -148,8 +153,12 @@ class EpochExecutor:
                 with repeatable(rows):
                     reports, input_rows = self._first_pass(rows, visited, task, input_rows, observed, pause)
             else:
+                parts = [self.throttled(one, epoch) for one in inputs]
+                prepared = PreparedInputs.of(parts, self.operator, epoch, self.engines)
 
                 def jobs(task: ShardTask) -> Iterator[DataFrame]:
+                    if prepared is not None:
+                        return self.jobs.of_prepared(prepared, task)
                     return self.jobs.of_epoch(rows, task, self._pins, in_place=in_place)
 
                 def run(task: ShardTask) -> list[Row]:
