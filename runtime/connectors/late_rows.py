@@ -167,6 +167,10 @@ class LateRows:
         if transaction is not None:
             self._sink.commit(transaction)
 
+    def close(self) -> None:
+        """As :meth:`Sink.close`."""
+        self._sink.close()
+
     def sweep(self, up_to_epoch: int | None = None) -> None:
         """Remove what was staged and is in no checkpoint; called when nothing is pending."""
         self._sink.sweep(up_to_epoch)

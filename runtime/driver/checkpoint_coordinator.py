@@ -1,46 +1,41 @@
 """Takes checkpoints: the one place where a checkpoint happens, from its trigger to the removal of what it replaces.
 
-1. :meth:`~CheckpointCoordinator.cut`: every task takes part, the gateways of the coordinators close, and all that the
-   checkpoint holds is frozen.
-2. Writing it: state files are compacted where change logs have outgrown their base, then comes ``_metadata``.  From
-   here on it counts; what fails before may be tolerated, and leaves everything as it was.
-3. Completing it: gateways open, the sink commits, older checkpoints and files that nothing names are removed.
+1. :meth:`~CheckpointCoordinator.cut`, under the turn: every task takes part, the gateways of the coordinators close,
+   and all that the checkpoint holds is frozen.
+2. :class:`~.completion.Completion`, beside the epochs: state files are compacted where change logs have outgrown their
+   base, then comes ``_metadata``.  From here on it counts; what fails before may be tolerated, and leaves everything as
+   it was.  Gateways open, the sink commits, older checkpoints and files that nothing names are removed.
+3. Under the turn again, between two epochs: the job's state, its tasks and its users learn how it went.
 
 A cut needs no task and copies no state: the files that the epochs wrote are already in the pool, so it is the list of
-them.  What follows looks at nothing but the cut, so that later epochs do not concern it.
+them.  One checkpoint is in flight at a time.  Whoever needs one that is complete waits for that one first, and
+completes his own within his turn (:meth:`~CheckpointCoordinator.checkpoint`).
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from ...errors import CheckpointError
 from ..checkpoints.damage import explain_corruption
-from ..checkpoints.first_position import discard_if_behind
-from ..checkpoints.lease.driver_lease import DriverLease, LocationLost
+from ..checkpoints.lease.driver_lease import LocationLost
 from ..checkpoints.metadata import CheckpointMetadata, WantedSavepoint
-from ..checkpoints.store import CheckpointStore
-from ..connectors.exchange import Exchange
 from ..metrics.checkpoint import CheckpointReport
 from ..metrics.listeners import CheckpointFailed
 from ..platform.failpoints import failpoint
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
-from ..tasks.meter import Laps
 from .clocks import clock_ms
-from .event_channels import JobEvents
+from .completion import Completion, GivenUp, Owners
 from .job_state import Cut, JobState
-from .output_commit import commit_transaction
-from .state_compactor import StateCompactor
 from .task_graph import stage_task
 
 if TYPE_CHECKING:
     from ...state.compaction import StateRewrite
-    from ..spec import JobSpec
 
 #: The trigger of a checkpoint that is taken to be written as a savepoint.
 SAVEPOINT = "savepoint"
@@ -57,36 +52,30 @@ class CheckpointCoordinator:
     """Runs the checkpoint protocol for one job; every method is called under the turn of its run.
 
     Args:
-        job: whose checkpoints they are.
-        store: where they go.
+        owners: whom the completion of a checkpoint asks.
         scheduler: says when they are due.
         state: what they are taken of.
-        lease: says whether the location is still this run's.
         tasks: the lifecycle of the job's tasks, and the work that it asks for.
-        events: what goes between the driver and the shards.
-        exchanges: what stages hand on to others, by stage.
         stage_result: has all of the result staged, where each checkpoint shows all of it.
-        compactor: compacts state files.
+        beside: has something done beside the epochs; whatever goes wrong in there is kept by it.
         tell: called with the report of each one that is complete.
         tell_failed: called with each one that has come to nothing.
     """
 
-    job: JobSpec
-    store: CheckpointStore
+    owners: Owners
     scheduler: CheckpointScheduler
     state: JobState
-    lease: DriverLease
     tasks: TaskWorker
-    events: JobEvents
-    exchanges: Mapping[str, Exchange]
     stage_result: Callable[[], None]
-    compactor: StateCompactor
+    beside: Callable[[Callable[[], None]], None]
     tell: Callable[[CheckpointReport], None]
     tell_failed: Callable[[CheckpointFailed], None]
     #: The last checkpoint that this run has completed.
     last: CheckpointMetadata | None = None
     _attempted_id: int = 0
     _failures: int = 0
+    #: What is being completed beside the epochs; None: nothing is.
+    _in_flight: Completion | None = None
     #: Last epoch that is in a checkpoint.
     _epoch: int = field(init=False)
     _last_files: frozenset[str] = field(init=False)
@@ -99,26 +88,38 @@ class CheckpointCoordinator:
 
     # -- when --------------------------------------------------------------------------------------------------------
 
-    def checkpoint_if_due(self, trigger: str = "interval") -> None:
-        """Take a checkpoint if the scheduler says so.
+    def checkpoint_if_due(self, trigger: str = "interval", *, wait: bool = False) -> None:
+        """Take over what was completed, and take a checkpoint if the scheduler says so.
 
         A periodic one that would hold nothing new is left out: copies of the last checkpoint would push out the older
         ones, which are the way back from damaged state.
+
+        Args:
+            trigger: why one is taken.
+            wait: return when it is complete, for what depends on it; False: it is completed beside what comes next.
         """
+        if wait:
+            self.wait()
+        else:
+            self.look()
         if not self.scheduler.due(clock_ms()):
             return
-        if self.scheduler.immediate or self._has_news:
-            self.checkpoint(trigger)
-        else:
+        if not self.scheduler.immediate and not self._has_news:
             self.scheduler.triggered(clock_ms())
+        elif wait:
+            self.checkpoint(trigger)
+        elif (begun := self._begin(trigger, alone=False)) is not None:
+            self._go_on_beside(begun)
 
     def checkpoint_if_behind(self, trigger: str) -> bool:
-        """Take a checkpoint if there was an epoch since the last one; False if it failed tolerably."""
+        """Have all that was processed in a complete checkpoint; False if that failed tolerably."""
+        self.wait()
         return not self._has_news or self.checkpoint(trigger) is not None
 
     @property
     def _has_news(self) -> bool:
-        return bool(self.state.pending) or self.state.epoch > self._epoch or self.events.has_news
+        """Whether a checkpoint would hold anything that the last one does not; none is in flight."""
+        return bool(self.state.pending) or self.state.epoch > self._epoch or self.owners.events.has_news
 
     @property
     def next_id(self) -> int:
@@ -130,7 +131,9 @@ class CheckpointCoordinator:
     def checkpoint(
         self, trigger: str, *, close: bool = True, drained: bool = False, savepoint: WantedSavepoint | None = None
     ) -> CheckpointReport | None:
-        """Take a checkpoint now; None if it failed within the tolerated number of failures.
+        """Take a checkpoint now, and complete it; None if it failed within the tolerated number of failures.
+
+        One that is in flight is waited for.
 
         Args:
             trigger: why.
@@ -143,26 +146,25 @@ class CheckpointCoordinator:
             CheckpointError: more consecutive checkpoints failed than
                 ``execution.checkpointing.tolerable-failed-checkpoints`` allows, or another driver has taken over.
         """
-        self.lease.check(look=True)
-        number, now_ms = self.next_id, clock_ms()
-        self._attempted_id = number
-        started, laps = time.monotonic(), Laps()
-        self.scheduler.triggered(now_ms)
-        try:
-            cut, metadata = self._write(self.cut(number, trigger, drained=drained, savepoint=savepoint), laps)
-        except LocationLost as lost:
-            self.tell_failed(CheckpointFailed(number, trigger, "aborted", lost, is_tolerated=False))
-            raise  # what others have taken over is not this run's to tolerate
-        except Exception as failure:
-            self._failed(number, trigger, now_ms, failure)
+        self.wait()
+        begun = self._begin(trigger, alone=True, drained=drained, savepoint=savepoint)
+        if begun is None:
             return None
-        self._complete(cut, metadata, laps)
-        self.scheduler.ended_checkpoint(now_ms)
-        report = self._report(cut, metadata, round((time.monotonic() - started) * 1000), laps)
-        self.tell(report)
-        if close:
-            self.tasks.run()
-        return report
+        begun.work()
+        return self._take_over(begun, close=close)
+
+    def _begin(
+        self, trigger: str, *, alone: bool, drained: bool = False, savepoint: WantedSavepoint | None = None
+    ) -> Completion | None:
+        """Cut; None if that failed tolerably."""
+        number = self.next_id
+        self._attempted_id = number
+        self.scheduler.began(clock_ms())
+        try:
+            return Completion(self.cut(number, trigger, drained=drained, savepoint=savepoint), self.owners, alone)
+        except Exception as failure:
+            self._failed(number, trigger, failure)
+            return None
 
     def cut(self, number: int, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None) -> Cut:
         """Have every task take part, and freeze what the checkpoint holds.
@@ -183,11 +185,10 @@ class CheckpointCoordinator:
             if not lifecycle.is_taken(number):
                 raise Declined(f"not all tasks have taken part in checkpoint {number}: they have work to do first")
         failpoint("checkpoint-start")
-        if state.epoch > self._epoch and not self.job.sink.shows_at_once:
+        job = self.owners.job
+        if state.epoch > self._epoch and not job.sink.shows_at_once:
             self.stage_result()
-        if state.batch_id >= 0 and (state.spark is None or state.spark.batch_id != state.batch_id):
-            state.spark = self.store.spark_log.position(state.batch_id)
-        events = self.events.begin(number)
+        events = self.owners.events.begin(number)
         failpoint("events-buffering")
         finished = lifecycle.finished
         return Cut.of(
@@ -198,64 +199,122 @@ class CheckpointCoordinator:
                 uid: {task.index for task in finished if task.vertex == stage_task(uid)} for uid in state.stages
             },
             events=events,
-            form=self.job.staged_form,
-            branch=self.store.branch.number,
+            form=job.staged_form,
+            branch=self.owners.store.branch.number,
             drained=drained,
             savepoint=savepoint,
         )
 
-    def _write(self, cut: Cut, laps: Laps) -> tuple[Cut, CheckpointMetadata]:
-        """Compact where that is due, and write ``_metadata``."""
-        cut = self._compacted(cut)
-        laps.mark("compact")
-        metadata = cut.to_metadata(with_state=self.job.keeps_state)
-        failpoint("events-stored")
-        self.store.write(metadata)
-        laps.mark("write")
-        return cut, metadata
+    # -- beside the epochs -------------------------------------------------------------------------------------------
 
-    def _complete(self, cut: Cut, metadata: CheckpointMetadata, laps: Laps) -> None:
-        """The checkpoint is there: tell everybody, show its output, remove what it replaces."""
-        self._failures, self.last, self._epoch = 0, metadata, cut.epoch
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a checkpoint is being completed beside the epochs."""
+        return self._in_flight is not None
+
+    def look(self) -> None:
+        """Take over what was completed beside the epochs since somebody looked.
+
+        Raises:
+            CheckpointError: as of :meth:`checkpoint`, of the one that was in flight.
+        """
+        one = self._in_flight
+        if one is not None and one.at_rest.is_set():
+            self._in_flight = None
+            self._take_over(one, close=True)
+            if one.leaves_files and not one.is_taken_over:
+                one.is_taken_over = True
+                self._go_on_beside(one)
+
+    def wait(self) -> None:
+        """Return when no checkpoint is in flight; one that fails tolerably has been told.
+
+        Raises:
+            CheckpointError: as of :meth:`look`.
+        """
+        while self._in_flight is not None:
+            self._in_flight.at_rest.wait()
+            self.look()
+
+    def _go_on_beside(self, one: Completion) -> None:
+        self._in_flight = one
+        one.at_rest.clear()
+        self.beside(one.work)
+
+    def give_up(self) -> None:
+        """The run ends, because it has failed: a checkpoint in flight that is there is completed, another is not.
+
+        Nothing is raised of what happens to it: that is not why the run ends.
+        """
+        one, self._in_flight = self._in_flight, None
+        if one is None:
+            return
+        self.owners.failed.set()
+        with suppress(Exception):  # where Spark is gone there is nothing to cancel
+            self.owners.compactor.give_up()
+        one.at_rest.wait()
+        if one.is_taken_over:
+            return
+        if one.metadata is not None and one.failure is None:
+            self._take_over(one, close=False)
+        elif one.metadata is None:
+            why = one.failure or GivenUp("the query has failed")
+            self._abort(one.cut.number)
+            self.scheduler.ended_checkpoint(clock_ms())
+            self.tell_failed(CheckpointFailed(one.cut.number, one.cut.trigger, "aborted", why, is_tolerated=False))
+
+    def _take_over(self, one: Completion, *, close: bool) -> CheckpointReport | None:
+        """Have the job's state, tasks and users learn how a checkpoint went; None: it has failed tolerably.
+
+        Raises:
+            CheckpointError: it was one failure too many, or the checkpoint is there and could not be completed.
+        """
+        if one.is_taken_over:
+            if one.failure is not None:
+                raise one.failure
+            return None
+        cut, lifecycle = one.cut, self.tasks.lifecycle
+        if one.metadata is None:
+            assert one.failure is not None, "it is there, or something has failed"
+            if isinstance(one.failure, LocationLost):  # what others have taken over is not this run's to tolerate
+                self.tell_failed(CheckpointFailed(cut.number, cut.trigger, "aborted", one.failure, is_tolerated=False))
+            if isinstance(one.failure, LocationLost) or not isinstance(one.failure, Exception):
+                raise one.failure
+            self._failed(cut.number, cut.trigger, one.failure)
+            return None
+        self._failures, self.last, self._epoch = 0, one.metadata, cut.epoch
         self.state.complete(cut)
-        failpoint("checkpoint-after-metadata")
-        self.events.complete(cut.number)
-        failpoint("events-opened")
-        self.store.guard()
-        self.store.discard_backlog()  # it is in the checkpoint now
-        if self.tasks.lifecycle.checkpointing:
-            self.tasks.lifecycle.completed(cut.number)
-            for commit in self.tasks.commits():
-                assert commit.up_to == cut.number, "one checkpoint at a time"
-                commit_transaction(self.job, self.store, metadata)
-        else:
-            commit_transaction(self.job, self.store, metadata)
-        laps.mark("commit")
-        self.store.subsume(self.job.settings.retained_checkpoints)
-        discard_if_behind(self.store)
-        failpoint("checkpoint-before-gc")
-        self.store.guard()
-        self.job.sink.sweep(cut.epoch)
-        if self.job.late_rows is not None:
-            self.job.late_rows.sweep(cut.epoch)
-        for exchange in self.exchanges.values():
-            exchange.sweep(cut.epoch)
         for stage in cut.stages:
-            self.store.collect_garbage(stage.uid, stage.lineages, up_to_epoch=cut.epoch)
-        laps.mark("cleanup")
+            if stage.uid in one.compacted:
+                self.state.stages[stage.uid].compacted(one.lineages[stage.uid], one.compacted[stage.uid])
+        if one.failure is not None:
+            raise one.failure
+        if lifecycle.checkpointing:
+            lifecycle.completed(cut.number)
+            for commit in self.tasks.commits():  # which is done: the sink has shown it
+                assert commit.up_to == cut.number, "one checkpoint at a time"
+        self.scheduler.ended_checkpoint(clock_ms())
+        report = self._report(one)
+        self.tell(report)
+        if close:
+            self.tasks.run()
+        return report
 
-    def _failed(self, number: int, trigger: str, now_ms: int, failure: Exception) -> None:
+    def _abort(self, number: int) -> None:
+        self.owners.events.abort(number)
+        self.tasks.lifecycle.aborted(number)
+
+    def _failed(self, number: int, trigger: str, failure: Exception) -> None:
         """Give a checkpoint up.
 
         Raises:
             CheckpointError: it was one too many.
         """
-        error = explain_corruption(failure, self.store)
-        self.events.abort(number)
-        self.tasks.lifecycle.aborted(number)
+        error = explain_corruption(failure, self.owners.store)
+        self._abort(number)
         self._failures += 1
-        self.scheduler.ended_checkpoint(now_ms)
-        tolerated = self.job.settings.tolerable_failed_checkpoints
+        self.scheduler.ended_checkpoint(clock_ms())
+        tolerated = self.owners.job.settings.tolerable_failed_checkpoints
         is_tolerated = self._failures <= tolerated
         outcome: Literal["declined", "failed"] = "declined" if isinstance(failure, Declined) else "failed"
         self.tell_failed(CheckpointFailed(number, trigger, outcome, error, is_tolerated, self._failures))
@@ -266,7 +325,9 @@ class CheckpointCoordinator:
             ) from error
         logger.warning("checkpoint %s failed, the job goes on: %s", number, error)
 
-    def _report(self, cut: Cut, metadata: CheckpointMetadata, duration_ms: int, laps: Laps) -> CheckpointReport:
+    def _report(self, one: Completion) -> CheckpointReport:
+        cut, metadata = one.cut, one.metadata
+        assert metadata is not None, "only of one that is there"
         files = {file.name: file for stage in cut.stages for lineage in stage.lineages for file in lineage.files}
         new = [file for name, file in files.items() if name not in self._last_files]
         self._last_files = frozenset(files)
@@ -275,7 +336,7 @@ class CheckpointCoordinator:
             cut.trigger,
             SAVEPOINT if cut.trigger == SAVEPOINT else metadata.kind,
             metadata.is_drained,
-            duration_ms,
+            one.duration_ms,
             sum(file.size_bytes for file in files.values()),
             sum(file.entries - file.tombstones for file in files.values()),
             new_files=len(new),
@@ -283,31 +344,19 @@ class CheckpointCoordinator:
             files=len(files),
             output_rows=sum(file.rows for file in cut.pending),
             output_bytes=sum(file.size_bytes for file in cut.pending),
-            durations_ms=laps.ms,
+            durations_ms=one.laps.ms,
         )
 
     # -- state files -------------------------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Compact now, for a cut that will follow."""
+        """Compact now, for a cut that will follow; no checkpoint is in flight."""
         for stage in self.state.stages.values():
-            before = tuple(stage.shards)
-            stage.compacted(before, self.compactor.compacted(stage.operator, stage.lineages, self.state.epoch))
+            before = stage.lineages
+            stage.compacted(before, self.owners.compactor.compacted(stage.operator, before, self.state.epoch))
 
     def rewrite(self, uid: str, change: StateRewrite) -> None:
         """Change all values of a stage's state; the next checkpoint has them."""
         stage = self.state.stages[uid]
-        before = tuple(stage.shards)
-        lineages = self.compactor.rewritten(stage.operator, stage.lineages, self.state.epoch, change)
-        stage.compacted(before, lineages)
-
-    def _compacted(self, cut: Cut) -> Cut:
-        """The cut with compacted files, which the state has from now on, too."""
-        stages = []
-        for stage in cut.stages:
-            lineages = self.compactor.compacted(stage.operator, stage.lineages, cut.epoch)
-            if lineages:
-                self.state.stages[stage.uid].compacted(stage.shards, lineages)
-                failpoint("checkpoint-after-compaction")
-            stages.append(stage.with_lineages(lineages))
-        return replace(cut, stages=tuple(stages))
+        before = stage.lineages
+        stage.compacted(before, self.owners.compactor.rewritten(stage.operator, before, self.state.epoch, change))

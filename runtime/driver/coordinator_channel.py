@@ -201,12 +201,14 @@ class UserChannel:
         """The checkpoint is complete: what was buffered goes on its way."""
         with self._mutex:
             self._channel.complete(checkpoint_id)
+        self._wake()
 
     def abort(self, checkpoint_id: int) -> None:
         """The checkpoint has been given up: what was buffered goes on its way, and the next one has it to tell."""
         with self._mutex:
             self._channel.abort(checkpoint_id)
             self._news = True
+        self._wake()
 
     @property
     def counts(self) -> dict[str, int]:

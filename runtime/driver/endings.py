@@ -48,7 +48,7 @@ class Ending:
     _copies: SavepointCopies = field(init=False)
 
     def __post_init__(self) -> None:
-        run, sink = self.run, self.run.job.sink
+        run = self.run
         self._copies = SavepointCopies(run.context.store, run.job.plan_json, self._savepoint_made)
         self._work = run.tasks
         for uid in run.state.stages:
@@ -56,7 +56,7 @@ class Ending:
             self._work.on(stage_task(uid), EndInputAndFinish, partial(self._finish_stage, uid))
         self._work.on(SINK, EndInputAndFinish, self._finish_sink)
         self._work.on(SINK, Commit, self._commit)
-        self._work.on(SINK, Close, lambda work: sink.close())
+        self._work.on(SINK, Close, self._close_sink)
 
     def _savepoint_made(self, path: str) -> None:
         self.run.context.listener.on(SavepointWritten(path))
@@ -77,6 +77,7 @@ class Ending:
         with run.context.turn:
             run.epochs.check_stopped()
             self._phase = phase
+            run.checkpoints.wait()
             run.events.hand_over()
             run.context.listener.on(InputEnded())
             for name in state.sources:
@@ -125,6 +126,7 @@ class Ending:
         try:
             with run.context.turn, SavepointDraft(store, request.path, plan, request.savepoint_id) as draft:
                 self._phase = phase
+                run.checkpoints.wait()
                 if request.stop is Stop.SUSPEND and lifecycle.waiting_sources:
                     run.checkpoints.checkpoint("end of a source")  # one that has ended closes at an ordinary checkpoint
                 number = run.checkpoints.next_id
@@ -252,6 +254,11 @@ class Ending:
     def _finish_sink(self, work: TaskWork) -> None:
         self.run.job.sink.end_input()
         self.run.job.sink.finish()
+
+    def _close_sink(self, work: TaskWork) -> None:
+        self.run.job.sink.close()
+        if self.run.job.late_rows is not None:
+            self.run.job.late_rows.close()
 
     def _commit(self, work: TaskWork) -> None:
         # Those of checkpoints are the coordinator's; without checkpoints there is one commit, of everything.

@@ -124,8 +124,8 @@ class JobState:
         self.epoch = epoch
 
     def complete(self, cut: Cut) -> None:
-        """A checkpoint is complete: its output is pending no more."""
-        self.checkpoint_id, self.ordinal = cut.number, cut.ordinal
+        """A checkpoint is complete: its output is pending no more; that of later epochs belongs to the next one."""
+        self.checkpoint_id, self.ordinal, self.spark = cut.number, cut.ordinal, cut.spark
         del self.pending[: len(cut.pending)], self.pending_late[: len(cut.pending_late)]
 
 
@@ -144,6 +144,9 @@ class Cut:
     stages: tuple[StageCut, ...]
     sources: Mapping[str, SourceState]
     max_event_time_ms: int | None
+    #: The live source's micro-batch that is in it; -1: none.
+    batch_id: int
+    #: Spark's position behind that; one of an earlier micro-batch: it is still to be read from Spark's log.
     spark: SparkPosition | None
     topic_ids: dict[int, dict[str, str]]
     pending: tuple[StagedFile, ...]
@@ -206,6 +209,7 @@ class Cut:
                 for name, source in state.sources.items()
             },
             max_event_time_ms=watermark.max_event_time_ms,
+            batch_id=state.batch_id,
             spark=state.spark,
             topic_ids={number: dict(ids) for number, ids in state.topic_ids.items()},
             pending=tuple(state.pending),

@@ -153,7 +153,7 @@ def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
             # What the last rows have made due, and events that wait: Spark's AvailableNow ends with such an epoch, too.
             run.epochs.tick(phase, idle=True)
         run.epochs.deliver()
-        run.checkpoints.checkpoint_if_due("switch")
+        run.checkpoints.checkpoint_if_due("switch", wait=True)  # nothing live is read before the backlog is there
 
 
 def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:
@@ -249,9 +249,11 @@ def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
 def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) -> None:
     """What the clock of the live phase does between two epochs."""
     run.context.lease.check()
+    run.checkpoints.look()
     run.events.check()
     if stands_still(run, ending, phase):
         return
+    run.events.hand_over()  # what shards have sent while a checkpoint was being completed
     drained = live.is_drained
     run.offsets.tell(live.query)
     run.epochs.tick(phase, idle=drained)

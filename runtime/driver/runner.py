@@ -179,6 +179,7 @@ class JobRunner:
             self._close_tasks()
             raise
         except BaseException as error:
+            context.failed.set()
             explained = error if self._run is None else self._run.losses.explained(error)
             why = f"the query has failed: {explain_jvm_loss(translate(explained), self.job.spark)}"
             try:
@@ -195,6 +196,8 @@ class JobRunner:
             # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
             steps: list[Callable[[], object]] = []
             if self._run is not None:
+                # What it completes it does before anything that it needs is closed.
+                steps += [self._give_up_checkpoint, self._run.beside.close]
                 steps += [self._run.events.close, self._run.losses.close]
             if self._run is not None and self._ending is not None:
                 # Before another run may remove their files.
@@ -207,7 +210,7 @@ class JobRunner:
         """Find out where the job stands, and keep older drivers from what can be seen."""
         store, lease = self._context.store, self._context.lease
         assert lease.claim is not None
-        self.job.sink.stopping = self._context.stopping
+        self.job.sink.ending = self._context
         begin_branch(self.job, store, identity, lease.claim)
         open_outputs(self.job, store, identity)
         recovered = recover(self.job, store, identity)
@@ -254,8 +257,16 @@ class JobRunner:
         for change in recovered.evolution:
             listener.on(StateEvolved(change))
 
+    def _give_up_checkpoint(self) -> None:
+        assert self._run is not None
+        with self._context.turn:
+            self._run.checkpoints.give_up()
+
     def _close_tasks(self) -> None:
-        """The run ends as things stand."""
+        """The run ends as things stand, and when the checkpoint in flight is complete."""
+        if self._run is not None:
+            with self._context.turn:
+                self._run.checkpoints.wait()
         if self._ending is not None:
             self._ending.cancel()
 
@@ -356,4 +367,5 @@ class JobRunner:
         """True if a step of this job called us (a ``foreachBatch`` function): waiting for the job would be for ever."""
         live = self._context.live
         handing_over = None if live is None else live.thread_id
-        return threading.get_ident() in (self._thread_id, handing_over)
+        completing = None if self._run is None else self._run.beside.thread_id
+        return threading.get_ident() in (self._thread_id, handing_over, completing)

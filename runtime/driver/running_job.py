@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..checkpoints.lease.driver_lease import DriverLease
@@ -24,6 +24,8 @@ from .backlog_pause import BacklogPause
 from .checkpoint_coordinator import CheckpointCoordinator
 from .clocks import clock_ms
 from .commit_queue import CommitDesk
+from .completing_thread import CompletingThread
+from .completion import Owners
 from .epoch_runner import EpochRunner
 from .event_channels import JobEvents
 from .exchanges import exchanges_of, place_of
@@ -69,6 +71,8 @@ class RunContext:
     live_start: LiveStart
     #: What other threads may read.
     published: Published
+    #: Set when the run has failed.
+    failed: threading.Event = field(default_factory=threading.Event)
 
     @property
     def marker(self) -> PauseMarker:
@@ -81,6 +85,11 @@ class RunContext:
         held = BacklogPause(self.pause, self.stopping, self.wake, self.lease.check, self.listener)
         tag = f"{self.tag}-shards"
         return PassPause(self.marker, tag, lambda: self.pause.times, lambda: self.pause.is_wanted, held.hold)
+
+    def is_set(self) -> bool:
+        """Whether the run is to end, for whoever waits for somebody outside: it was stopped, or has failed, or a
+        savepoint ends it."""
+        return self.stopping.is_set() or self.failed.is_set() or self.desk.ends_the_job
 
     @property
     def tag(self) -> str:
@@ -102,6 +111,8 @@ class RunningJob:
     events: JobEvents
     epochs: EpochRunner
     checkpoints: CheckpointCoordinator
+    #: Where checkpoints are completed beside the epochs.
+    beside: CompletingThread
     sources: SourceStatus
     #: What its micro-batches hold of the sources.
     offsets: SourceOffsets
@@ -147,6 +158,9 @@ class RunningJob:
             events=events,
             applied=applied,
         )
+        beside = CompletingThread(job.spark, f"mixedmode-checkpoints-{context.run_id}", context.wake.set)
+        compactor = StateCompactor(job, state.job_id, context.run_id, context.store, executors)
+        owners = Owners(job, context.store, context.lease, events, exchanges, compactor, context.failed)
         context.published.of_state(state)
         return cls(
             job=job,
@@ -167,19 +181,16 @@ class RunningJob:
                 events=events,
             ),
             checkpoints=CheckpointCoordinator(
-                job=job,
-                store=context.store,
+                owners=owners,
                 scheduler=scheduler,
                 state=state,
-                lease=context.lease,
                 tasks=tasks,
-                events=events,
-                exchanges=exchanges,
                 stage_result=graph.stage_whole_result,
-                compactor=StateCompactor(job, state.job_id, context.run_id, context.store, executors),
+                beside=beside,
                 tell=completed,
                 tell_failed=listener.on,
             ),
+            beside=beside,
             sources=SourceStatus(job, state, scheduler, tasks, switched),
             offsets=SourceOffsets(job, listener),
             losses=losses,

@@ -143,17 +143,17 @@ class StageState:
                 shard.own_state if report.own_state is None else (report.own_state,),
             )
 
-    def compacted(self, before: Sequence[Shard], lineages: Mapping[int, ShardLineage]) -> None:
-        """Take over compacted lineages of some shards.
+    def compacted(self, before: Sequence[ShardLineage], lineages: Mapping[int, ShardLineage]) -> None:
+        """Take over other files of the same state, or of state that was changed.
 
         Args:
-            before: the shards whose files were compacted; epochs may have added files behind theirs since.
-            lineages: the compacted ones, by shard.
+            before: what the shards' lineages were then; epochs may have added files behind those since.
+            lineages: the new ones, by shard.
         """
         for place, lineage in lineages.items():
-            shard = self.shards[place]
-            since = shard.lineage.files[len(before[place].lineage.files) :]
-            self.shards[place] = replace(shard, lineage=lineage.append(since))
+            shard, taken = self.shards[place], before[place].files
+            assert shard.lineage.files[: len(taken)] == taken, "between two compactions a lineage only grows"
+            self.shards[place] = replace(shard, lineage=lineage.append(shard.lineage.files[len(taken) :]))
 
     def shards_due(self, watermark_ms: int, processing_time_ms: int) -> list[int]:
         """Shards with a timer that may fire now."""

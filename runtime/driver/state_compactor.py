@@ -81,6 +81,14 @@ class StateCompactor:
         kinds: dict[int, CompactionKind] = {shard: "full" for shard, lineage in enumerate(lineages) if lineage.files}
         return self._run(operator, lineages, epoch, kinds, change) if kinds else {}
 
+    def give_up(self) -> None:
+        """Cancel what runs on behalf of a checkpoint."""
+        self.job.spark.sparkContext.cancelJobsWithTag(self._tag)
+
+    @property
+    def _tag(self) -> str:
+        return f"mixedmode-{self.run_id}-checkpoint"
+
     def _run(
         self,
         operator: KeyedOperator,
@@ -115,7 +123,7 @@ class StateCompactor:
         """Run Spark jobs on behalf of a checkpoint; they are cancelled when the checkpoint's time is up."""
         context = self.job.spark.sparkContext
         timeout_ms = self.job.settings.checkpoint_timeout_ms
-        tag = f"mixedmode-{self.run_id}-checkpoint"
+        tag = self._tag
         expired = threading.Event()
 
         def give_up() -> None:

@@ -7,6 +7,7 @@ Rules of FLIP-309 and FLIP-327:
 - A backlog interval of 0 means that **no** periodic checkpoint fires in the backlog, not even one that was armed
   before the backlog began (Flink fires that one: FLINK-39108).
 - When the last source leaves the backlog under interval 0, a checkpoint is due at once; the periodic ones follow.
+- One checkpoint is under way at a time: one that would have been due meanwhile is due when that has ended.
 - A source that ends is not in backlog any more; when all have ended, the final checkpoint is due at once.
 
 All times are milliseconds of one monotonic clock that the caller owns.
@@ -40,6 +41,8 @@ class CheckpointScheduler:
     ended: set[str] = field(default_factory=set)
     #: True if a checkpoint is wanted whatever the interval says.
     immediate: bool = False
+    #: True while one is being completed: no other is due.
+    is_under_way: bool = False
     _next_ms: int = 0
     _pause_until_ms: int = 0
 
@@ -95,16 +98,22 @@ class CheckpointScheduler:
         return next_ms is not None and (self.immediate or now_ms >= next_ms)
 
     def next_trigger_ms(self) -> int | None:
-        """When the next periodic checkpoint is due; None: none is armed."""
-        if self.effective_interval_ms is None:
+        """When the next periodic checkpoint is due; None: none is armed, or one is under way."""
+        if self.effective_interval_ms is None or self.is_under_way:
             return None
         return max(self._next_ms, self._pause_until_ms)
 
+    def began(self, now_ms: int) -> None:
+        """A checkpoint starts, and is under way until it has completed or failed."""
+        self.triggered(now_ms)
+        self.is_under_way = True
+
     def triggered(self, now_ms: int) -> None:
-        """A checkpoint starts; the next periodic one is armed one effective interval later."""
+        """A checkpoint starts, or is left out; the next periodic one is armed one effective interval later."""
         self.immediate = False
         self._next_ms = now_ms + (self.effective_interval_ms or self.interval_ms)
 
     def ended_checkpoint(self, now_ms: int) -> None:
         """A checkpoint has completed or failed; the minimum pause starts."""
+        self.is_under_way = False
         self._pause_until_ms = now_ms + self.min_pause_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -90,6 +91,7 @@ class EpochExecutor:
         self.jobs = StageJobs(self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.tail)
         self._pins: ShardPins | None = None
         self._asked_for_pins = False
+        self._asking = threading.Lock()
 
     def close(self) -> None:
         """Let go of what executors hold for this run."""
@@ -300,9 +302,10 @@ class EpochExecutor:
 
     def _ask_for_pins(self, lineages: Sequence[ShardLineage]) -> None:
         """Pin the shards once they have state, if there is a choice of places."""
-        if not self._asked_for_pins and any(lineage.files for lineage in lineages):
-            self._asked_for_pins = True
-            self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
+        with self._asking:  # an epoch may ask, and a compaction beside it
+            if not self._asked_for_pins and any(lineage.files for lineage in lineages):
+                self._asked_for_pins = True
+                self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
 
     def _collected(
         self,

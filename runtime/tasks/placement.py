@@ -11,6 +11,7 @@ With a single executor there is nothing to choose, and the join would only cost.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,8 @@ class ShardPins:
         self._session = PrivateSession(spark, settings)
         self._rows: DataFrame | None = None
         self._laid_out_for: frozenset[str] = frozenset()
+        #: Epochs ask for them, and compactions beside those.
+        self._lock = threading.Lock()
 
     @staticmethod
     def are_useful(spark: SparkSession) -> bool:
@@ -99,12 +102,13 @@ class ShardPins:
 
     def _laid_out(self) -> DataFrame:
         """The cached rows, spread over the executors that there are now."""
-        present = block_managers(self._spark)
-        if self._rows is None or present != self._laid_out_for:
-            self.close()
-            shards = self._session.session.range(0, self._parallelism, 1, self._parallelism)
-            rows = shards.select(F.col("id").cast("int").alias(PIN_COLUMN))
-            rows = rows.repartitionById(self._parallelism, F.col(PIN_COLUMN)).persist()
-            rows.count()
-            self._rows, self._laid_out_for = rows, present
-        return self._rows
+        with self._lock:
+            present = block_managers(self._spark)
+            if self._rows is None or present != self._laid_out_for:
+                self.close()
+                shards = self._session.session.range(0, self._parallelism, 1, self._parallelism)
+                rows = shards.select(F.col("id").cast("int").alias(PIN_COLUMN))
+                rows = rows.repartitionById(self._parallelism, F.col(PIN_COLUMN)).persist()
+                rows.count()
+                self._rows, self._laid_out_for = rows, present
+            return self._rows

@@ -49,6 +49,7 @@ class SavepointDesk:
         self._open: list[SavepointRequest] = []
         #: Why no request is taken (any more); None: they are taken.
         self._closed: str | None = None
+        self._stop_was_taken = False
 
     def ask(self, request: SavepointRequest) -> None:
         """Hand a request in.
@@ -90,6 +91,11 @@ class SavepointDesk:
             return request
 
     @property
+    def ends_the_job(self) -> bool:
+        """Whether a request that ends the job is open, or being served."""
+        return self._stop_was_taken or self.ready_stop() is not None
+
+    @property
     def is_empty(self) -> bool:
         return not self._open
 
@@ -107,6 +113,7 @@ class SavepointDesk:
             if taken is None or taken not in self._open:
                 return None
             self._open.remove(taken)
+            self._stop_was_taken = True
             self._closed = f"{taken} is under way"
         return taken
 

@@ -11,11 +11,10 @@ When rows become visible, and how often, are two things:
 
 from __future__ import annotations
 
-import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pyarrow import fs
 
@@ -36,6 +35,13 @@ if TYPE_CHECKING:
 Guarantee = Literal["exactly-once", "at-least-once"]
 
 
+class Flag(Protocol):
+    """Something that comes to pass, as a ``threading.Event`` says it."""
+
+    def is_set(self) -> bool:
+        """Whether it has."""
+
+
 class Sink(ABC):
     """Where a query's rows go.  ``open`` is called before anything else."""
 
@@ -49,8 +55,8 @@ class Sink(ABC):
     partition_by: tuple[str, ...] = ()
     #: The branch of the location that the run works in, set before :meth:`open`; 0 unless a driver had to take over.
     branch: int = 0
-    #: Set when the run is to stop, which is set before :meth:`open`; None: nobody will stop it.
-    stopping: threading.Event | None = None
+    #: Says whether the run is to end, which is set before :meth:`open`; None: nobody will end it.
+    ending: Flag | None = None
     #: How an older driver that wakes up is kept from handing rows over; None: only by its own clock.
     fencing: str | None = None
 

@@ -128,6 +128,9 @@ class ParquetSink(Sink):
             ):
                 sync_path(f"{self._target}/{folder}")
             sync_path(self._target)
+
+    def close(self) -> None:
+        # Not after a commit: tasks of later epochs may be about to stage there.
         delete_if_empty(self._filesystem, self._staging)
 
     def _show(self, file: StagedFile, number: int, *, is_staged: bool, copies: bool) -> None:

@@ -1,4 +1,4 @@
-"""How long a query that is to stop waits for its output to be sent: until it is there, as long as brokers answer.
+"""How long a query that is to end waits for its output to be sent: until it is there, as long as brokers answer.
 
 What is being sent is part of a complete checkpoint, so whoever gives it up loses nothing: the next run sends it first.
 Tries go on for minutes, in Spark tasks and in calls of the client that nothing interrupts; so the sending is done by a
@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyspark import InheritableThread
+
+if TYPE_CHECKING:
+    from ..base import Flag
 
 #: How often it is looked whether the query is to stop; what has been sent is seen at once.
 _LOOK_S = 0.25
@@ -26,12 +30,12 @@ class Patience:
     """That of a run with its brokers.
 
     Args:
-        stopping: set when the query is to stop; None: it never is.
+        ending: says whether the query is to end; None: it never is.
         silence: asks the brokers, for some seconds; returns why they do not answer, or None.
     """
 
-    def __init__(self, stopping: threading.Event | None, silence: Callable[[], str | None]) -> None:
-        self._stopping = stopping or threading.Event()
+    def __init__(self, ending: Flag | None, silence: Callable[[], str | None]) -> None:
+        self._ending: Flag = ending or threading.Event()
         self._silence = silence
         self._given_up = threading.Event()
 
@@ -68,7 +72,7 @@ class Patience:
         thread.start()
         unanswered = 0
         while not done.wait(_LOOK_S):
-            if not self._stopping.is_set():
+            if not self._ending.is_set():
                 continue
             why = self._silence()
             unanswered = 0 if why is None else unanswered + 1

@@ -169,7 +169,7 @@ class KafkaSink(PerCheckpointSink):
             raise translated from translated.__cause__
 
     def _patience(self) -> Patience:
-        return Patience(self.stopping, lambda: silence(self._config, self._topic, _ANSWER_S))
+        return Patience(self.ending, lambda: silence(self._config, self._topic, _ANSWER_S))
 
     def _driver(self, lane: int, patience: Patience) -> Sender:
         """Who looks at a lane from here, and sends nothing."""

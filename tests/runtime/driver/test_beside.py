@@ -1,0 +1,228 @@
+"""Checkpoints that are completed beside epochs: whatever happens meanwhile, all rows come out once."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beside_support import POINTS, Checkpointed, Died
+from graph_kinds import Buckets, Unique, Windows
+from graph_support import Job, Row, Stage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixedmode.errors import CheckpointError
+from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
+from mixedmode.runtime.driver.completion import GivenUp
+from mixedmode.state import lineage
+
+GRAPHS = [
+    [Stage("a", Windows(5))],
+    [Stage("a", Buckets(5)), Stage("b", Windows(10), ("a",))],
+    [Stage("a", Unique("key")), Stage("b", Buckets(10), ("a",), 5)],
+    [Stage("a", Windows(5)), Stage("b", Buckets(5)), Stage("c", Unique("time"), ("a", "b"))],
+]
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small states are compacted, too."""
+    monkeypatch.setattr(lineage, "_FULL_MIN_BYTES", 0)
+    monkeypatch.setattr(lineage, "_LOGS_MAX", 2)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Checkpointed]:
+    made = Checkpointed(tmp_path, GRAPHS[0])
+    yield made
+    made.close()
+
+
+def at(*times_ms: int) -> list[Row]:
+    return [("a", time_ms * 1000, 1) for time_ms in times_ms]
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[tuple[str, Any]]:
+    """What happens to a job, in order."""
+    made: list[tuple[str, Any]] = []
+    base = 1000
+    for _ in range(draw(st.integers(3, 14))):
+        what = draw(st.sampled_from(["live", "live", "live", "clock", "cut", "cut", "complete", "look", "die", "dies"]))
+        if what == "live":
+            steps = draw(st.lists(st.integers(-10, 15), min_size=1, max_size=4))
+            made.append((what, [(draw(st.sampled_from(["a", "b", "c"])), (base + t) * 1000, t % 7) for t in steps]))
+            base += draw(st.sampled_from([0, 5, 10]))
+        else:
+            made.append((what, draw(st.sampled_from(POINTS)) if what == "dies" else None))
+    return made
+
+
+@given(graph=st.sampled_from(GRAPHS), life=lives())
+@settings(max_examples=25, deadline=None)
+def test_every_row_comes_once_whenever_a_checkpoint_is_completed(graph: list[Stage], life: list[Any]) -> None:
+    """Epochs go on between a cut and its completion; a process that dies in between, or at any point of it, goes on
+    from the newest checkpoint that is there.  State files that anybody names stay, others go."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(f"{folder}/disturbed")
+        os.mkdir(f"{folder}/plain")
+        job, plain = Checkpointed(f"{folder}/disturbed", graph), Job(f"{folder}/plain", graph)
+        #: What the source gave, and how much of that there was before each cut.
+        given, cuts = [], {0: 0}
+        for what, how in life:
+            if what in ("live", "clock"):
+                given.append((what, how or ()))
+                job.take(*given[-1])
+            elif what == "cut":
+                number = job.coordinator.next_id
+                job.cut()
+                if job.coordinator.next_id > number:
+                    cuts[number] = len(given)
+            elif what == "complete":
+                job.complete()
+            elif what == "look":
+                job.coordinator.look()
+            else:
+                job.complete(how or "")
+                for one in given[cuts[job.die()] :]:
+                    job.take(*one)
+            job.check_files()
+        job.end()
+        job.check_files()
+        expected = [row for one in given for row in plain.take(*one)]
+        assert job.shown() == sorted(expected, key=repr)
+        job.close()
+        plain.close()
+
+
+def test_output_of_epochs_beside_belongs_to_the_next_checkpoint(job: Checkpointed) -> None:
+    """The cut's rows are shown with it, those of epochs that ran meanwhile with the next; one is in flight at a time,
+    and what is told is told when the run has taken it over."""
+    job.take("live", at(1, 20))
+    job.take("clock")
+    job.cut()
+    assert (job.shown(), job.outcomes, job.state.checkpoint_id) == ([], [], 0)
+    job.take("live", at(21, 40))
+    job.take("clock")
+    job.cut()
+    assert len(job.beside) == 1, "one is in flight"
+    job.complete()
+    assert len(job.shown()) == 1
+    assert (job.outcomes, job.state.checkpoint_id) == ([], 0)
+    job.coordinator.look()
+    assert (job.outcomes, job.state.checkpoint_id) == (["1 complete"], 1)
+    assert {file.name[:9] for file in job.state.pending} <= {"e00000003", "e00000004"}
+    job.end()
+    assert len(job.shown()) == 2
+    assert job.outcomes == ["1 complete", "2 complete"]
+
+
+def test_a_compaction_beside_epochs_replaces_what_was_cut(job: Checkpointed) -> None:
+    """Epochs add files behind the compacted ones; the files before stay as long as a task may read them."""
+    for time_ms in (1, 2, 3):
+        job.take("live", at(time_ms))
+    cut = [one for one in job.stages[0].lineages if one.files]
+    assert any(one.needs_compaction() for one in cut)
+    job.cut()
+    job.take("live", at(4))
+    job.complete()
+    job.check_files()
+    job.take("live", at(5))  # by the files before
+    job.coordinator.look()
+    now = [one for one in job.stages[0].lineages if one.replaced]
+    assert now
+    assert all(len(one.files) == one.replaced_by + 2 for one in now)
+    assert job.coordinator.is_in_flight, "the files before are still to be removed"
+    job.complete()
+    job.coordinator.look()
+    assert not job.coordinator.is_in_flight
+    job.check_files()
+    job.take("live", at(30))
+    job.take("clock")
+    job.end()
+    assert sum(row[2] for row in job.shown()) == 5
+
+
+def test_whoever_needs_a_complete_checkpoint_waits_for_the_one_in_flight(job: Checkpointed) -> None:
+    """It is completed first; one that holds all leaves nothing to be taken."""
+    job.take("live", at(1))
+    job.cut()
+    assert job.scheduler.next_trigger_ms() is None, "the clock need not look while one is in flight"
+    job.complete()
+    job.at_once = True
+    assert job.coordinator.checkpoint_if_behind("stop")
+    assert job.outcomes == ["1 complete"]
+    job.take("live", at(2))
+    job.cut()
+    assert job.coordinator.checkpoint("savepoint") is not None
+    assert job.outcomes == ["1 complete", "2 complete", "3 complete"]
+
+
+def test_a_checkpoint_that_fails_beside_epochs_leaves_its_rows_to_the_next(job: Checkpointed) -> None:
+    """It counts as one in a row; what is tolerated is told, and one too many ends the job."""
+    job.take("live", at(1, 20))
+    job.take("clock")
+    job.spec.settings.__dict__["tolerable_failed_checkpoints"] = 1
+    job.store.guard = lambda: (_ for _ in ()).throw(OSError("no space"))
+    job.cut()
+    job.take("live", at(21))
+    job.complete()
+    job.coordinator.look()
+    assert (job.outcomes, job.shown()) == (["1 failed"], [])
+    job.cut()
+    job.complete()
+    with pytest.raises(CheckpointError, match=r"checkpoint 2 failed \(no space\); 2 in a row"):
+        job.coordinator.look()
+    job.store.guard = lambda: None
+    job.end()
+    assert (job.outcomes[-1], len(job.shown())) == ("3 complete", 1)
+
+
+def test_a_location_that_is_lost_beside_epochs_ends_the_job(job: Checkpointed) -> None:
+    """No number of tolerated failures helps: the next look of the run raises."""
+    job.spec.settings.__dict__["tolerable_failed_checkpoints"] = 9
+    job.take("live", at(1))
+    job.coordinator.owners.lease.check.side_effect = LocationLost("gone")  # type: ignore[attr-defined]
+    job.cut()
+    job.complete()
+    with pytest.raises(LocationLost):
+        job.coordinator.look()
+    assert job.outcomes == ["1 aborted"]
+
+
+def test_a_job_that_fails_gives_up_what_is_not_there(job: Checkpointed) -> None:
+    """A checkpoint without ``_metadata`` is aborted; one that has it is completed, and told."""
+    job.take("live", at(1, 20))
+    job.take("clock")
+    job.cut()
+    job.coordinator.owners.failed.set()
+    job.complete()
+    job.coordinator.give_up()
+    assert (job.outcomes, job.store.ids(), job.shown()) == (["1 aborted"], [], [])
+    job.coordinator.owners.failed.clear()
+    job.take("live", at(21))
+    job.cut()
+    job.complete()
+    job.coordinator.give_up()
+    assert (job.outcomes[-1], job.store.ids(), len(job.shown())) == ("2 complete", [2], 1)
+
+
+def test_what_fails_behind_metadata_is_the_jobs_failure(job: Checkpointed) -> None:
+    """The checkpoint is there, so nothing is tolerated: whoever comes next shows its rows."""
+    job.take("live", at(1, 20))
+    job.take("clock")
+    job.cut()
+    job.complete("checkpoint-after-metadata")
+    with pytest.raises(Died):
+        job.coordinator.look()
+    assert (job.state.checkpoint_id, job.shown()) == (1, [])
+    assert job.die() == 1
+    assert len(job.shown()) == 1
+
+
+def test_giving_up_says_so() -> None:
+    """The reason is one of checkpoints."""
+    assert issubclass(GivenUp, CheckpointError)
