@@ -7,7 +7,7 @@
 #   make docs        (the pages as a site, build/site/index.html)
 #   make test-matrix [ARGS="--python 3.10 --spark 4.1 4.2"]   (a few tests with each version of PySpark and Python)
 #   make chaos [SECONDS=300] [SEED=1] [ARGS="--run 17"]   (random jobs, random kills: tests/chaos/)
-#   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   (benchmarks/README.md)
+#   make bench [ARGS="-k backlog"]   make bench-full   make bench-growth   make bench-peers   (benchmarks/README.md)
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -30,7 +30,7 @@ MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))"
 SECONDS ?= 300
 SEED    ?= 1
 
-.PHONY: demo docs demo-kafka test test-delta test-of-tables test-matrix chaos lint format bench bench-full bench-growth clean java
+.PHONY: demo docs demo-kafka test test-delta test-of-tables test-matrix chaos lint format bench bench-full bench-growth bench-peers clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -74,6 +74,10 @@ bench-full: java $(VENV)/.installed-bench
 bench-growth: java $(VENV)/.installed-bench
 	@export MIXEDMODE_BENCH_SIZE=full; $(PYTEST_BENCH) benchmarks/test_growth.py $(ARGS); \
 	status=$$?; $(BIN)/python benchmarks/publish.py growth && exit $$status
+
+# Once, by hand: those that are compared with are downloaded into build/peers (3 GB).
+bench-peers: java $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/peers/run.py $(ARGS)
 
 lint: $(VENV)/.installed-test build/typecheck
 	$(BIN)/ruff check .

@@ -81,6 +81,12 @@ class Shape:
         return ("site", "key") if self.key == "composite" else ("key",)
 
     @property
+    def key_types(self) -> dict[str, str]:
+        """By key column its type, in Spark's words."""
+        types = {"site": "string", "key": "string" if self.key == "uuid" else "long"}
+        return {name: types[name] for name in self.key_columns}
+
+    @property
     def ddl(self) -> str:
         """Spark's schema."""
         columns = ["key string" if self.key == "uuid" else "key long", "ts timestamp", "value double"]

@@ -1,7 +1,7 @@
 """How the time of a backlog grows: the points that are measured, their table, and their picture.
 
-One thing is changed at a time, from one base point: the number of rows, the number of keys, the width of a row, the
-skew of the keys.  Every axis contains the base point.
+One thing is changed at a time, from one base point: the number of rows, the number of keys, the rows a key, what a key
+is, the width of a row, the skew of the keys.  Every axis contains the base point.
 """
 
 from __future__ import annotations
@@ -15,12 +15,25 @@ from typing import Any
 from dataset import TEXT_BYTES, Shape
 from report import markdown
 from results import Measurement
-from ways import MIXED, PLAIN
+from ways import MIXED, PLAIN, STOCK_ONE
 
 JOBS = ("aggregate", "processor")
-_COLORS = {MIXED: "#3366aa", PLAIN: "#bbbbbb"}
-_AXES = ("rows", "keys", "width", "skew")
-_SKEWS = {"uniform": "uniform", "zipf-1.0": "Zipf 1.0", "zipf-1.5": "Zipf 1.5", "hot": "one key has half"}
+#: The ways of each job, ours first.
+WAYS = {"aggregate": (MIXED, PLAIN, STOCK_ONE), "processor": (MIXED, STOCK_ONE)}
+_COLORS = {MIXED: "#0b5fad", PLAIN: "#7a7a7a", STOCK_ONE: "#c8641b"}
+_MARKERS = {MIXED: "o", PLAIN: "s", STOCK_ONE: "^"}
+#: By axis what is written below it.
+_AXES = {
+    "rows": "rows",
+    "keys": "keys",
+    "rows a key": "rows a key",
+    "key": "kind of key",
+    "width": "width of a row",
+    "skew": "skew of the keys",
+}
+_NUMBERS = ("rows", "keys", "rows a key")
+_KINDS = {"scattered": "scattered", "sequential": "sequential", "uuid": "uuid", "composite": "composite"}
+_SKEWS = {"uniform": "uniform", "zipf-1.0": "Zipf 1.0", "zipf-1.5": "Zipf 1.5", "hot": "hot half"}
 
 
 @dataclass(frozen=True)
@@ -33,15 +46,16 @@ class Point:
 
 
 def points(base_rows: int) -> list[Point]:
-    """All points for a job whose base point has so many rows; ten rows a key."""
+    """All points for a job whose base point has so many rows; ten rows a key, scattered keys."""
     base = Shape(base_rows, base_rows // 10)
-    few, some = 100, max(base.keys // 100, 200)
+    keys = (100, max(base.keys // 100, 200), base.keys, base.keys * 10)
+    narrow = (("width", "3 columns", "narrow"), ("width", "13 columns", "columns"), ("width", "text", "text"))
     return [
         *(Point("rows", f"{rows:,}", replace(base, rows=rows)) for rows in _steps(base_rows)),
-        *(Point("keys", f"{keys:,}", replace(base, keys=keys)) for keys in (few, some, base.keys)),
-        Point("width", "3 columns", base),
-        Point("width", "13 columns", replace(base, width="columns")),
-        Point("width", f"{TEXT_BYTES} bytes of text", replace(base, width="text")),
+        *(Point("keys", f"{count:,}", replace(base, keys=count)) for count in keys),
+        *(Point("rows a key", str(each), replace(base, keys=base_rows // each)) for each in (2, 10, 50)),
+        *(Point("key", label, replace(base, key=kind)) for kind, label in _KINDS.items()),  # type: ignore[arg-type]
+        *(Point(axis, label, replace(base, width=width)) for axis, label, width in narrow),  # type: ignore[arg-type]
         *(Point("skew", label, replace(base, skew=skew)) for skew, label in _SKEWS.items()),  # type: ignore[arg-type]
     ]
 
@@ -68,29 +82,37 @@ def lines(all_measurements: Iterable[Measurement]) -> list[str]:
     measurements = {one.name: one for one in all_measurements}
     found: list[str] = []
     for job in JOBS:
-        table = [["what", "rows", "keys", f"{MIXED}, s", "million rows/s", f"{PLAIN}, s", f"x {PLAIN}"]]
+        others = WAYS[job][1:]
+        table = [["what", "rows", "keys", f"{MIXED}, s", "million rows/s"]]
+        table[0] += [column for way in others for column in (f"{way}, s", f"x {way}")]
         for point in points(base_rows(measurements, job)):
             measurement = measurements.get(name(job, point.shape))
             if measurement is not None:
-                table.append(_row(point, measurement))
-        if job == "processor":
-            table = [row[:5] for row in table]
+                table.append(_row(point, measurement, others))
         found += [f"### {job.capitalize()}", "", *markdown(table), ""]
-    return found
+    return [*found, f"A row of text has {TEXT_BYTES} bytes of it; a hot half: one key has half of all rows."]
 
 
-def _row(point: Point, measurement: Measurement) -> list[str]:
+def is_cut(measurement: Measurement, way: str) -> bool:
+    """Whether a way was stopped before its end: what it took is a lower bound."""
+    return way in measurement.parameters.get("cut", ())
+
+
+def _row(point: Point, measurement: Measurement, others: Sequence[str]) -> list[str]:
     mixed = median(measurement.seconds[MIXED])
     row = [f"{point.axis}: {point.label}", f"{point.shape.rows:,}", f"{point.shape.keys:,}", f"{mixed:.2f}"]
     row.append(f"{point.shape.rows / mixed / 1e6:.3g}")
-    if PLAIN in measurement.seconds:
-        plain = median(measurement.seconds[PLAIN])
-        row += [f"{plain:.2f}", f"{plain / mixed:.2f}"]
+    for way in others:
+        if way in measurement.seconds:
+            seconds, more = median(measurement.seconds[way]), "> " if is_cut(measurement, way) else ""
+            row += [f"{more}{seconds:.2f}", f"{more}{seconds / mixed:.2f}"]
+        else:
+            row += ["", ""]
     return row
 
 
 def plot(all_measurements: Iterable[Measurement], path: Path) -> None:
-    """The same as a picture: a row for each job, a column for each axis."""
+    """The same as a picture: a row for each job, a column for each axis; all of them are logarithmic."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -98,12 +120,14 @@ def plot(all_measurements: Iterable[Measurement], path: Path) -> None:
     from matplotlib import pyplot
 
     measurements = {one.name: one for one in all_measurements}
-    figure, places = pyplot.subplots(len(JOBS), len(_AXES), figsize=(12, 5.5), constrained_layout=True)
+    figure, places = pyplot.subplots(
+        len(JOBS), len(_AXES), figsize=(15, 6), constrained_layout=True, sharey="row", squeeze=False
+    )
     for job, row in zip(JOBS, places, strict=True):
         every = [point for point in points(base_rows(measurements, job)) if name(job, point.shape) in measurements]
         for axis, place in zip(_AXES, row, strict=True):
             mine = [point for point in every if point.axis == axis]
-            _draw(place, axis, mine, [measurements[name(job, point.shape)] for point in mine])
+            _draw(place, job, axis, mine, [measurements[name(job, point.shape)] for point in mine])
         row[0].set_ylabel(f"{job}: seconds")
     handles, labels = places[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=len(labels), frameon=False)
@@ -111,28 +135,43 @@ def plot(all_measurements: Iterable[Measurement], path: Path) -> None:
     pyplot.close(figure)
 
 
-def _draw(place: Any, axis: str, mine: Sequence[Point], measured: Sequence[Measurement]) -> None:
-    """One axis of one job: a line over numbers, bars over kinds."""
-    ways = [way for way in (MIXED, PLAIN) if all(way in one.seconds for one in measured)]
-    for number, way in enumerate(ways):
-        seconds = [median(one.seconds[way]) for one in measured]
-        if axis in ("rows", "keys"):
-            numbers = [getattr(point.shape, axis) for point in mine]
-            place.plot(numbers, seconds, marker="o", markersize=4, color=_COLORS[way], label=way)
-        else:
-            width = 0.8 / len(ways)
-            starts = [start + number * width for start in range(len(mine))]
-            place.bar(starts, seconds, width, color=_COLORS[way], align="edge", label=way)
-    if axis in ("rows", "keys"):
+def _draw(place: Any, job: str, axis: str, mine: Sequence[Point], measured: Sequence[Measurement]) -> None:
+    """One axis of one job: a line over numbers, marks alone over kinds; an arrow where a way was stopped."""
+    for way in WAYS[job]:
+        there = [(point, one) for point, one in zip(mine, measured, strict=True) if way in one.seconds]
+        across = [_number(axis, point) if axis in _NUMBERS else mine.index(point) for point, _ in there]
+        seconds = [median(one.seconds[way]) for _, one in there]
+        line = "-" if axis in _NUMBERS else "none"
+        place.plot(across, seconds, linestyle=line, marker=_MARKERS[way], markersize=5, color=_COLORS[way], label=way)
+        for at, height, (_, one) in zip(across, seconds, there, strict=True):
+            if is_cut(one, way):
+                up = {"arrowstyle": "<-", "color": _COLORS[way]}
+                place.annotate("", (at, height), (0, 14), textcoords="offset points", arrowprops=up)
+    place.set_yscale("log")
+    place.margins(y=0.15)
+    place.yaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+    if axis in _NUMBERS:
         place.set_xscale("log")
-        if axis == "rows":
-            place.set_yscale("log")
+        numbers = sorted({_number(axis, point) for point in mine})
+        place.set_xticks(numbers, [_short(number) for number in numbers])
+        place.minorticks_off()
     else:
-        place.set_xticks(
-            [start + 0.4 for start in range(len(mine))], [point.label for point in mine], rotation=20, ha="right"
-        )
-    if axis != "rows":
-        place.set_ylim(bottom=0)
-    place.set_title(axis)
+        place.set_xticks(range(len(mine)), [point.label for point in mine], rotation=25, ha="right")
+        place.set_xlim(-0.6, len(mine) - 0.4)
+    place.set_xlabel(_AXES[axis])
+    place.grid(axis="y", color="#dddddd", linewidth=0.6)
     for side in ("top", "right"):
         place.spines[side].set_visible(False)
+
+
+def _short(number: float) -> str:
+    """A number as it is written below an axis."""
+    for unit, size in ((" M", 1_000_000), (" k", 1_000)):
+        if number >= size:
+            return f"{number / size:g}{unit}"
+    return f"{number:g}"
+
+
+def _number(axis: str, point: Point) -> float:
+    shape = point.shape
+    return shape.rows / shape.keys if axis == "rows a key" else float(getattr(shape, axis))

@@ -89,3 +89,12 @@ def files_below(folder: Path) -> dict[str, tuple[int, int, int]]:
                 continue
             found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
     return found
+
+
+def used_cpu_s(pid: int) -> float:
+    """CPU time that a process has used so far, without its children; 0 if it is gone."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")

@@ -18,6 +18,8 @@ from sizes import preset_name
 _HERE = Path(__file__).parent
 README = _HERE / "README.md"
 PICTURE = _HERE / "growth.svg"
+#: Measurements that have tables of their own.
+_APART = ("growth-", "peers-")
 
 
 def between(text: str, name: str, lines: list[str]) -> str:
@@ -33,7 +35,7 @@ def between(text: str, name: str, lines: list[str]) -> str:
 
 def figures(measurements: list[Measurement]) -> list[str]:
     """The targets, then each measurement."""
-    mine = [one for one in measurements if not one.name.startswith("growth-")]
+    mine = [one for one in measurements if not one.name.startswith(_APART)]
     lines = [provenance(mine), "", *markdown(targets_table(mine)), ""]
     for one in mine:
         lines += [f"**{one.title}**", "", *markdown(ways_table(one)), ""]

@@ -13,9 +13,11 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 import mixedmode
@@ -23,7 +25,7 @@ from dataset import Dataset, Shape, dataset
 from micro_batches import parts, watched
 from pyspark.sql import SparkSession
 from sessions import new_session
-from workload import processor
+from workload import Job, processor
 
 OURS = "streaming"
 STOCK = "stock"
@@ -33,14 +35,27 @@ _PATIENCE_S = 900
 class Restarts:
     """One query in one folder, and the files that its source will get."""
 
-    def __init__(self, spark: SparkSession, way: str, folder: Path, history: Dataset, live: Dataset) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        way: str,
+        folder: Path,
+        history: Dataset,
+        live: Dataset,
+        job: Job = processor,
+        options: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._spark = spark
         self._way = way
         self._folder = folder
         self._history = history
         self._live = live
+        self._job = job
+        self._options = options
         self._landing = folder / "in"
         self._landing.mkdir(parents=True, exist_ok=True)
+        #: Of each epoch of :meth:`load` the last checkpoint by then.
+        self.checkpoints: list[Any] = []
 
     def start(self) -> Any:
         """Start the query, as a new one or again."""
@@ -52,7 +67,9 @@ class Restarts:
             )
         else:
             frame = waiting
-        writer = processor(frame).writeStream.format("noop").outputMode("update")
+        writer = self._job(frame).writeStream.format("noop").outputMode("update")
+        for name, value in self._options.items():
+            writer = writer.option(name, value)
         return writer.option("checkpointLocation", str(self._folder / "checkpoints")).start()
 
     def land(self, path: str) -> None:
@@ -68,6 +85,7 @@ class Restarts:
         if self._way == OURS:
             assert query.wait_for("live", _PATIENCE_S), query.exception()
         query.processAllAvailable()
+        self.checkpoints = [] if self._way == STOCK else [one["checkpoint"] for one in query.recentProgress]
         query.stop()
 
     def restart(self) -> tuple[float, str]:

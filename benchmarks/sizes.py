@@ -57,6 +57,8 @@ class Sizes:
     cold_rows: int = 100_000
     cold_keys: int = 10_000
     cold_rounds: int = 5
+    #: Keys of a large state.
+    large_state_keys: int = 10_000_000
     #: Migration of state, without Spark.
     migration_keys: int = 1_000_000
     #: Rows of one shard, to see what a processor costs, without Spark.
@@ -78,10 +80,18 @@ class Sizes:
     #: Timed epochs of a driver whose tasks do nothing, and how many of them a checkpoint is taken after.
     driver_epochs: int = 60
     driver_epochs_per_checkpoint: int = 5
+    #: Spark jobs whose tasks do nothing.
+    driver_jobs: int = 20
+    #: Keyed totals by those whom a user would pick instead, and the seconds after which one is stopped.
+    peer_rows: int = 10_000_000
+    peer_keys: int = 1_000_000
+    peer_limit_s: int = 300
     #: Growth of the backlog's time: rows of the point from which one thing at a time is changed, and timed rounds.
     growth_aggregate_rows: int = 10_000_000
     growth_processor_rows: int = 1_000_000
     growth_rounds: int = 2
+    #: Seconds after which stock is stopped there.
+    growth_stock_limit_s: int = 45
 
 
 _SMALL = Sizes(
@@ -109,6 +119,7 @@ _SMALL = Sizes(
     kafka_rounds=2,
     restore_keys=20_000,
     cold_rounds=3,
+    large_state_keys=500_000,
     migration_keys=300_000,
     sorter_budget_bytes=16 << 20,
     checkpoint_changed_keys=1_000,
@@ -116,6 +127,8 @@ _SMALL = Sizes(
     checkpoint_large_keys=1_000_000,
     steady_epochs=60,
     steady_keys=10_000,
+    peer_rows=2_000_000,
+    peer_keys=200_000,
     growth_aggregate_rows=1_000_000,
     growth_processor_rows=100_000,
     growth_rounds=1,
@@ -147,6 +160,7 @@ _TINY = replace(
     small_latency_keys=500,
     kafka_rounds=1,
     restore_keys=500,
+    large_state_keys=5_000,
     restore_rows=100,
     restore_rounds=1,
     cold_rows=1_000,
@@ -164,6 +178,9 @@ _TINY = replace(
     steady_keys=1_000,
     lifecycle_checkpoints=5,
     driver_epochs=10,
+    driver_jobs=3,
+    peer_rows=20_000,
+    peer_keys=2_000,
     growth_aggregate_rows=10_000,
     growth_processor_rows=1_000,
 )

@@ -13,7 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import scheduling
 from driver_cost import Cost, driver
+from pyspark.sql import SparkSession
 
 SHARDS = (8, 128, 1024)
 #: Before the clock counts; compactions have begun by then.
@@ -99,3 +101,39 @@ def told(shards: int, found: Found, each: int) -> list[str]:
         f"{shards} shards, a checkpoint of {each} epochs: {median(checkpoints.metadata_bytes):,.0f} bytes of _metadata,"
         f" {sum(requests.values()):,} requests to an object store ({kinds})",
     ]
+
+
+def test_scheduling(benchmark: Any, spark: SparkSession, bench: Any) -> None:
+    """Spark's own part of the driver: jobs whose tasks do nothing, by threads of the JVM."""
+    jobs = bench.sizes.driver_jobs
+    begun = bench.begin(
+        "scheduling", f"Spark's scheduler: {jobs} jobs whose tasks do nothing", shards=SHARDS, jobs=jobs
+    )
+    found: dict[int, Counter[str]] = {}
+
+    def all_jobs() -> None:
+        pid = scheduling.jvm()
+        for shards in SHARDS:
+            for _ in range(5):  # until the JVM has compiled what it will
+                scheduling.run(spark, shards)
+            before = scheduling.cpu_s(pid)
+            for _ in range(jobs):
+                scheduling.run(spark, shards)
+            found[shards] = scheduling.cpu_s(pid) - before
+
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        benchmark.pedantic(all_jobs, rounds=1)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    bench.record(
+        begun,
+        seconds={
+            f"{shards} tasks, CPU time of the driver's threads": [found[shards][scheduling.DRIVER] / jobs]
+            for shards in SHARDS
+        },
+        notes=tuple(
+            f"{shards} tasks: " + ", ".join(f"{whose} {used / jobs * 1e3:.1f} ms" for whose, used in one.items())
+            for shards, one in found.items()
+        ),
+    )

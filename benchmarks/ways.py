@@ -99,6 +99,14 @@ class Ways:
         """Structured Streaming with its RocksDB state store, all files in one micro-batch."""
         self._stock(None, folder)
 
+    def stock_within(self, limit_s: float) -> Way:
+        """As :meth:`stock_one`, stopped after some seconds: the time that it took is a lower bound then."""
+
+        def way(folder: Path) -> None:
+            self._stock(None, folder, limit_s)
+
+        return way
+
     def _ours(self, frame: Any, mode: str, folder: Path) -> None:
         self._run(self._job(frame).writeStream.format("noop").outputMode(self._output_mode), mode, folder)
 
@@ -111,7 +119,7 @@ class Ways:
         )
         query.awaitTermination()
 
-    def _stock(self, files_per_batch: int | None, folder: Path) -> int:
+    def _stock(self, files_per_batch: int | None, folder: Path, limit_s: float | None = None) -> int:
         query = (
             self._job(self._stream(self._data.folder, files_per_batch))
             .writeStream.format("noop")
@@ -120,7 +128,10 @@ class Ways:
             .option("checkpointLocation", str(folder / "checkpoints"))
             .start()
         )
-        query.awaitTermination()
+        if limit_s is None:
+            query.awaitTermination()
+        elif not query.awaitTermination(limit_s):
+            query.stop()
         return len(query.recentProgress)
 
     def _read(self, files: list[str]) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dataset import EXTRA_COLUMNS, Width
@@ -89,6 +89,19 @@ def processor(frame: Any) -> Any:
     )
 
 
+def processor_by(types: Mapping[str, str]) -> Job:
+    """The same by other key columns; ``types``: their types in Spark's words."""
+    keys = tuple(types)
+    output = ", ".join(f"{name} {kind}" for name, kind in {**types, "rows": "long", "total": "double"}.items())
+
+    def job(frame: Any) -> Any:
+        return frame.groupBy(*keys).transformWithState(
+            TotalsBy(keys), outputStructType=output, outputMode="update", timeMode="none"
+        )
+
+    return job
+
+
 def processor_in_pandas(frame: Any) -> Any:
     """The same on pandas frames."""
     return frame.groupBy("key").transformWithStateInPandas(
@@ -112,6 +125,21 @@ class Totals(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+class TotalsBy(Totals):
+    """The same by several key columns.
+
+    Args:
+        keys: their names.
+    """
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self._keys = keys
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        for row in super().handleInputRows(key, rows, timerValues):
+            yield Row(**dict(zip(self._keys, key, strict=True)), rows=row.rows, total=row.total)
 
 
 class LatestTotals(Totals):

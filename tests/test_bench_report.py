@@ -96,12 +96,12 @@ def test_a_resumed_run_knows_what_it_has(bench: Any, monkeypatch: pytest.MonkeyP
 def test_figures_go_between_their_markers(bench: Any) -> None:
     """Only what is between the markers changes, and publishing twice changes nothing more."""
     publish = bench("publish")
-    text = "before\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nafter\n"
+    text = "before\n<!-- figures: begin -->\nwhat was there\n<!-- figures: end -->\nafter\n"
     lines = publish.figures([measurement(bench)])
     once = publish.between(text, "figures", lines)
     assert once.startswith("before\n<!-- figures: begin -->\n")
     assert once.endswith("<!-- figures: end -->\nafter\n")
-    assert "old" not in once
+    assert "what was there" not in once
     assert "| fast | 1 | 12 | 4.00 | 1 |" in once
     assert publish.between(once, "figures", lines) == once
     with pytest.raises(ValueError, match="growth: begin"):
@@ -140,23 +140,88 @@ def test_a_race_runs_the_ways_in_turn(bench: Any) -> None:
 def test_growth_has_the_base_point_on_every_axis(bench: Any) -> None:
     """A table has a row for each point, and the shared point is measured once."""
     growth = bench("growth")
-    points = growth.points(10_000)
+    points = growth.points(100_000)
     shapes = {point.shape for point in points}
     assert [point.axis for point in points].count("rows") == 4
-    assert len(shapes) == len(points) - 3
+    assert len(shapes) == len(points) - 5
     found = [
         measurement(
             bench,
             name=growth.name(job, shape),
-            parameters={"base": 10_000},
-            seconds={"mixed": [2.0]} if job == "processor" else {"mixed": [2.0], "plain batch": [1.0]},
+            parameters={"base": 100_000, "cut": ["stock, one micro-batch"] if shape.skew == "hot" else []},
+            seconds={
+                "mixed": [2.0],
+                "stock, one micro-batch": [8.0],
+                **({} if job == "processor" else {"plain batch": [1.0]}),
+            },
         )
         for job in growth.JOBS
         for shape in shapes
     ]
     lines = growth.lines(found)
     assert sum(line.startswith("| skew: ") for line in lines) == 8
-    assert "| rows: 30,000 | 30,000 | 1,000 | 2.00 | 0.015 | 1.00 | 0.50 |" in lines
+    assert "| rows: 300,000 | 300,000 | 10,000 | 2.00 | 0.15 | 1.00 | 0.50 | 8.00 | 4.00 |" in lines
+    assert "| rows: 300,000 | 300,000 | 10,000 | 2.00 | 0.15 | 8.00 | 4.00 |" in lines, "a processor has no plain batch"
+    assert "| skew: hot half | 100,000 | 10,000 | 2.00 | 0.05 | > 8.00 | > 4.00 |" in lines, "stock was stopped"
+
+
+def test_the_picture_of_growth_names_its_axes_and_draws_all_ways(bench: Any, tmp_path: Path) -> None:
+    """Every axis has a name, all of them have one kind of scale, and each way of a job is a line in it."""
+    figures = pytest.importorskip("matplotlib.figure")
+    growth = bench("growth")
+    found = [
+        measurement(
+            bench,
+            name=growth.name(job, shape),
+            parameters={"base": 100_000},
+            seconds={way: [2.0] for way in growth.WAYS[job]},
+        )
+        for job in growth.JOBS
+        for shape in {point.shape for point in growth.points(100_000)}
+    ]
+    drawn: list[Any] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(figures.Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+        growth.plot(found, tmp_path / "growth.svg")
+    places = drawn[0].axes
+    assert all(place.get_xlabel() for place in places)
+    assert {place.get_yscale() for place in places} == {"log"}
+    named = [place.get_ylabel() for place in places if place.get_ylabel()]
+    assert named == ["aggregate: seconds", "processor: seconds"]
+    assert [len(place.lines) for place in places] == [3] * 6 + [2] * 6
+
+
+def test_a_resumed_run_knows_what_was_measured(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same parameters are the same, as lists or as tuples; what a run has added is not asked for."""
+    results = bench("results")
+    monkeypatch.setenv("MIXEDMODE_BENCH_RESUME", "1")
+    results.save(measurement(bench, name="again", parameters={"shards": (1, 2), "rows": 3, "cut": ["stock"]}))
+    assert results.known("again", {"shards": (1, 2), "rows": 3})
+    assert not results.known("again", {"shards": (1, 4), "rows": 3})
+    assert not results.known("again", {"shards": (1, 2), "rows": 3, "limit": 7})
+
+
+def test_peers_are_shown_by_what_they_cost(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least CPU first; one that was stopped has taken more than that, and one that has lost rows is an error."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "peers"))
+    peers = bench("run")
+    cheap, dear = peers.PEERS[3], peers.PEERS[0]
+    found = [
+        measurement(
+            bench,
+            name=f"peers-{peer.job}",
+            parameters={"limit": 50},
+            seconds={peer.label: [seconds], "CPU": [cpu_s]},
+        )
+        for peer, seconds, cpu_s in ((dear, 50.1, 90.0), (cheap, 20.0, 30.0))
+    ]
+    _, first, second = peers.table(found)
+    assert first[:3] == [cheap.label, "20.0", "30.0"]
+    assert second[:3] == [dear.label, "more than 50.1", "more than 90.0"]
+    peers.check(10, "Somebody", {"rows": 10.0})
+    peers.check(10, "Somebody who does not tell", {})
+    with pytest.raises(RuntimeError, match="Somebody has counted 9 rows of 10"):
+        peers.check(10, "Somebody", {"rows": 9.0})
 
 
 @pytest.mark.parametrize("skew", ["uniform", "zipf-1.0", "zipf-1.5", "hot"])
