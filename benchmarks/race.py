@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
+
+from processes import cpu_s
 
 
 @dataclass
@@ -24,6 +27,8 @@ class Race:
     rounds: Mapping[str, int]
     outside: Callable[[], Any] = nullcontext
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    #: CPU time of this process, Spark's JVM and Python workers in each of the runs.
+    cpu_s: dict[str, list[float]] = field(default_factory=dict)
 
     def round(self) -> None:
         """Run every way that still has rounds to go."""
@@ -31,15 +36,21 @@ class Race:
             if len(self.seconds.setdefault(name, [])) >= self.rounds[name]:
                 continue
             with self.outside() as given:
-                started = time.perf_counter()
+                used_s, started = cpu_s(os.getpid()), time.perf_counter()
                 way(given)
                 self.seconds[name].append(time.perf_counter() - started)
+                self.cpu_s.setdefault(name, []).append(cpu_s(os.getpid()) - used_s)
 
     def run(self, benchmark: Any) -> dict[str, list[float]]:
         """All rounds under pytest-benchmark, whose own figure is the time of a whole round."""
         benchmark.pedantic(self.round, rounds=max(self.rounds.values()))
         benchmark.extra_info["seconds"] = self.seconds
         return self.seconds
+
+    @property
+    def cpu_note(self) -> str:
+        """The medians of CPU time by way, in a line."""
+        return f"CPU-seconds: {', '.join(f'{name} {median(each):.3g}' for name, each in self.cpu_s.items())}"
 
 
 def ratio(seconds: Mapping[str, list[float]], way: str, baseline: str) -> float:

@@ -28,7 +28,11 @@ class Sizes:
     join_stock_limit_s: int = 900
     processor_rows: int = 1_000_000
     processor_keys: int = 100_000
-    #: The same on pandas frames, where stock takes some 3 ms for each key of a micro-batch.
+    #: A processor with a list, a map and a timer, for which stock asks the JVM several times a row.
+    life_rows: int = 1_000_000
+    life_keys: int = 100_000
+    life_stock_limit_s: int = 900
+    #: The trivial processor on pandas frames, where stock takes some 3 ms for each key of a micro-batch.
     pandas_rows: int = 200_000
     pandas_keys: int = 20_000
     #: Throughput of the stream: micro-batches of so many rows.
@@ -104,6 +108,9 @@ _SMALL = Sizes(
     join_keys=100_000,
     processor_rows=100_000,
     processor_keys=10_000,
+    life_rows=50_000,
+    life_keys=5_000,
+    life_stock_limit_s=300,
     pandas_rows=20_000,
     pandas_keys=2_000,
     stream_batch_rows=10_000,
@@ -144,6 +151,9 @@ _TINY = replace(
     join_keys=2_000,
     processor_rows=2_000,
     processor_keys=200,
+    life_rows=2_000,
+    life_keys=200,
+    life_stock_limit_s=60,
     pandas_rows=400,
     pandas_keys=40,
     stream_batches=3,

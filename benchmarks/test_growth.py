@@ -50,5 +50,4 @@ def test_growth(benchmark: Any, spark: SparkSession, bench: Any, job: str, shape
 
 def _ways(spark: SparkSession, job: str, shape: Shape, limit_s: float) -> dict[str, Way]:
     keyed: Job = aggregate(shape.width, shape.key_columns) if job == "aggregate" else processor_by(shape.key_types)
-    ways = Ways(spark, keyed, dataset(shape))
-    return {**ways.all(), STOCK_ONE: ways.stock_within(limit_s)}
+    return Ways(spark, keyed, dataset(shape), stock_limit_s=limit_s).all()

@@ -34,13 +34,29 @@ SLOW = (STREAMING, STOCK_TEN, STOCK_ONE)
 
 
 class Ways:
-    """The ways for one job and one dataset; several stages are ``append`` in Spark."""
+    """The ways for one job and one dataset; several stages are ``append`` in Spark.
 
-    def __init__(self, spark: SparkSession, job: Job, data: Dataset, output_mode: str = "update") -> None:
+    Args:
+        spark: the session.
+        job: what is done to the rows.
+        data: the rows.
+        output_mode: of the streams.
+        stock_limit_s: after so many seconds stock is stopped, and the time that it took is a lower bound; None: never.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        job: Job,
+        data: Dataset,
+        output_mode: str = "update",
+        stock_limit_s: float | None = None,
+    ) -> None:
         self._spark = spark
         self._job = job
         self._data = data
         self._output_mode = output_mode
+        self._stock_limit_s = stock_limit_s
 
     def all(self) -> dict[str, Way]:
         """Every way by name, in the order of a round."""
@@ -93,19 +109,12 @@ class Ways:
 
     def stock_ten(self, folder: Path) -> None:
         """Structured Streaming with its RocksDB state store, a micro-batch for each file."""
-        assert self._stock(1, folder) >= self._data.shape.files
+        batches = self._stock(1, folder)
+        assert batches is None or batches >= self._data.shape.files
 
     def stock_one(self, folder: Path) -> None:
         """Structured Streaming with its RocksDB state store, all files in one micro-batch."""
         self._stock(None, folder)
-
-    def stock_within(self, limit_s: float) -> Way:
-        """As :meth:`stock_one`, stopped after some seconds: the time that it took is a lower bound then."""
-
-        def way(folder: Path) -> None:
-            self._stock(None, folder, limit_s)
-
-        return way
 
     def _ours(self, frame: Any, mode: str, folder: Path) -> None:
         self._run(self._job(frame).writeStream.format("noop").outputMode(self._output_mode), mode, folder)
@@ -119,7 +128,8 @@ class Ways:
         )
         query.awaitTermination()
 
-    def _stock(self, files_per_batch: int | None, folder: Path, limit_s: float | None = None) -> int:
+    def _stock(self, files_per_batch: int | None, folder: Path) -> int | None:
+        """The number of micro-batches; None: it was stopped before its end."""
         query = (
             self._job(self._stream(self._data.folder, files_per_batch))
             .writeStream.format("noop")
@@ -128,10 +138,11 @@ class Ways:
             .option("checkpointLocation", str(folder / "checkpoints"))
             .start()
         )
-        if limit_s is None:
+        if self._stock_limit_s is None:
             query.awaitTermination()
-        elif not query.awaitTermination(limit_s):
+        elif not query.awaitTermination(self._stock_limit_s):
             query.stop()
+            return None
         return len(query.recentProgress)
 
     def _read(self, files: list[str]) -> DataFrame:

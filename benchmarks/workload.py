@@ -179,6 +179,49 @@ def timed_processor(frame: Any) -> Any:
     )
 
 
+def life(frame: Any) -> Any:
+    """A processor as in life, the same for us and for Spark: a list, a map and a timer for each key."""
+    return (
+        frame.selectExpr("key", "ts", "value", "concat('category-', floor(value) % 5) AS category")
+        .withWatermark("ts", "1 minute")
+        .groupBy("key")
+        .transformWithState(Recent(), outputStructType=OUTPUT, outputMode="update", timeMode="eventTime")
+    )
+
+
+class Recent(StatefulProcessor):
+    """A key's events in a list, their number and latest time by category in a map, and a timer that lets the key go."""
+
+    _KEPT_MS = 86_400_000
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._events: Any = handle.getListState("events", "ts timestamp, value double")
+        self._seen: Any = handle.getMapState("seen", "category string", "rows long, latest timestamp")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        count, total, latest = 0, 0.0, 0
+        for row in rows:
+            self._events.appendValue((row.ts, row.value))
+            category = (row.category,)
+            before = self._seen.getValue(category)[0] if self._seen.containsKey(category) else 0
+            self._seen.updateValue(category, (before + 1, row.ts))
+            count, total, latest = count + 1, total + row.value, max(latest, int(row.ts.timestamp() * 1000))
+        for timer in self._handle.listTimers():
+            self._handle.deleteTimer(timer)
+        self._handle.registerTimer(latest + self._KEPT_MS)
+        yield Row(key=key[0], rows=count, total=total)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        count = sum(1 for _ in self._events.get())
+        self._events.clear()
+        self._seen.clear()
+        yield Row(key=key[0], rows=count, total=0.0)
+
+    def close(self) -> None:
+        pass
+
+
 class TimedTotals(StatefulProcessor):
     """Rows and total of a key until half an hour without rows: one value state, and one timer that every call moves."""
 
