@@ -25,6 +25,7 @@ def new_session(warehouse: Path, jars: Sequence[Path] = ()) -> SparkSession:
         .config("spark.driver.memory", os.environ.get("MIXEDMODE_BENCH_MEMORY", "4g"))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.scheduler.mode", os.environ.get("MIXEDMODE_BENCH_SCHEDULER", "FIFO"))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")

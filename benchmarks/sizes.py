@@ -79,6 +79,9 @@ class Sizes:
     steady_epochs: int = 200
     steady_batch_rows: int = 1_000
     steady_keys: int = 100_000
+    #: A stream whose store and sink are slow, with a checkpoint every so many seconds, and without any.
+    beside_batches: int = 300
+    beside_interval_s: int = 5
     #: Timed checkpoints of the lifecycle alone, without Spark.
     lifecycle_checkpoints: int = 100
     #: Timed epochs of a driver whose tasks do nothing, and how many of them a checkpoint is taken after.
@@ -86,7 +89,7 @@ class Sizes:
     driver_epochs_per_checkpoint: int = 5
     #: Spark jobs whose tasks do nothing.
     driver_jobs: int = 20
-    #: Keyed totals by those whom a user would pick instead, and the CPU seconds after which one is stopped.
+    #: Keyed totals by those whom a user would pick instead, and the seconds after which one is stopped.
     peer_rows: int = 10_000_000
     peer_keys: int = 1_000_000
     peer_limit_s: int = 300
@@ -136,6 +139,7 @@ _SMALL = Sizes(
     steady_keys=10_000,
     peer_rows=2_000_000,
     peer_keys=200_000,
+    beside_batches=60,
     growth_aggregate_rows=1_000_000,
     growth_processor_rows=100_000,
     growth_rounds=1,
@@ -186,6 +190,8 @@ _TINY = replace(
     steady_epochs=12,
     steady_batch_rows=100,
     steady_keys=1_000,
+    beside_batches=12,
+    beside_interval_s=1,
     lifecycle_checkpoints=5,
     driver_epochs=10,
     driver_jobs=3,

@@ -15,6 +15,7 @@ from ..connectors.sources.live_query import LiveSource
 from ..metrics.backlog import BacklogProgress
 from ..metrics.checkpoint import CheckpointReport
 from ..metrics.listeners import CheckpointCompleted, FactListener, SourceChanged
+from ..platform.failpoints import BESIDE
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from ..spec import Phase
@@ -158,7 +159,7 @@ class RunningJob:
             events=events,
             applied=applied,
         )
-        beside = CompletingThread(job.spark, f"mixedmode-checkpoints-{context.run_id}", context.wake.set)
+        beside = CompletingThread(job.spark, f"{BESIDE}{context.run_id}", context.wake.set)
         compactor = StateCompactor(job, state.job_id, context.run_id, context.store, executors)
         owners = Owners(job, context.store, context.lease, events, exchanges, compactor, context.failed)
         context.published.of_state(state)

@@ -6,6 +6,8 @@ is the first process that manages to create the flag file (a retried task runs i
 ``stop`` instead of ``kill`` pauses the process (SIGSTOP) until somebody has it go on.
 ``kill-daemon-once:/tmp/flag`` takes the daemon along that the Python worker was forked from, and
 ``kill-executor-once:/tmp/flag`` the whole executor: the JVM that started the daemon.
+``kill-beside:other``: a thread that completes a checkpoint beside the epochs waits there until another thread reaches
+``other``, and then the process dies; whoever has the turn goes on.
 Unset (always, outside tests) a point costs one dictionary look-up.
 """
 
@@ -14,12 +16,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import Counter
 
 VARIABLE = "MIXEDMODE_FAILPOINTS"
 
 #: Which processes die with a worker: how many generations above it.
 _ONCE = {"kill-once": 0, "kill-daemon-once": 1, "kill-executor-once": 2}
+
+#: How names of threads begin that complete checkpoints beside the epochs.
+BESIDE = "mixedmode-checkpoints-"
 
 _hits: Counter[str] = Counter()
 
@@ -39,7 +45,9 @@ def failpoint(name: str) -> None:
         if point != name:
             continue
         verb, _, argument = action.partition(":")
-        if verb in _ONCE:
+        if verb == "kill-beside":
+            _kill_beside(argument)
+        elif verb in _ONCE:
             _kill_once(argument, _ONCE[verb])
         elif _hits[name] == int(argument or 1):
             if verb == "kill":
@@ -49,6 +57,14 @@ def failpoint(name: str) -> None:
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
                 return
             raise InjectedFailure(f"failpoint {name!r}, hit {_hits[name]}")
+
+
+def _kill_beside(other: str) -> None:
+    if threading.current_thread().name.startswith(BESIDE):
+        before = _hits[other]
+        while _hits[other] == before:
+            time.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _kill_once(flag: str, generations: int) -> None:

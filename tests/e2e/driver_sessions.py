@@ -2,6 +2,7 @@
 
 ``SESSIONS_MASTER=local[2,3] python driver_sessions.py <folder> <job> <backlog options as name=value>...`` runs the job
 of the folder from wherever an earlier run left it, and prints ``done`` when everything is processed and committed.
+With ``FILES="at once"`` all files land together, and each micro-batch takes one.
 ``<job>`` is a function of :mod:`support`, or ``<module>:<function>`` of one beside it.
 """
 
@@ -28,13 +29,17 @@ def main(folder: Path, job: str, options: dict[str, str]) -> None:
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
     module, _, name = job.rpartition(":")
     described = getattr(import_module(module or "support"), name)
-    query = world.start(described(history, world.live()), options)
+    at_once = os.environ.get("FILES") == "at once"
+    live = world.live(maxFilesPerTrigger="1") if at_once else world.live()
+    query = world.start(described(history, live), options)
     try:
         query.wait_for("live", 300)
         query.processAllAvailable()
         for path in sorted((folder / "pending").glob("*.parquet")):
             path.rename(folder / "landing" / path.name)
-            query.processAllAvailable()
+            if not at_once:
+                query.processAllAvailable()
+        query.processAllAvailable()
         query.stop()
         query.awaitTermination(1)
     except mixedmode_error() as error:

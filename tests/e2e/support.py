@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
@@ -161,6 +162,14 @@ class World:
     def stop_all(self) -> None:
         for query in self.queries:
             query.stop()
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:
+    """Return when something is true."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
 
 
 def refusal(start: Callable[[], MixedQuery]) -> mixedmode.MixedModeError:

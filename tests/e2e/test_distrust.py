@@ -130,7 +130,7 @@ def test_output_that_waited_through_a_crash_is_checked(world: World, monkeypatch
             raise RuntimeError("crash")
 
     with monkeypatch.context() as patched:
-        patched.setattr("mixedmode.runtime.driver.checkpoint_coordinator.failpoint", crash)
+        patched.setattr("mixedmode.runtime.driver.completion.failpoint", crash)
         query = world.start(keyed, OBSERVED)
         query._ended.wait(300)
         assert "crash" in str(query.exception())

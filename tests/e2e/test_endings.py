@@ -20,6 +20,7 @@ from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.sinks.files import ParquetSink
 from mixedmode.runtime.driver import epoch_runner, runner
+from mixedmode.runtime.driver.completing_thread import CompletingThread
 from mixedmode.runtime.platform import failpoints
 from mixedmode.runtime.protocols.lifecycle.final_checkpoint import FinalCheckpoint
 from pyarrow import fs
@@ -246,7 +247,8 @@ def test_drain(world: World, tmp_path: Path) -> None:
 
 
 def test_checkpoints_from_before_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F2: checkpoints of a history that is streamed complete while its tasks run; only one after finish() ends them.
+    """F2: checkpoints of a history that is streamed complete while its tasks run, the last one of them when the source
+    has ended already; only one after finish() ends them.
 
     What decides it is the state machine that the tests without Spark drive.
     """
@@ -258,6 +260,7 @@ def test_checkpoints_from_before_the_end(world: World, monkeypatch: pytest.Monke
         asked.append((checkpoint_id, final.is_complete))
 
     monkeypatch.setattr(FinalCheckpoint, "completed", judged)
+    monkeypatch.setattr(CompletingThread, "__call__", lambda thread, work: work())  # one for each epoch, however slow
     often = {"execution.checkpointing.interval": "1 ms", "execution.interval-during-backlog": "1 ms"}
     query = world.start(job(world.history(EVENTS[:60]), None), {**STREAMED, **often})
     query.awaitTermination(300)
@@ -265,7 +268,8 @@ def test_checkpoints_from_before_the_end(world: World, monkeypatch: pytest.Monke
     assert last > 2 and {number for number, ends in asked if ends} == {last}
     assert {number for number, ends in asked if not ends} == set(range(1, last))
     history = [(one.event, one.status) for one in query.lifecycle.of("source history")]
-    assert (f"checkpoint {last - 1} completed", "RUNNING") in history
+    assert (f"checkpoint {last - 2} completed", "RUNNING") in history
+    assert (f"checkpoint {last - 1} completed", "WAITING_FOR_FINAL_CP") in history
     assert (f"checkpoint {last} completed", "WAITING_FOR_FINAL_CP") in history
     assert world.output() == support.expected_sessions(world.spark, EVENTS[:60])
 

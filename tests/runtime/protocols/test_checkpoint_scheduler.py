@@ -24,6 +24,17 @@ def take(made: CheckpointScheduler, now_ms: int) -> None:
     made.ended_checkpoint(now_ms)
 
 
+def test_one_is_under_way_at_a_time() -> None:
+    """While one is being completed none is due, whatever was asked for; what was due meanwhile is due when it ends."""
+    made = scheduler(in_backlog=False)
+    made.began(INTERVAL_MS)
+    made.request()
+    assert made.next_trigger_ms() is None
+    assert not made.due(10 * INTERVAL_MS)
+    made.ended_checkpoint(10 * INTERVAL_MS)
+    assert made.due(10 * INTERVAL_MS)
+
+
 def test_interval_zero_takes_no_checkpoint_in_the_backlog() -> None:
     """While a source is in backlog under interval 0, no checkpoint is due at any time (I1)."""
     made = scheduler(0)

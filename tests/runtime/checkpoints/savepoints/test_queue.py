@@ -39,6 +39,24 @@ def test_one_request_ends_the_job() -> None:
         desk.ask(plain())
 
 
+def test_whether_a_request_ends_the_job() -> None:
+    """From when one that ends the job is open, until the run has ended; not one whose place is not to be had."""
+    desk = SavepointDesk()
+    desk.ask(SavepointRequest("/a"))
+    assert not desk.ends_the_job
+    desk.ask(SavepointRequest("/b", Stop.DRAIN))
+    assert desk.ends_the_job
+    assert desk.take_stop() is not None
+    assert desk.ends_the_job
+
+    def taken(request: SavepointRequest) -> None:
+        raise CheckpointError("somebody has it")
+
+    desk = SavepointDesk(taken)
+    desk.ask(SavepointRequest("/c", Stop.SUSPEND))
+    assert not desk.ends_the_job
+
+
 def test_those_that_do_not_wait_are_refused() -> None:
     """Where no savepoint can be taken, those that wait stay, and the others are told why."""
     desk = SavepointDesk()
