@@ -89,7 +89,7 @@ class Sizes:
     driver_epochs_per_checkpoint: int = 5
     #: Spark jobs whose tasks do nothing.
     driver_jobs: int = 20
-    #: Keyed totals by those whom a user would pick instead, and the seconds after which one is stopped.
+    #: Keyed totals by those whom a user would pick instead, and the CPU seconds after which one is stopped.
     peer_rows: int = 10_000_000
     peer_keys: int = 1_000_000
     peer_limit_s: int = 300

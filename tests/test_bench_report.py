@@ -210,7 +210,7 @@ def test_peers_are_shown_by_what_they_cost(bench: Any, monkeypatch: pytest.Monke
         measurement(
             bench,
             name=f"peers-{peer.job}",
-            parameters={"limit": 50},
+            parameters={"is_cut": seconds > 50},
             seconds={peer.label: [seconds], "CPU": [cpu_s]},
         )
         for peer, seconds, cpu_s in ((dear, 50.1, 90.0), (cheap, 20.0, 30.0))
@@ -218,6 +218,8 @@ def test_peers_are_shown_by_what_they_cost(bench: Any, monkeypatch: pytest.Monke
     _, first, second = peers.table(found)
     assert first[:3] == [cheap.label, "20.0", "30.0"]
     assert second[:3] == [dear.label, "more than 50.1", "more than 90.0"]
+    busy = [replace(one, machine={**one.machine, "idle": False}) for one in found]
+    assert next(row[:2] for row in peers.table(busy)) == ["what", "CPU seconds"]
     peers.check(10, "Somebody", {"rows": 10.0})
     peers.check(10, "Somebody who does not tell", {})
     with pytest.raises(RuntimeError, match="Somebody has counted 9 rows of 10"):

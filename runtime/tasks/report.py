@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -66,7 +67,10 @@ class ShardReport:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ShardReport:
-        body = json.loads(data)
+        try:
+            body = msgspec.json.decode(data)
+        except msgspec.DecodeError:  # half a character in a user's text, which json knows how to keep
+            body = json.loads(data)
         return cls(
             shard=body["shard"],
             attempt=body["attempt"],
