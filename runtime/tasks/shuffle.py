@@ -51,15 +51,28 @@ def key_group(columns: Sequence[str], max_parallelism: int) -> str:
 
     Without key columns there is one key, in 0.
 
-    As SQL: each function call on columns is a dozen calls to the JVM, and every epoch pays for them.
+    As SQL: each function call on columns is a dozen calls to the JVM, and every epoch pays for them.  The hash
+    stands in it once, or twice: of an aggregation's results Spark computes it for each row as often as it is named.
     """
     if not columns or max_parallelism == 1:
         return "0"
-    group = f"pmod(hash({', '.join(quoted(name) for name in columns)}), {max_parallelism})"
-    if is_power_of_two(max_parallelism):
-        last = max_parallelism.bit_length() - 2
-        group = " | ".join(f"shiftleft(shiftright({group}, {bit}) & 1, {last - bit})" for bit in range(last + 1))
-    return group
+    hashed = f"hash({', '.join(quoted(name) for name in columns)})"
+    if not is_power_of_two(max_parallelism):
+        return f"pmod({hashed}, {max_parallelism})"
+    group, bits = f"{hashed} & {max_parallelism - 1}", max_parallelism.bit_length() - 1
+    if bits <= 8:
+        return f"shiftright({_bits_of_byte_reversed(group)}, {8 - bits})"
+    low, high = _bits_of_byte_reversed(f"{hashed} & 255"), _bits_of_byte_reversed(f"shiftright({group}, 8)")
+    return f"(shiftleft({low}, {bits - 8}) | shiftright({high}, {16 - bits}))"
+
+
+def _bits_of_byte_reversed(byte: str) -> str:
+    """SQL of the eight bits of a number below 256 in reverse order.
+
+    Five copies of the number side by side have each of its bits at a place that differs from its new one by a multiple
+    of ten; the remainder of 2**10 - 1 adds up what the mask has left of them.
+    """
+    return f"CAST(((CAST({byte} AS BIGINT) * {0x0202020202}L) & {0x010884422010}L) % 1023L AS INT)"
 
 
 def exchanged_by_shard(

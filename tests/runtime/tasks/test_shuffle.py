@@ -36,7 +36,7 @@ def test_a_partition_of_sparks_hash_partitioning_is_a_shard(key_hash: int, shard
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("max_parallelism", [1, 2, 100, 128, 32_768])
+@pytest.mark.parametrize("max_parallelism", [1, 2, 100, 128, 256, 1_024, 32_768])
 def test_spark_computes_the_key_group_of_the_contract(spark: SparkSession, max_parallelism: int) -> None:
     """The column and the pure function agree, for powers of two and for other numbers of key groups."""
     rows = spark.range(-500, 500).select("id", F.hash("id").alias("hash"), F.expr(key_group(["id"], max_parallelism)))
