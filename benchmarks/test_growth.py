@@ -42,10 +42,11 @@ def test_growth(benchmark: Any, spark: SparkSession, bench: Any, job: str, shape
             with bench.scratch() as folder:
                 small[name](folder)
     every = _ways(spark, job, shape, limit_s)
-    seconds = Race({name: every[name] for name in names}, rounds, bench.scratch).run(benchmark)
+    race = Race({name: every[name] for name in names}, rounds, bench.scratch)
+    seconds = race.run(benchmark)
     if median(seconds[STOCK_ONE]) >= limit_s:
         begun.parameters["cut"] = [STOCK_ONE]
-    bench.record(begun, rows=shape.rows, seconds=seconds, baselines=(PLAIN, STOCK_ONE))
+    bench.record(begun, rows=shape.rows, seconds=seconds, baselines=(PLAIN, STOCK_ONE), notes=(race.cpu_note,))
 
 
 def _ways(spark: SparkSession, job: str, shape: Shape, limit_s: float) -> dict[str, Way]:

@@ -211,13 +211,13 @@ def test_peers_are_shown_by_what_they_cost(bench: Any, monkeypatch: pytest.Monke
             bench,
             name=f"peers-{peer.job}",
             parameters={"is_cut": seconds > 50},
-            seconds={peer.label: [seconds], "CPU": [cpu_s]},
+            seconds={peer.label: [seconds], "CPU": [cpu_s], "start": [2.0]},
         )
         for peer, seconds, cpu_s in ((dear, 50.1, 90.0), (cheap, 20.0, 30.0))
     ]
     _, first, second = peers.table(found)
-    assert first[:3] == [cheap.label, "20.0", "30.0"]
-    assert second[:3] == [dear.label, "more than 50.1", "more than 90.0"]
+    assert first[:4] == [cheap.label, "20.0", "30.0", "2.0"]
+    assert second[:4] == [dear.label, "more than 50.1", "more than 90.0", "2.0"]
     busy = [replace(one, machine={**one.machine, "idle": False}) for one in found]
     assert next(row[:2] for row in peers.table(busy)) == ["what", "CPU seconds"]
     peers.check(10, "Somebody", {"rows": 10.0})
