@@ -131,6 +131,7 @@ def _stage(earlier: StageProgress, later: StageProgress) -> StageProgress:
         keys=earlier.keys + later.keys,
         timers_fired=earlier.timers_fired + later.timers_fired,
         shards=max(earlier.shards, later.shards),
+        restored_shards=earlier.restored_shards + later.restored_shards,
         spilled_bytes=earlier.spilled_bytes + later.spilled_bytes,
         durations_ms=_sums(earlier.durations_ms, later.durations_ms),
         slowest=tuple(slowest[:_SLOWEST]),

@@ -164,6 +164,8 @@ class StageProgress:
     timers_fired: int = 0
     #: Shards that took part.
     shards: int = 0
+    #: Those of them whose state was not where their task ran, and was restored there.
+    restored_shards: int = 0
     #: Entries of its state after the epoch (values and timers; about), and the bytes and files that they take.
     state_entries: int = 0
     state_bytes: int = 0

@@ -105,6 +105,7 @@ class MetricValues(RunListener):
             self._add("stage_output_rows_total", query, stage.uid, by=stage.output_rows)
             self._add("late_rows_total", query, stage.uid, by=stage.late_rows)
             self._add("timers_fired_total", query, stage.uid, by=stage.timers_fired)
+            self._add("restored_shards_total", query, stage.uid, by=stage.restored_shards)
             self._add("spilled_bytes_total", query, stage.uid, by=stage.spilled_bytes)
             self._set("state_bytes", query, stage.uid, value=stage.state_bytes)
             self._set("state_entries", query, stage.uid, value=stage.state_entries)

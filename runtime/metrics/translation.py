@@ -169,6 +169,7 @@ def _stage(stage: listeners.StageEpoch, sums: Counter[str]) -> events.StageProgr
         keys=sums["keys"],
         timers_fired=sums["timers"],
         shards=len(stage.reports),
+        restored_shards=sums["replicaMisses"],
         state_entries=max(0, sum(file.entries - file.tombstones for file in files)),
         state_bytes=sum(file.size_bytes for file in files),
         state_files=len(files),

@@ -5,7 +5,8 @@ reaches ``name`` for the first time, raises when it reaches ``other`` for the th
 is the first process that manages to create the flag file (a retried task runs in a new process and must get through).
 ``stop`` instead of ``kill`` pauses the process (SIGSTOP) until somebody has it go on.
 ``kill-daemon-once:/tmp/flag`` takes the daemon along that the Python worker was forked from, and
-``kill-executor-once:/tmp/flag`` the whole executor: the JVM that started the daemon.
+``kill-executor-once:/tmp/flag`` the whole executor: the JVM that started the daemon.  ``kill-machine-once:/tmp/flag``
+also takes the process that started the executor: a standalone cluster's worker.
 ``kill-beside:other``: a thread that completes a checkpoint beside the epochs waits there until another thread reaches
 ``other``, and then the process dies; whoever has the turn goes on.
 Unset (always, outside tests) a point costs one dictionary look-up.
@@ -22,7 +23,7 @@ from collections import Counter
 VARIABLE = "MIXEDMODE_FAILPOINTS"
 
 #: Which processes die with a worker: how many generations above it.
-_ONCE = {"kill-once": 0, "kill-daemon-once": 1, "kill-executor-once": 2}
+_ONCE = {"kill-once": 0, "kill-daemon-once": 1, "kill-executor-once": 2, "kill-machine-once": 3}
 
 #: How names of threads begin that complete checkpoints beside the epochs.
 BESIDE = "mixedmode-checkpoints-"
@@ -72,11 +73,12 @@ def _kill_once(flag: str, generations: int) -> None:
         os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
-    victim = os.getpid()
+    victims = [os.getpid()]
     for _ in range(generations):
-        victim = _parent(victim)
-    os.kill(victim, signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
+        victims.append(_parent(victims[-1]))
+    # From above, so that nobody starts anew what is below; the daemon ends with the executor that started it.
+    for victim in (*(reversed(victims[2:]) if generations > 1 else victims[generations:]), os.getpid()):
+        os.kill(victim, signal.SIGKILL)
 
 
 def _parent(pid: int) -> int:

@@ -24,6 +24,7 @@ from ...errors import OptionError
 from .exclusive import decides
 from .filesystem import appears_whole, delete_quietly, is_local, list_files, read_bytes, resolve
 from .spark_paths import HadoopPlace, missing_client, spark_uri
+from .worker_setup import worker_setup_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +43,7 @@ def probe_places(spark: SparkSession, places: Mapping[str, str]) -> None:
 
     Raises:
         OptionError: a worker cannot write to or read from one of them, or Spark finds another place under its name.
+        SetupError: workers have no Python, or not what tasks need.
     """
     master = str(spark.sparkContext.master)
     is_one_machine = master.startswith("local") and not master.startswith("local-cluster")
@@ -154,6 +156,11 @@ def _from_a_worker(spark: SparkSession, places: Mapping[str, tuple[fs.FileSystem
     context.setJobDescription("mixedmode: trying the job's folders from a worker")
     try:
         rows = spark.range(0, 1, 1, 1).mapInArrow(try_them, "option string, host string, trouble string").collect()
+    except Exception as error:
+        found = worker_setup_error(error, context.pythonExec)
+        if found is None:
+            raise
+        raise found from error
     finally:
         context.setJobDescription(None)  # type: ignore[arg-type]
     return {row["option"]: (row["host"], row["trouble"]) for row in rows}

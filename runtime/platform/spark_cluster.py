@@ -10,14 +10,44 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def block_managers(spark: SparkSession) -> frozenset[str]:
-    """Addresses of the driver and of the executors that are alive; no public API names the executors."""
-    context: Any = spark.sparkContext
-    names = context._jsc.sc().getExecutorMemoryStatus().keys().iterator()
-    found = set()
-    while names.hasNext():
-        found.add(str(names.next()))
-    return frozenset(found)
+class Executors:
+    """The executors of an application; no public API names them.
+
+    Args:
+        spark: the session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        context: Any = spark.sparkContext
+        self._context = context._jsc.sc()
+        self._scheduler = self._context.taskScheduler()
+
+    def membership(self) -> frozenset[str]:
+        """Changes whenever one comes, goes, or is told to go; two questions, however many there are."""
+        found = {f"at {name}" for name in self._addresses()}
+        leaving = str(self._scheduler.executorsPendingDecommission().keys().mkString(","))
+        return frozenset(found | {f"leaving {name}" for name in leaving.split(",") if name})
+
+    def places(self) -> list[str]:
+        """Those that are given tasks, by the names that Spark takes for places of partitions; a question for each host.
+
+        None if this version of Spark, or the cluster's own scheduler, does not tell.
+        """
+        found: list[str] = []
+        try:
+            for host in sorted({name.rpartition(":")[0] for name in self._addresses()}):
+                # Without those that are being decommissioned.
+                alive = self._scheduler.getExecutorsAliveOnHost(host)
+                if alive.isDefined():
+                    names = str(alive.get().mkString(",")).split(",")
+                    found += [f"executor_{host}_{name}" for name in sorted(names) if name]
+        except NO_SUCH_MEMBER:
+            return []
+        return found
+
+    def _addresses(self) -> list[str]:
+        """Of the driver, and of all executors."""
+        return str(self._context.getExecutorMemoryStatus().keys().mkString(",")).split(",")
 
 
 class JobTasks:

@@ -90,7 +90,7 @@ class EpochExecutor:
         #: Plans them.
         self.jobs = StageJobs(self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.tail)
         self._pins: ShardPins | None = None
-        self._asked_for_pins = False
+        self._can_pin: bool | None = None
         self._asking = threading.Lock()
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class EpochExecutor:
             MixedModeError: Spark has brought rows to other partitions than those of their shards.
             Exception: whatever a task has failed with.
         """
-        self._ask_for_pins(lineages)
+        pins = self._pins_for(lineages)
         visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)
         task = replace(
             self.task(epoch, lineages, visited, inboxes, None if frame is None else sorter),
@@ -161,7 +161,7 @@ class EpochExecutor:
                 def jobs(task: ShardTask) -> Iterator[DataFrame]:
                     if prepared is not None:
                         return self.jobs.of_prepared(prepared, task)
-                    return self.jobs.of_epoch(rows, task, self._pins, in_place=in_place)
+                    return self.jobs.of_epoch(rows, task, pins, in_place=in_place)
 
                 def run(task: ShardTask) -> list[Row]:
                     return self._collected(jobs(task), observed, at_once=self._at_once(task), pause=pause)
@@ -184,10 +184,9 @@ class EpochExecutor:
             )
         return Executed(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
 
-    @property
-    def is_pinned(self) -> bool:
-        """Whether tasks go to where their shards' replicas are, one by one."""
-        return self._pins is not None
+    def is_pinned(self, lineages: Sequence[ShardLineage]) -> bool:
+        """Whether tasks go to where their shards' replicas are, one by one; ``lineages``: as for :meth:`execute`."""
+        return self._pins_for(lineages) is not None
 
     def task(
         self,
@@ -294,18 +293,25 @@ class EpochExecutor:
         Returns:
             The rows, and for each of their partitions its shard, or ``NO_SHARD``.
         """
-        self._ask_for_pins(lineages)
-        if self._pins is None:
+        pins = self._pins_for(lineages)
+        if pins is None:
             return self.spark.range(0, len(shards), 1, len(shards)), tuple(shards)
         partitions = tuple(shard if shard in shards else NO_SHARD for shard in range(len(lineages)))
-        return self._pins.of(shards), partitions
+        return pins.of(shards), partitions
 
-    def _ask_for_pins(self, lineages: Sequence[ShardLineage]) -> None:
-        """Pin the shards once they have state, if there is a choice of places."""
+    def _pins_for(self, lineages: Sequence[ShardLineage]) -> ShardPins | None:
+        """What keeps shards in place; None: they have no state yet, or there is no choice of places now."""
+        if not any(lineage.files for lineage in lineages):
+            return None
         with self._asking:  # an epoch may ask, and a compaction beside it
-            if not self._asked_for_pins and any(lineage.files for lineage in lineages):
-                self._asked_for_pins = True
-                self._pins = ShardPins(self.spark, len(lineages)) if ShardPins.are_useful(self.spark) else None
+            if self._can_pin is None:
+                self._can_pin = ShardPins.are_possible(self.spark)
+            if not self._can_pin:
+                return None
+            if self._pins is None or self._pins.parallelism != len(lineages):
+                self.close()
+                self._pins = ShardPins(self.spark, self.operator.uid, len(lineages))
+            return self._pins if self._pins.have_choice() else None
 
     def _collected(
         self,

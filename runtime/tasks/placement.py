@@ -1,9 +1,11 @@
 """Keeps each shard's task on the executor that has its replica.
 
-Spark offers no way to say where a task shall run, but it prefers the executor that caches what the task reads.  So a
-tiny table with one row per shard is cached, one partition a shard, and an epoch's rows are joined to it: the join's
-tasks run where the cached partitions are.  Losing an executor moves its shards once, since Spark computes lost
-partitions on another one; when executors come or go the table is laid out anew.
+A tiny table has one row per shard, each in a partition whose place is said when it is made, and an epoch's rows are
+joined to it: Spark prefers to run the join's tasks where those partitions are.  The rows are cached, so Spark also
+knows where a partition is that could not be where it was to be.
+
+Invariants: a shard stays where it is unless its executor is lost or told to go, or others go without their share
+(:mod:`.dealing`); executors are looked at before each job.
 
 With a single executor there is nothing to choose, and the join would only cost.
 """
@@ -11,15 +13,17 @@ With a single executor there is nothing to choose, and the join would only cost.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import functions as F
 
-from ..platform.spark_cluster import block_managers
+from ..platform.placed_rows import PlacedNumbers
+from ..platform.spark_cluster import Executors
 from ..platform.spark_plans import executed_text
 from ..platform.spark_session import PrivateSession
+from .dealing import dealt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,35 +36,33 @@ PIN_COLUMN = "__pin"
 
 
 class ShardPins:
-    """One cached row for each shard.
+    """One placed row for each shard.
 
     Args:
         spark: the session whose settings hold for the input.
+        stage: its uid; stages with few shards begin with different executors.
         parallelism: number of shards.
     """
 
-    def __init__(self, spark: SparkSession, parallelism: int) -> None:
-        self._spark = spark
-        self._parallelism = parallelism
-        # Adaptive execution would merge or split partitions, also of what is cached.
-        settings = {
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
-        }
+    def __init__(self, spark: SparkSession, stage: str, parallelism: int) -> None:
+        self._stage = stage
+        self.parallelism = parallelism
+        # Adaptive execution would merge or split partitions; without it what Spark aggregates would have 200.
+        settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": str(parallelism)}
         self._session = PrivateSession(spark, settings)
-        self._rows: DataFrame | None = None
-        self._laid_out_for: frozenset[str] = frozenset()
-        #: Epochs ask for them, and compactions beside those.
-        self._lock = threading.Lock()
+        self._executors = Executors(spark)
+        self._membership: frozenset[str] = frozenset()
+        self._present: list[str] = []
+        self._rows: PlacedNumbers | None = None
 
     @staticmethod
-    def are_useful(spark: SparkSession) -> bool:
-        """True if there are executors to choose from, and Spark lets the pins choose.
+    def are_possible(spark: SparkSession) -> bool:
+        """True if there may be executors to choose from, and Spark lets the pins choose.
 
         In local mode there is only the driver.  Unless told otherwise Spark also prefers the executors that hold most
         of a task's shuffled input, which are any; the session cannot tell it, only the application's configuration.
         """
-        if str(spark.sparkContext.master).startswith("local[") or len(block_managers(spark)) <= 2:
+        if str(spark.sparkContext.master).startswith("local["):
             return False
         if spark.sparkContext.getConf().get(_REDUCE_LOCALITY, "true").lower() == "false":
             return True
@@ -70,6 +72,19 @@ class ShardPins:
             _REDUCE_LOCALITY,
         )
         return False
+
+    def have_choice(self) -> bool:
+        """Whether there are executors to choose from now; shards are dealt anew if others are there than before.
+
+        By one thread at a time.
+        """
+        membership = self._executors.membership()
+        if membership != self._membership:
+            self._membership = membership
+            self._present = self._executors.places()
+            if len(self._present) > 1:
+                self._deal()
+        return len(self._present) > 1 and self._rows is not None
 
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, to be planned so that they can be joined to the pins."""
@@ -82,33 +97,42 @@ class ShardPins:
             rows: made of an adopted frame, distributed with ``repartitionById(parallelism, shard_column)``.
             shard_column: the column of the shard's number; the result has it no longer.
         """
-        joined = self._laid_out().hint("shuffle_hash").join(rows, F.col(PIN_COLUMN) == F.col(shard_column), "left")
+        joined = self._placed.hint("shuffle_hash").join(rows, F.col(PIN_COLUMN) == F.col(shard_column), "left")
         return joined.drop(PIN_COLUMN, shard_column)
 
     def of(self, shards: Collection[int]) -> DataFrame:
         """The pins of some shards; the other partitions are there, and empty."""
-        return self._laid_out().where(F.col(PIN_COLUMN).isin(list(shards)))
+        return self._placed.where(F.col(PIN_COLUMN).isin(list(shards)))
 
     def holds(self, job: DataFrame) -> bool:
-        """True if Spark's plan leaves the pins where they are: there is no exchange above the cached table."""
-        above, cached, _ = executed_text(job).partition("InMemoryTableScan")
-        return bool(cached) and "Exchange" not in above
+        """True if Spark's plan leaves the pins where they are: there is no exchange above their rows."""
+        above, found, _ = executed_text(job).partition(f"ExistingRDD[{PIN_COLUMN}#")
+        return bool(found) and "Exchange" not in above
 
     def close(self) -> None:
         """Let go of the cached rows."""
         rows, self._rows = self._rows, None
         if rows is not None:
-            rows.unpersist()
+            rows.close()
 
-    def _laid_out(self) -> DataFrame:
-        """The cached rows, spread over the executors that there are now."""
-        with self._lock:
-            present = block_managers(self._spark)
-            if self._rows is None or present != self._laid_out_for:
-                self.close()
-                shards = self._session.session.range(0, self._parallelism, 1, self._parallelism)
-                rows = shards.select(F.col("id").cast("int").alias(PIN_COLUMN))
-                rows = rows.repartitionById(self._parallelism, F.col(PIN_COLUMN)).persist()
-                rows.count()
-                self._rows, self._laid_out_for = rows, present
-            return self._rows
+    @property
+    def _placed(self) -> DataFrame:
+        assert self._rows is not None, "have_choice() comes first"
+        return self._rows.frame
+
+    def _deal(self) -> None:
+        """Deal the shards to the executors that there are now."""
+        before = [None] * self.parallelism if self._rows is None else self._rows.places()
+        wanted = dealt(before, self._present, self._stage)
+        if list(wanted) == before:
+            return
+        moved = [shard for shard, (place, then) in enumerate(zip(wanted, before, strict=True)) if place != then]
+        if self._rows is not None:
+            logger.info("shards %s of stage %s move, %d executors are there", moved, self._stage, len(self._present))
+        old = self._rows
+        try:
+            self._rows = PlacedNumbers.of(self._session.session, PIN_COLUMN, wanted)
+            if old is not None:
+                old.close()
+        except (Py4JError, TypeError, ValueError) as error:  # another version of Spark
+            logger.warning("shards are not kept on their executors: Spark takes no places of rows: %s", error)

@@ -166,7 +166,9 @@ class StagesInOneJob:
         """The job over an epoch's rows; None: its plan cannot be made once."""
         parts = (first, second)
         by = [part.stage.operator.prepares_by(part.spec) for part in parts]
-        if None in by or any(part.stage.is_pinned or not part.stage.jobs.has_own_session for part in parts):
+        if None in by or not all(part.stage.jobs.has_own_session for part in parts):
+            return None
+        if any(part.stage.is_pinned(part.lineages) for part in parts):
             return None
         shape = PlanShape.of(frame)
         if not shape.is_of_rdds:

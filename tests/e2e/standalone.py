@@ -1,0 +1,205 @@
+"""A standalone cluster of Spark on this machine: a master and workers, each with a folder of its own.
+
+They are the processes that ``start-master.sh`` and ``start-worker.sh`` start, which are not in PySpark's package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+#: A process that has not come so far by then will not; nothing waits for it to pass.
+LONGEST_S = 300
+_PR_SET_PDEATHSIG = 1
+
+
+def wait_until(is_so: Callable[[], object], what: str) -> None:
+    """Wait for a condition.
+
+    Args:
+        is_so: the condition.
+        what: its name, for the error.
+    """
+    until = time.monotonic() + LONGEST_S
+    while not is_so():
+        if time.monotonic() > until:
+            raise TimeoutError(f"after {LONGEST_S} s: {what}")
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A process of the cluster with its children, and the file of what it says."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self, pattern: str) -> re.Match[str] | None:
+        """The first place in its log that looks so."""
+        return re.search(pattern, self.log.read_text(errors="replace"))
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to itself alone."""
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """The machine is gone: the process and its executors, at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(LONGEST_S)
+
+
+class Cluster:
+    """A master and its workers, each of one core.
+
+    Args:
+        folder: takes logs, and the folders of the workers.
+        environment: of all its processes.
+    """
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._daemons: list[Daemon] = []
+        master = self._start("master", "master.Master", ["--port", "0"], {})
+        self._daemons.append(master)
+        wait_until(lambda: master.said(r"Starting Spark master at (spark://\S+)"), "the master has a port")
+        found = master.said(r"Starting Spark master at (spark://\S+)")
+        assert found is not None
+        #: Where drivers find it.
+        self.url = found.group(1)
+        self._master = master
+        self.workers: list[Daemon] = []
+
+    def add_workers(self, count: int, memory: str = "640m") -> list[Daemon]:
+        """Start workers; they are there when this returns.
+
+        Args:
+            count: how many.
+            memory: what each has for executors.
+        """
+        added = []
+        for number in range(len(self.workers), len(self.workers) + count):
+            own = self._folder / f"worker-{number}"
+            (own / "local").mkdir(parents=True)
+            places = {"SPARK_WORKER_DIR": str(own / "work"), "SPARK_LOCAL_DIRS": str(own / "local")}
+            words = ["--port", "0", "--cores", "1", "--memory", memory, self.url]
+            added.append(self._start(f"worker-{number}", "worker.Worker", words, places))
+        self.workers += added
+        for worker in added:
+            wait_until(lambda worker=worker: worker.said("Successfully registered with master"), "a worker registers")
+        return added
+
+    def alive(self) -> list[Daemon]:
+        """The workers that there are, the oldest first."""
+        return [worker for worker in self.workers if worker.process.poll() is None]
+
+    def close(self) -> None:
+        """End all processes."""
+        for daemon in [*self.workers, *self._daemons]:
+            daemon.kill()
+
+    def _start(self, name: str, kind: str, words: list[str], environment: dict[str, str]) -> Daemon:
+        command = [f"{os.environ['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{kind}"]
+        command += ["--host", "127.0.0.1", "--webui-port", "0", *words]
+        log = self._folder / f"{name}.log"
+        around = {**os.environ, "SPARK_DAEMON_MEMORY": "192m", **self._environment, **environment}
+        with open(log, "wb") as said:
+            process = subprocess.Popen(
+                command, env=around, stdout=said, stderr=said, start_new_session=True, preexec_fn=_die_with_parent
+            )
+        return Daemon(process, log)
+
+
+@contextmanager
+def cluster(folder: Path, **environment: str) -> Iterator[Cluster]:
+    """A cluster that ends with the block.
+
+    Args:
+        folder: takes all that its processes write.
+        environment: of them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Cluster(folder, environment)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+class Submitted:
+    """A program that was started by ``spark-submit``, in a process group of its own.
+
+    Args:
+        url: of the master.
+        script: the program.
+        conf: settings of Spark.
+        environment: different from this process'.
+        log: takes what it says, after what is there.
+    """
+
+    def __init__(self, url: str, script: Path, conf: dict[str, str], environment: dict[str, str], log: Path) -> None:
+        command = [f"{os.environ['SPARK_HOME']}/bin/spark-submit", "--master", url]
+        for name, value in conf.items():
+            command += ["--conf", f"{name}={value}"]
+        around = {**os.environ, "PYSPARK_PYTHON": sys.executable, **environment}
+        self._begins = log.stat().st_size if log.exists() else 0
+        self._log = log
+        with open(log, "ab") as said:
+            self.process = subprocess.Popen(
+                [*command, str(script)],
+                cwd=log.parent,
+                env=around,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    def lines(self) -> list[str]:
+        """What it has said so far."""
+        return self._log.read_bytes()[self._begins :].decode(errors="replace").splitlines()
+
+    def count(self, words: str) -> int:
+        """How many lines have these words in them."""
+        return sum(words in line for line in self.lines())
+
+    def wait_until(self, is_so: Callable[[], object], what: str) -> None:
+        """Wait for a condition; a program that has ended will not bring it about.
+
+        Args:
+            is_so: the condition.
+            what: its name, for the error.
+        """
+
+        def is_over() -> bool:
+            ended = self.process.poll() is not None
+            if is_so():
+                return True
+            if ended:
+                raise AssertionError("\n".join([f"it has ended before {what}:", *self.lines()[-60:]]))
+            return False
+
+        try:
+            wait_until(is_over, what)
+        except TimeoutError as error:
+            raise AssertionError("\n".join([f"{error}:", *self.lines()[-60:]])) from error
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal to all of its processes, and wait for the exit code."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+        return self.process.wait(LONGEST_S)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,250 @@
+"""A job on a standalone cluster, started by ``spark-submit``: its workers come and go, its driver dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import venv
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import standalone
+import support
+from mixedmode.runtime.platform.failpoints import VARIABLE
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1500)]
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cluster" / "visits.py"
+SHARDS = 3
+CONF = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "3",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.shuffle.reduceLocality.enabled": "false",
+    "spark.decommission.enabled": "true",
+    # However slow the machine is: all executors are there first, and a task waits for the one that it prefers.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    # So long, too, a task waits for an executor that is lost when the task is to be run there.
+    "spark.locality.wait": "30s",
+    "spark.mixedmode.pipeline.parallelism": str(SHARDS),
+    # Compactions bring state in, too; and the second driver has something to do again.
+    "spark.mixedmode.execution.checkpointing.interval": "1 h",
+}
+#: Lines of a driver's log.
+GONE, REGISTERED, LEAVING = "Lost executor", "Registering block manager", "Decommission executors"
+_PAUSE_S, _DELAY_S = 30 * 60, 10 * 60
+
+
+@dataclass
+class Job:
+    """The example with its folders, and what it says of its epochs."""
+
+    folder: Path
+    landed: int = 0
+    conf: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("lake", "landing"):
+            (self.folder / name).mkdir(parents=True)
+
+    def submit(self, url: str, **environment: str) -> standalone.Submitted:
+        places = {name.upper(): str(self.folder / name) for name in ("lake", "landing", "output", "location")}
+        return standalone.Submitted(
+            url, EXAMPLE, {**CONF, **self.conf}, {**places, **environment}, self.folder / "driver.log"
+        )
+
+    def write(self, place: str, events: list[support.Event]) -> None:
+        table = support.table(events).rename_columns(["customer", "ts", "amount"])
+        hidden = self.folder / place / f".{self.landed:02d}.parquet"
+        pq.write_table(table, hidden)
+        hidden.rename(hidden.with_name(hidden.name[1:]))
+        self.landed += 1
+
+
+def epochs(driver: standalone.Submitted) -> list[dict[str, Any]]:
+    """What a driver has told of its epochs."""
+    return [json.loads(line) for line in driver.lines() if line.startswith('{"epoch"')]
+
+
+def rows_of(driver: standalone.Submitted, phase: str = "live") -> int:
+    return sum(epoch["rows"] for epoch in epochs(driver) if epoch["phase"] == phase)
+
+
+def hours_of(events: list[support.Event]) -> list[tuple[Any, ...]]:
+    """What the example gives: (hour, visits, spent), sorted."""
+    by_key: dict[str, list[tuple[int, int]]] = {}
+    for key, seconds, value in sorted(events, key=lambda event: event[1]):
+        by_key.setdefault(key, []).append((seconds, value))
+    hours: dict[int, list[int]] = {}
+    for rows in by_key.values():
+        spent = 0
+        for (here, value), following in zip(rows, [*rows[1:], None], strict=True):
+            spent += value
+            if following is None or following[0] - _DELAY_S >= here + _PAUSE_S:
+                of_hour = hours.setdefault((here + _PAUSE_S) // 3600, [0, 0])
+                of_hour[0], of_hour[1], spent = of_hour[0] + 1, of_hour[1] + spent, 0
+    begin = {hour: (support.START + timedelta(hours=hour)).replace(tzinfo=None) for hour in hours}
+    return sorted((begin[hour], *hours[hour]) for hour in hours)
+
+
+def committed(folder: Path) -> list[tuple[Any, ...]]:
+    rows = support.committed(folder / "output")
+    return sorted((row[0]["start"].replace(tzinfo=None), *row[1:]) for row in rows)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[standalone.Cluster]:
+    """A master without workers."""
+    options = {"SPARK_WORKER_OPTS": "-Dspark.decommission.enabled=true"}
+    with standalone.cluster(tmp_path_factory.mktemp("standalone"), **options) as made:
+        yield made
+
+
+class Run:
+    """The job while it runs: what lands, and what its epochs say then.
+
+    Args:
+        job: the example with its folders.
+        cluster: where it runs.
+        events: what is to land.
+    """
+
+    def __init__(self, job: Job, cluster: standalone.Cluster, events: list[support.Event]) -> None:
+        self.job, self.cluster, self.events = job, cluster, events
+        self._told = 0
+        self.driver = job.submit(cluster.url)
+
+    def land(self, count: int) -> int:
+        """A file with the next rows; how many the driver will have seen with them."""
+        rows, self.events = self.events[:count], self.events[count:]
+        self.job.write("landing", rows)
+        return rows_of(self.driver) + len(rows)
+
+    def through(self, rows: int) -> None:
+        self.driver.wait_until(lambda: rows_of(self.driver) >= rows, f"{rows} rows are through")
+
+    def restored(self, count: int = 40) -> int:
+        """Rows land; how many of the first stage's shards were restored since this was last asked, until now."""
+        self.through(self.land(count))
+        seen, found = self._told, epochs(self.driver)
+        self._told = len(found)
+        return sum(epoch["restored"]["visits"] for epoch in found[seen:])
+
+    def come(self, count: int) -> None:
+        """Workers come, each with an executor that the driver knows."""
+        known = self.driver.count(REGISTERED)
+        self.cluster.add_workers(count)
+        self.driver.wait_until(lambda: self.driver.count(REGISTERED) >= known + count, "there are further executors")
+
+    def lose(self, *workers: standalone.Daemon) -> None:
+        """Machines are gone, and the driver knows."""
+        known = self.driver.count(GONE)
+        for worker in workers:
+            worker.kill()
+        self.driver.wait_until(lambda: self.driver.count(GONE) >= known + len(workers), "executors are lost")
+
+    def leave(self, worker: standalone.Daemon) -> None:
+        """A machine is told to go, and the driver knows."""
+        known = self.driver.count(LEAVING)
+        worker.send(signal.SIGPWR)
+        self.driver.wait_until(lambda: self.driver.count(LEAVING) > known, "an executor is decommissioned")
+
+
+def test_workers_come_and_go(cluster: standalone.Cluster, tmp_path: Path) -> None:
+    """What has to move is restored and nothing else is, whoever is lost, comes or leaves; the output is as ever.
+
+    - A machine that is lost in the backlog costs a part of it.  In the stream all shards are restored once; from then
+      on each task meets its state where the epoch before has left it.
+    - The shards of a machine that is lost between two epochs are restored, those of others stay; one that comes takes
+      its share; one that is decommissioned is left by its shards, and by no others; of two
+      that are lost at once both parts move to the one that is left.
+    - The driver and its JVM are killed, and submitted again: it goes on from the last checkpoint, on the executors that
+      Spark allocates as it goes, with Python workers of one task each, and survives a machine that is lost within an
+      epoch.  SIGTERM ends it in good order.
+    - Nothing is late, and the output is what the rows come to.
+    """
+    events = support.stream_of(900, seed=5, keys=60, step_s=80)
+    in_backlog, in_epoch = tmp_path / "in-backlog", tmp_path / "in-epoch"
+    in_epoch.touch()  # not yet
+    failpoints = f"task-before-report-sorted=kill-machine-once:{in_backlog}"
+    failpoints += f";task-before-report-random=kill-machine-once:{in_epoch}"
+    job = Job(tmp_path / "job", conf={f"spark.executorEnv.{VARIABLE}": failpoints})
+    job.write("lake", events[:300])
+    cluster.add_workers(3)
+    run = Run(job, cluster, [*events[300:], ("flush", events[-1][1] + 100_000, 1)])
+    run.driver.wait_until(in_backlog.exists, "a machine is lost in the backlog")
+    run.come(1)
+    run.driver.wait_until(lambda: rows_of(run.driver, "backlog") == 300, "the backlog is through")
+    assert [run.restored(), run.restored()] == [SHARDS, 0]
+
+    first, second, _ = cluster.alive()
+    run.lose(first)
+    assert [run.restored(), run.restored()] == [1, 0], "what the lost one had"
+    run.come(1)
+    assert [run.restored(), run.restored()] == [1, 0], "the share of the one that has come"
+    run.leave(second)
+    assert [run.restored(), run.restored()] == [1, 0], "what the leaving one had"
+    second.kill()
+    run.come(1)
+    assert run.restored() == 1
+    run.lose(*cluster.alive()[:2])
+    assert [run.restored(), run.restored()] == [2, 0], "what the lost ones had"
+    run.come(1)
+    assert run.restored() == 1
+    told = epochs(run.driver)
+    run.driver.end(signal.SIGKILL)
+
+    job.conf |= {
+        "spark.locality.wait": "3s",
+        "spark.mixedmode.execution.checkpointing.interval": "1 s",
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.maxExecutors": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+        "spark.python.worker.reuse": "false",
+    }
+    run = Run(job, cluster, run.events)
+    run.through(run.land(40))
+    in_epoch.unlink()
+    run.through(run.land(40))
+    run.driver.wait_until(in_epoch.exists, "a machine is lost in an epoch")
+    run.land(len(run.events))
+    expected = hours_of(events)
+    known = {row[0] for row in expected}
+
+    def output() -> list[tuple[Any, ...]]:
+        return [row for row in committed(job.folder) if row[0] in known]
+
+    run.driver.wait_until(lambda: len(output()) >= len(expected), "all is shown")
+    assert run.driver.end() == 0
+    assert run.driver.count("the job has ended") == 1
+    assert sum(epoch["late"] for epoch in [*told, *epochs(run.driver)]) == 0
+    assert output() == expected
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_another_python(cluster: standalone.Cluster, tmp_path: Path, missing: bool) -> None:
+    """A job whose workers have no Python, or one without mixedmode, is refused by ``start()``, which says so."""
+    if not cluster.alive():
+        cluster.add_workers(1)
+    python = tmp_path / "python"
+    if not missing:
+        venv.create(python, with_pip=False, symlinks=True)
+    job = Job(tmp_path / "job")
+    job.conf.update({"spark.cores.max": "1"})
+    job.write("lake", support.stream_of(3))
+    driver = job.submit(
+        cluster.url, PYSPARK_PYTHON=str(python / "bin" / "python"), PYSPARK_DRIVER_PYTHON=sys.executable
+    )
+    assert driver.process.wait(standalone.LONGEST_S) == 1
+    print("\n".join(line[:600] for line in driver.lines() if " INFO " not in line))
+    raise AssertionError
