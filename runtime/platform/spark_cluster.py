@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from .spark_expressions import NO_SUCH_MEMBER
@@ -25,13 +26,15 @@ class Executors:
     def membership(self) -> frozenset[str]:
         """Changes whenever one comes, goes, or is told to go; two questions, however many there are."""
         found = {f"at {name}" for name in self._addresses()}
-        leaving = str(self._scheduler.executorsPendingDecommission().keys().mkString(","))
+        leaving = ""
+        with contextlib.suppress(NO_SUCH_MEMBER):
+            leaving = str(self._scheduler.executorsPendingDecommission().keys().mkString(","))
         return frozenset(found | {f"leaving {name}" for name in leaving.split(",") if name})
 
     def places(self) -> list[str]:
         """Those that are given tasks, by the names that Spark takes for places of partitions; a question for each host.
 
-        None if this version of Spark, or the cluster's own scheduler, does not tell.
+        Nothing if this version of Spark, or the cluster's own scheduler, does not tell.
         """
         found: list[str] = []
         try:

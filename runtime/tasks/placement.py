@@ -17,6 +17,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from ..platform.placed_rows import PlacedNumbers
@@ -134,5 +135,5 @@ class ShardPins:
             self._rows = PlacedNumbers.of(self._session.session, PIN_COLUMN, wanted)
             if old is not None:
                 old.close()
-        except (Py4JError, TypeError, ValueError) as error:  # another version of Spark
+        except (Py4JError, PySparkException, TypeError, ValueError) as error:  # another version of Spark
             logger.warning("shards are not kept on their executors: Spark takes no places of rows: %s", error)
