@@ -23,13 +23,19 @@ class Executors:
         self._context = context._jsc.sc()
         self._scheduler = self._context.taskScheduler()
 
-    def membership(self) -> frozenset[str]:
-        """Changes whenever one comes, goes, or is told to go; two questions, however many there are."""
-        found = {f"at {name}" for name in self._addresses()}
+    def membership(self) -> tuple[frozenset[str], int]:
+        """Changes whenever one comes, goes, or is told to go; two questions, however many there are.
+
+        Returns:
+            What changes, and how many of them are to be given tasks: :meth:`places` may know of one a little later.
+        """
+        addresses = self._addresses()
         leaving = ""
         with contextlib.suppress(NO_SUCH_MEMBER):
             leaving = str(self._scheduler.executorsPendingDecommission().keys().mkString(","))
-        return frozenset(found | {f"leaving {name}" for name in leaving.split(",") if name})
+        names = [name for name in leaving.split(",") if name]
+        found = {f"at {name}" for name in addresses} | {f"leaving {name}" for name in names}
+        return frozenset(found), len(addresses) - 1 - len(names)
 
     def places(self) -> list[str]:
         """Those that are given tasks, by the names that Spark takes for places of partitions; a question for each host.

@@ -79,11 +79,12 @@ class ShardPins:
 
         By one thread at a time.
         """
-        membership = self._executors.membership()
+        membership, expected = self._executors.membership()
         if membership != self._membership:
-            self._membership = membership
-            self._present = self._executors.places()
-            if len(self._present) > 1:
+            before, self._present = self._present, self._executors.places()
+            # One that has just come may not be given tasks yet: it is looked for again next time.
+            self._membership = membership if len(self._present) == expected else frozenset()
+            if len(self._present) > 1 and self._present != before:
                 self._deal()
         return len(self._present) > 1 and self._rows is not None
 
