@@ -51,6 +51,7 @@ class Job:
 
     folder: Path
     landed: int = 0
+    drivers: list[standalone.Submitted] = field(default_factory=list)
     conf: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,9 +60,10 @@ class Job:
 
     def submit(self, url: str, **environment: str) -> standalone.Submitted:
         places = {name.upper(): str(self.folder / name) for name in ("lake", "landing", "output", "location")}
-        return standalone.Submitted(
-            url, EXAMPLE, {**CONF, **self.conf}, {**places, **environment}, self.folder / "driver.log"
-        )
+        log = self.folder / "driver.log"
+        driver = standalone.Submitted(url, EXAMPLE, {**CONF, **self.conf}, {**places, **environment}, log)
+        self.drivers.append(driver)
+        return driver
 
     def write(self, place: str, events: list[support.Event]) -> None:
         table = support.table(events).rename_columns(["customer", "ts", "amount"])
@@ -101,6 +103,15 @@ def hours_of(events: list[support.Event]) -> list[tuple[Any, ...]]:
 def committed(folder: Path) -> list[tuple[Any, ...]]:
     rows = support.committed(folder / "output")
     return sorted((row[0]["start"].replace(tzinfo=None), *row[1:]) for row in rows)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """The example, without data; its drivers end with the test."""
+    made = Job(tmp_path / "job")
+    yield made
+    for driver in made.drivers:
+        driver.end(signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +174,7 @@ class Run:
         self.driver.wait_until(lambda: self.driver.count(LEAVING) > known, "an executor is decommissioned")
 
 
-def test_workers_come_and_go(cluster: standalone.Cluster, tmp_path: Path) -> None:
+def test_workers_come_and_go(cluster: standalone.Cluster, job: Job, tmp_path: Path) -> None:
     """What has to move is restored and nothing else is, whoever is lost, comes or leaves; the output is as ever.
 
     - A machine that is lost in the backlog costs a part of it.  In the stream all shards are restored once; from then
@@ -181,7 +192,7 @@ def test_workers_come_and_go(cluster: standalone.Cluster, tmp_path: Path) -> Non
     in_epoch.touch()  # not yet
     failpoints = f"task-before-report-sorted=kill-machine-once:{in_backlog}"
     failpoints += f";task-before-report-random=kill-machine-once:{in_epoch}"
-    job = Job(tmp_path / "job", conf={f"spark.executorEnv.{VARIABLE}": failpoints})
+    job.conf[f"spark.executorEnv.{VARIABLE}"] = failpoints
     job.write("lake", events[:300])
     cluster.add_workers(3)
     run = Run(job, cluster, [*events[300:], ("flush", events[-1][1] + 100_000, 1)])
@@ -236,19 +247,19 @@ def test_workers_come_and_go(cluster: standalone.Cluster, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("missing", [True, False])
-def test_another_python(cluster: standalone.Cluster, tmp_path: Path, missing: bool) -> None:
+def test_another_python(cluster: standalone.Cluster, job: Job, tmp_path: Path, missing: bool) -> None:
     """A job whose workers have no Python, or one without mixedmode, is refused by ``start()``, which says so."""
     if not cluster.alive():
         cluster.add_workers(1)
     python = tmp_path / "python"
     if not missing:
         venv.create(python, with_pip=False, symlinks=True)
-    job = Job(tmp_path / "job")
     job.conf.update({"spark.cores.max": "1"})
     job.write("lake", support.stream_of(3))
     driver = job.submit(
         cluster.url, PYSPARK_PYTHON=str(python / "bin" / "python"), PYSPARK_DRIVER_PYTHON=sys.executable
     )
     assert driver.process.wait(standalone.LONGEST_S) == 1
-    print("\n".join(line[:600] for line in driver.lines() if " INFO " not in line))
-    raise AssertionError
+    said = "\n".join(driver.lines())
+    assert "MIXEDMODE_WORKER_PYTHON" in said and f"would run Python '{python}/bin/python'" in said, said[-4000:]
+    assert ("cannot be started there" if missing else "has not what tasks need: No module named") in said
