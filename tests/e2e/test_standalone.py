@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
-import venv
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -240,26 +238,7 @@ def test_workers_come_and_go(cluster: standalone.Cluster, job: Job, tmp_path: Pa
         return [row for row in committed(job.folder) if row[0] in known]
 
     run.driver.wait_until(lambda: len(output()) >= len(expected), "all is shown")
-    assert run.driver.end() == 0
+    assert run.driver.end() in (0, 128 + signal.SIGTERM), "the JVM of spark-submit tells by which signal it has ended"
     assert run.driver.count("the job has ended") == 1
     assert sum(epoch["late"] for epoch in [*told, *epochs(run.driver)]) == 0
     assert output() == expected
-
-
-@pytest.mark.parametrize("missing", [True, False])
-def test_another_python(cluster: standalone.Cluster, job: Job, tmp_path: Path, missing: bool) -> None:
-    """A job whose workers have no Python, or one without mixedmode, is refused by ``start()``, which says so."""
-    if not cluster.alive():
-        cluster.add_workers(1)
-    python = tmp_path / "python"
-    if not missing:
-        venv.create(python, with_pip=False, symlinks=True)
-    job.conf.update({"spark.cores.max": "1"})
-    job.write("lake", support.stream_of(3))
-    driver = job.submit(
-        cluster.url, PYSPARK_PYTHON=str(python / "bin" / "python"), PYSPARK_DRIVER_PYTHON=sys.executable
-    )
-    assert driver.process.wait(standalone.LONGEST_S) == 1
-    said = "\n".join(driver.lines())
-    assert "MIXEDMODE_WORKER_PYTHON" in said and f"would run Python '{python}/bin/python'" in said, said[-4000:]
-    assert ("cannot be started there" if missing else "has not what tasks need: No module named") in said
