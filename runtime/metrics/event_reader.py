@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...errors import CheckpointError
 from ..platform.filesystem import exists, resolve
@@ -73,15 +73,21 @@ def _of_run(run: RunFolder, since_ms: int | None) -> Iterator[RunEvent]:
 class HistoryTail:
     """Follows the newest run of a location: first what it has told so far, then what is new at each look.
 
+    Runs stand in the order of their drivers' clocks, which may differ; which run has the location the claims know.
+
     Args:
         location: the job's ``checkpointLocation``.
+        holder: says how the id of the run that has it begins; None: none has.
 
     Raises:
         CheckpointError: it is none, or cannot be reached.
     """
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, holder: Callable[[], str | None] = lambda: None) -> None:
         self._folder = history_of(location)
+        self._holder = holder
+        #: How the id of the last run begins that is known to have had the location.
+        self._last: str | None = None
         #: The run that is followed; None: none has been seen yet.
         self.run_id: str | None = None
         #: Number of the part that is read, how many bytes of it have been, and the moment of its last event.
@@ -94,7 +100,8 @@ class HistoryTail:
         Raises:
             OSError: it cannot be read now.
         """
-        runs = self._folder.runs()
+        self._last = last = self._holder() or self._last
+        runs = sorted(self._folder.runs(), key=lambda run: last is not None and run.run_id.startswith(last))
         found: list[RunEvent] = []
         known = [at for at, run in enumerate(runs) if run.run_id == self.run_id]
         for run in runs[known[0] :] if known else runs[-1:]:

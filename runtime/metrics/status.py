@@ -166,11 +166,11 @@ def status_of(location: str, now_ms: int | None = None) -> JobStatus:
         CheckpointError: the location is none, is of a newer version, or cannot be reached.
     """
     now_ms = round(time.time() * 1000) if now_ms is None else now_ms
-    tail = HistoryTail(location)
     filesystem, path = resolve(location)
     try:
         standing = standing_of(ClaimFolder(filesystem, f"{path}/mixedmode"), now_ms)
-        runs = runs_of(tail.new_events())
+        holder = standing.holder
+        runs = runs_of(HistoryTail(location, lambda: None if holder is None else holder.run).new_events())
     except OSError as error:
         raise CheckpointError(f"{location!r} cannot be read: {error}") from error
     run = runs[-1] if runs else None

@@ -297,6 +297,16 @@ def test_a_run_without_a_log_yet_recovers(tmp_path: Path, claim: Callable[[], Dr
     assert (code, found["phase"], found["run"]["id"], found["epoch"]) == (0, "recovery", RUN[:8], None)
 
 
+def test_the_run_that_has_the_location_is_told_of(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """Not the one whose driver's clock was ahead."""
+    claim()
+    tell(tmp_path, began(NOW_MS - 90_000), phase("live", NOW_MS - 80_000), live_epoch(NOW_MS))
+    ahead = NOW_MS + 3_600_000
+    put(a_run(tmp_path, "earlier", ahead).part(1), began(ahead, "earlier"), phase("backlog", ahead, "earlier"))
+    code, found = ask(tmp_path)
+    assert (code, found["run"]["id"], found["phase"], found["epoch"]["id"]) == (0, RUN, "live", 7)
+
+
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     """A folder without a job, and a limit that is no duration: exit code 2, and what was expected."""
     nothing = CliRunner().invoke(app, ["status", str(tmp_path)])
