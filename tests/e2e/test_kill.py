@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from pathlib import Path
 
@@ -46,10 +47,14 @@ class Job:
             some = EVENTS[360 + number * rows :][:rows]
             support.write(folder / "pending" / f"{number + 1:02d}.parquet", some)
         support.write(folder / "pending" / "99.parquet", support.flush_after(EVENTS))
+        written_ns = (folder / "landing" / "00.parquet").stat().st_mtime_ns
+        for number, path in enumerate(sorted((folder / "pending").iterdir()), start=1):
+            # Spark takes files in the order of their times, in milliseconds; a small one is written in less.
+            os.utime(path, ns=(written_ns + number * 10_000_000,) * 2)
 
-    def run(self, failpoints: str = "", master: str = "local[2,3]") -> int:
+    def run(self, failpoints: str = "", master: str = "local[2,3]", files: str = "one by one") -> int:
         """Run the driver to its end, whatever that is; returns its exit code."""
-        environment = {VARIABLE: failpoints, "SESSIONS_MASTER": master}
+        environment = {VARIABLE: failpoints, "SESSIONS_MASTER": master, "FILES": files}
         return self.jvm.run(DRIVER, self.folder, self.name, *self.options, **environment).returncode
 
     @property
@@ -103,6 +108,22 @@ def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
         assert job.run(point) == KILLED, point
         assert job.checkpoints, point
     assert job.run() == 0
+    assert job.output == EXPECTED
+
+
+def test_killed_while_a_checkpoint_is_completed_beside_epochs(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """Killed at each step of a completion, each time when at least one epoch was applied since it got there: the rows
+    of those epochs belong to the next checkpoint, and come once."""
+    job = Job(tmp_path, driver_jvm, *OBSERVED, "execution.checkpointing.interval=50 ms", files=14)
+    for point in (
+        "checkpoint-after-compaction",
+        "checkpoint-before-metadata",
+        "checkpoint-after-metadata",
+        "checkpoint-after-commit",
+        "checkpoint-before-gc",
+    ):
+        assert job.run(f"{point}=kill-beside:epoch-applied", files="at once") == KILLED, point
+    assert job.run(files="at once") == 0
     assert job.output == EXPECTED
 
 
