@@ -22,6 +22,7 @@ from .driver.preflight import check_places
 from .driver.remote_requests import Request, RequestFolder, Requests
 from .driver.runner import JobRunner
 from .driver.sigterm import SIGTERM
+from .handle.rescale import RescaledQuery
 from .metrics.event_files import HistoryFolder
 from .metrics.event_reader import read_history
 from .metrics.events import RunEvent
@@ -70,7 +71,7 @@ def start_query(job: JobSpec) -> MixedQuery:
     return query
 
 
-class MixedQuery:
+class MixedQuery(RescaledQuery):
     """A job that runs: backlog first, then live.
 
     For example:
@@ -157,6 +158,9 @@ class MixedQuery:
             self.pause()
         elif request.action == "resume":
             self.resume()
+        elif request.action == "rescale":
+            assert request.parallelism is not None, "the command line asks for a number"
+            self.rescale(request.parallelism, request.stage, wait=True)
         elif request.path is None:
             self.stop()
             self._raise()
@@ -249,7 +253,7 @@ class MixedQuery:
         """What the query is doing now; in a backlog with rows so far, rows/s, ETA and shards done.
 
         ``phase`` is ``done`` when the job has come to its own end; ``mode`` is the phase's, as in progress records:
-        ``backlog`` or ``streaming``.
+        ``backlog`` or ``streaming``; ``shards`` the number of shards of each stage.
         """
         now = self._runner.now
         phase, active = now.phase, self.isActive
@@ -266,6 +270,7 @@ class MixedQuery:
             "isBacklog": now.is_backlog,
             "epoch": now.epoch,
             "checkpoint": now.checkpoint_id,
+            "shards": dict(now.parallelism),
         }
         if active and phase is not None and phase.style == "sorted":
             status["backlog"] = self._runner.backlog.snapshot()

@@ -185,6 +185,19 @@ class ReplicaCache:
                 oldest.replica.close()
             return held.replica
 
+    def retire(self, job: str, pool: str, shards: int) -> None:
+        """Close what is held of shards that a stage does not have any more.
+
+        Args:
+            job: the job.
+            pool: the stage's pool.
+            shards: how many shards it has.
+        """
+        with self._lock:
+            gone = [slot for slot in self._held if (slot[0], slot[2]) == (job, pool) and slot[1] >= shards]
+            for slot in gone:
+                self._held.pop(slot).replica.close()
+
     def _brought_on(self, held: _Held, lineage: ShardLineage) -> _Held | None:
         unusable = held.replica.damaged or held.replica.is_lost
         missing = None if unusable else missing_files(held.lineage, lineage)

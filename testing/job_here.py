@@ -20,6 +20,7 @@ from ..runtime.driver.epoch_runner import EpochRunner
 from ..runtime.driver.event_channels import JobEvents
 from ..runtime.driver.graph_epochs import GraphEpochs
 from ..runtime.driver.job_state import Cut, JobState
+from ..runtime.driver.rescaling import deal_anew
 from ..runtime.driver.standing import fresh_state, restored_state
 from ..runtime.metrics.backlog import BacklogProgress
 from ..runtime.spec import JobSpec, Phase, Settings, StageSpec
@@ -166,6 +167,10 @@ class JobHere:
         metadata = CheckpointMetadata.model_validate_json(cut.to_metadata(with_state=True).model_dump_json())
         self.close()
         self._begin(restored_state(self.spec, metadata, shards))
+
+    def rescale(self, shards: Mapping[str, int]) -> None:
+        """Deal stages to other numbers of shards, between two epochs; ``shards``: by stage."""
+        deal_anew(self.state, self.events, self.graph, shards)
 
     def pending(self) -> list[pa.Table]:
         """The output that was staged since somebody asked, in the order of its shards."""

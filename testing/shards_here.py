@@ -78,6 +78,9 @@ class ShardsHere:
         """No stage has Spark do its first pass here."""
         return False
 
+    def forget_shards(self) -> None:
+        """Nothing is kept for shards here but their replicas, which know what they hold."""
+
     def execute(
         self,
         frame: RowsHere | None,

@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from .arguments import AsJson, Location, Timeout
 from .console import FAILED, failures, misused, print_facts, print_json
+from .rescale import rescale
 
 app = typer.Typer(
     name="mixedmode",
@@ -19,10 +21,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-Location = Annotated[str, typer.Argument(help="The job's checkpointLocation, a folder or a URI.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait for the job.", min=0.1)]
 
 
 #: Commands about the state of jobs that do not run.
@@ -305,6 +303,9 @@ def resume(location: Location, timeout: Timeout = 600.0, as_json: AsJson = False
     from .asking import ask_job
 
     ask_job(location, "resume", None, timeout_s=timeout, as_json=as_json)
+
+
+app.command()(rescale)
 
 
 @state_app.command("write")

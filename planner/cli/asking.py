@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...runtime.driver.remote_client import ask
@@ -11,6 +12,16 @@ from .place_checks import check_location
 
 #: What becomes of a job of which something is asked.
 _FATE: dict[Action, str] = {"savepoint": "goes on", "stop": "stopped", "pause": "paused", "resume": "goes on"}
+
+
+def telling(as_json: bool) -> Callable[[str], None]:
+    """What says how far a request is, to people."""
+
+    def on_status(status: str) -> None:
+        if not as_json:
+            say("the job has taken up the request" if status == "running" else "waiting for the job …")
+
+    return on_status
 
 
 def ask_job(
@@ -32,12 +43,8 @@ def ask_job(
     if drain and path is None:
         raise misused("--drain ends the job for good with a savepoint of its last state: say where to by --savepoint")
 
-    def on_status(status: str) -> None:
-        if not as_json:
-            say("the job has taken up the request" if status == "running" else "waiting for the job …")
-
     with failures(as_json):
-        made = ask(location, action, path, drain=drain, timeout_s=timeout_s, on_status=on_status)
+        made = ask(location, action, path, drain=drain, timeout_s=timeout_s, on_status=telling(as_json))
     if not as_json:
         print_facts([*([] if made is None else [("savepoint", made)]), ("job", _FATE[action])])
     elif action in ("pause", "resume"):

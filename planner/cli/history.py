@@ -10,6 +10,7 @@ from ...runtime.metrics import events
 from ...runtime.metrics.event_json import to_json
 from ...runtime.metrics.event_reader import read_history
 from ...runtime.metrics.events import RunEvent
+from ...runtime.metrics.units import rescaled
 from .console import age, duration_ms, moment_text, print_table, say, size
 
 #: What there is one of for each micro-batch, and would hide all else.
@@ -92,6 +93,8 @@ def _in_words(event: RunEvent) -> str:
             return f"{event.checkpoint_id} ({event.trigger}) {event.outcome}, {goes_on}: {event.error}"
         case events.SavepointWritten():
             return event.path
+        case events.ShardsRescaled():
+            return rescaled(event.before, event.after, event.checkpoint_id)
         case events.RunEnded():
             savepoint = "" if event.savepoint is None else f", with savepoint {event.savepoint}"
             return f"{event.how}{savepoint}" if event.error is None else f"failed: {event.error_class}: {event.error}"

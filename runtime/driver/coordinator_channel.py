@@ -13,12 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ...errors import CoordinatorError, OperatorEventError
+from ...state.keygroups import KeyGroupRange
 from ..platform.failpoints import failpoint
 from ..platform.user_frames import UserFrames
 from ..protocols.operator_events.channel import Channel
 from ..protocols.operator_events.coordinator import CoordinatorContext, OperatorCoordinator
 from ..protocols.operator_events.event_codec import decode, encode, types_by_name
 from ..protocols.operator_events.snapshot import StoredEvent, StoredEvents
+from ..protocols.operator_events.subtask import SubtaskSnapshot
 
 logger = logging.getLogger(__name__)
 
@@ -64,9 +66,7 @@ class UserChannel:
         #: Events that have arrived and are not handed over yet, with their shards.
         self._arrived: deque[tuple[int, str]] = deque(() if restored is None else restored.to_coordinator)
         parts = () if restored is None else restored.parts
-        self._channel: Channel[StoredEvent] = Channel(
-            shards, lambda shard, event: self._arrived.append((shard, event.text)), parts, latest, failpoint
-        )
+        self._channel = self._made_channel(shards, parts, latest)
         self._number = 1 if restored is None else restored.next_number
         self._counts = {"eventsSent": 0, "eventsDelivered": 0, "eventsReceived": 0}
         self._news = False
@@ -84,6 +84,33 @@ class UserChannel:
             self._call("open", CoordinatorContext(self))
             for shard in range(self.shards) if self._latest else ():
                 self._call("subtaskReset", shard, self._latest)
+
+    def redeal(self, before: Sequence[KeyGroupRange], after: Sequence[KeyGroupRange], latest: int) -> None:
+        """The shards have been dealt anew, between two epochs and two checkpoints; the coordinator goes on.
+
+        Args:
+            before: the key groups of the shards until now.
+            after: those of the new ones.
+            latest: the last checkpoint that is complete.
+
+        Raises:
+            CheckpointError: an epoch or a checkpoint is under way.
+            CoordinatorError: the coordinator raised.
+        """
+        with self.lock:
+            with self._mutex:
+                inboxes = tuple(part.inbox for part in self._channel.parts())
+                waiting = StoredEvents(b"", inboxes).redealt(before, after)
+                self.shards = len(after)
+                self._channel = self._made_channel(self.shards, waiting.parts, self._channel.holder.latest)
+                self._news = True
+            for shard in range(self.shards):
+                self._call("subtaskReset", shard, latest)
+
+    def _made_channel(
+        self, shards: int, parts: Sequence[SubtaskSnapshot[StoredEvent]], latest: int
+    ) -> Channel[StoredEvent]:
+        return Channel(shards, lambda shard, event: self._arrived.append((shard, event.text)), parts, latest, failpoint)
 
     def close(self) -> None:
         """End it; its errors cannot matter any more."""
@@ -116,8 +143,8 @@ class UserChannel:
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def send(self, shards: Collection[int], event: Any) -> None:
-        """An event of the coordinator to shards."""
+    def send(self, shards: Collection[int] | None, event: Any) -> None:
+        """An event of the coordinator to shards; None: to all that there are now."""
         what = f"event of type {type(event).__name__} from coordinator {self._name}"
         if not self._takes_events:
             raise OperatorEventError(
@@ -129,9 +156,10 @@ class UserChannel:
                 raise OperatorEventError(f"{what} cannot be sent: the query has ended, or not called open() yet")
             stored = StoredEvent(self._number, text)
             self._number += 1
-            for shard in shards:
+            to = range(self.shards) if shards is None else shards
+            for shard in to:
                 self._channel.holder.send(shard, stored)
-            self._counts["eventsSent"] += len(shards)
+            self._counts["eventsSent"] += len(to)
             self._news = True
         self._wake()
 

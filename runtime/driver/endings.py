@@ -30,6 +30,7 @@ from ..protocols.lifecycle.job import TaskWork
 from ..protocols.lifecycle.work import TaskWorker
 from ..spec import Phase
 from .checkpoint_coordinator import SAVEPOINT
+from .rescaling import Rescaling
 from .running_job import RunningJob
 from .task_graph import SINK, stage_task
 
@@ -46,10 +47,12 @@ class Ending:
     _phase: Phase | None = None
     _work: TaskWorker = field(init=False)
     _copies: SavepointCopies = field(init=False)
+    _rescaling: Rescaling = field(init=False)
 
     def __post_init__(self) -> None:
         run = self.run
         self._copies = SavepointCopies(run.context.store, run.job.plan_json, self._savepoint_made)
+        self._rescaling = Rescaling(run)
         self._work = run.tasks
         for uid in run.state.stages:
             self._work.on(stage_task(uid), AdvanceToMaxWatermark, partial(self._fire, uid))
@@ -194,7 +197,8 @@ class Ending:
     # -- savepoints while the job goes on ----------------------------------------------------------------------------
 
     def serve(self, phase: Phase) -> None:
-        """Take the savepoints that were asked for; the caller stands between two epochs."""
+        """Take the savepoints, and deal the shards, that were asked for; the caller stands between two epochs."""
+        self._rescaling.serve()
         if self.run.context.desk.is_empty:
             return
         with self.run.context.turn:

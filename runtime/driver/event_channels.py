@@ -17,6 +17,7 @@ from ..protocols.operator_events.task_events import ShardInbox
 from .coordinator_channel import UserChannel
 
 if TYPE_CHECKING:
+    from ...state.keygroups import KeyGroupRange
     from ..spec import JobSpec
     from ..tasks.report import ShardReport
     from .job_state import JobState
@@ -53,6 +54,17 @@ class JobEvents:
         """Start the coordinators."""
         for user in self.users.values():
             user.open()
+
+    def redeal(self, stage: StageState, before: Sequence[KeyGroupRange], latest: int) -> None:
+        """A stage's shards have been dealt anew, between two epochs: what waits for them goes along.
+
+        Args:
+            stage: the stage.
+            before: the key groups of the shards that it had.
+            latest: the last checkpoint that is complete.
+        """
+        if stage.uid in self.users:
+            self.users[stage.uid].redeal(before, stage.key_groups, latest)
 
     def close(self) -> None:
         """End the coordinators."""

@@ -9,7 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -122,6 +122,12 @@ class GraphEpochs:
         failpoint("epoch-between-stages")
         with self._labelled(f"{phase.kind}, epoch {base.epoch}, stages {pair[0].uid} and {pair[1].uid}"):
             return self.together.run(base, *pair, orders[pair[0].uid], phase.sorter)
+
+    def forget_shards(self, uids: Collection[str]) -> None:
+        """The shards of some stages are dealt anew: plans and places of those that there were are of no use."""
+        for uid in uids:
+            self.executors[uid].forget_shards()
+        self.together.forget_shards()
 
     def stage_whole_result(self) -> None:
         """Have the row of every key staged, in place of what is pending, if that is what the job's output is."""

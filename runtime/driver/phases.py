@@ -16,6 +16,7 @@ from ..connectors.sources.live_query import LiveSource, OnBatch, Stopped, delive
 from ..platform.clean_up import take_all
 from ..protocols.event_time import MAX_WATERMARK
 from ..spec import Phase, PhaseKind
+from . import rescaling
 from .clocks import now_ms
 from .endings import Ending
 from .epoch_specs import OBSERVED
@@ -40,6 +41,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """History and waiting live data as sorted passes over batch keyed state."""
     job, state, context, epochs = run.job, run.state, run.context, run.epochs
     context.desk.refuse_those_that_do_not_wait(IN_BACKLOG)
+    context.rescales.refuse_those_that_do_not_wait(rescaling.IN_BACKLOG)
     rows = _unread_history(run)
     final_ms, at_end = _final_watermark(run), job.has_phase("finish")
     if context.live is None or job.live is None:

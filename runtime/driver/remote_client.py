@@ -35,6 +35,8 @@ def ask(
     path: str | None = None,
     *,
     drain: bool = False,
+    parallelism: int | None = None,
+    stage: str | None = None,
     timeout_s: float = 600.0,
     on_status: Callable[[str], None] = lambda status: None,
     clock: Clock | None = None,
@@ -43,9 +45,11 @@ def ask(
 
     Args:
         location: the job's checkpointLocation.
-        action: "savepoint"; "stop" to end the job, with a savepoint if a path is given; "pause" or "resume".
+        action: "savepoint"; "stop" to end the job, with a savepoint if a path is given; "pause", "resume" or "rescale".
         path: where the savepoint goes; a relative path is taken from here, not from where the driver runs.
         drain: whether the job first fires all that waits for the end of input.
+        parallelism: of a rescale, the number of shards.
+        stage: of a rescale, the stage that it is for; None: all.
         timeout_s: how long to wait.
         on_status: told "waiting" and "running".
         clock: for tests.
@@ -67,6 +71,8 @@ def ask(
         drain=drain,
         run=holder.run,
         expires_ms=round(deadline_s * 1000),
+        parallelism=parallelism,
+        stage=stage,
     )
     folder = RequestFolder(filesystem, root)
     folder.put(request)

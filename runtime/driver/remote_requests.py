@@ -35,7 +35,9 @@ _LOOK_EVERY_MS = 1000
 _ANSWER_LIFE_S = 3600
 _REQUEST, _ANSWER = ".request", ".answer"
 
-Action = Literal["savepoint", "stop", "pause", "resume"]
+Action = Literal["savepoint", "stop", "pause", "resume", "rescale"]
+#: What is begun at once, and needs nobody to stay for it.
+_PASSING = ("pause", "resume", "rescale")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,9 @@ class Request:
     #: After this moment (ms) it is not begun any more.
     expires_ms: int
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    #: Of a rescale: the number of shards, and the stage; None: all stages.
+    parallelism: int | None = None
+    stage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ class RequestFolder:
 
     def _write(self, name: str, message: Request | Answer) -> None:
         self.filesystem.create_dir(self.path, recursive=True)
-        write_atomically(self.filesystem, f"{self.path}/{name}", seal(json.dumps(asdict(message)).encode()))
+        write_atomically(self.filesystem, f"{self.path}/{name}", seal(json.dumps(_body(message)).encode()))
 
     def _read(self, name: str, kind: type[_Message]) -> _Message:
         path = f"{self.path}/{name}"
@@ -134,6 +139,13 @@ class RequestFolder:
             return kind(**body)
         except (ValueError, TypeError) as error:
             raise CorruptStateError(f"{path} is damaged ({error})") from error
+
+
+def _body(message: Request | Answer) -> dict[str, Any]:
+    """What is written of a message; what has come later is left out where it says nothing: older drivers refuse it."""
+    body = asdict(message)
+    later = [name for name in ("parallelism", "stage") if body.get(name, 0) is None]
+    return {name: value for name, value in body.items() if name not in later}
 
 
 class Requests:
@@ -146,7 +158,8 @@ class Requests:
         folder: where they are.
         run_id: this run.
         execute: does what is asked and returns the savepoint's path, if one is asked for.  It is called on a thread of
-            its own, since a request to stop ends only with the run; the process does not end before it is answered.
+            its own, since a request to stop ends only with the run; the process does not end before that, or a
+            savepoint, is answered.
     """
 
     def __init__(self, folder: RequestFolder, run_id: str, execute: Callable[[Request], str | None]) -> None:
@@ -188,9 +201,10 @@ class Requests:
                 continue  # a later look
             self._folder.answer(request.id, Answer("running"))
             self._folder.withdraw(request.id)
-            # Not a daemon: the process must not end before the answer is written.
+            # A program that has come to its end does not stay for a pause, but must not end before a savepoint is told.
             name = f"mixedmode-request-{request.id[:8]}"
-            thread = threading.Thread(target=self._run, args=(request,), name=name, daemon=False)
+            passing = request.action in _PASSING
+            thread = threading.Thread(target=self._run, args=(request,), name=name, daemon=passing)
             if request.path is not None:
                 self._busy = thread
             thread.start()

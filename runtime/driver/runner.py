@@ -42,6 +42,9 @@ from .live_start import LiveStart
 from .pause_switch import PauseSwitch
 from .phases import IN_BACKLOG, PHASES
 from .recovery import Recovered, identify, recover, refuse_more_after_the_end
+from .rescale_desk import RescaleRequest
+from .rescaling import IN_BACKLOG as NO_RESCALE_IN_BACKLOG
+from .rescaling import check_rescale, redealt_at_restart
 from .running_job import RunContext, RunningJob
 from .snapshot import Published, Snapshot
 from .takeover import begin_branch, open_outputs, remove_older_branches
@@ -193,6 +196,7 @@ class JobRunner:
             self._thread_id = None
             context.desk.close(why)
             context.pause.close(why)
+            context.rescales.close(why)
             # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
             steps: list[Callable[[], object]] = []
             if self._run is not None:
@@ -252,6 +256,8 @@ class JobRunner:
         listener, checkpoint = self._context.listener, recovered.checkpoint
         if checkpoint is not None:
             listener.on(Restored(checkpoint.checkpoint_id, recovered.state.epoch, drained=bool(checkpoint.drained)))
+            if (redealt := redealt_at_restart(checkpoint, recovered.state)) is not None:
+                listener.on(redealt)
         if recovered.savepoint is not None:
             listener.on(SavepointWritten(recovered.savepoint, by_recovery=True))
         for change in recovered.evolution:
@@ -292,6 +298,24 @@ class JobRunner:
             check_writable(request.path)  # later it would cost the job's run
         self._context.desk.ask(request)
         self._context.wake.set()
+
+    def ask_rescale(self, request: RescaleRequest) -> None:
+        """Hand in a request for another number of shards, which is answered between two epochs.
+
+        Raises:
+            QueryError: it cannot be done now, or ever.
+            ValueError: there cannot be so many shards.
+        """
+        check_rescale(self.job, request)
+        phase = self.now.phase
+        if not request.wait and phase is not None and phase.kind == "backlog":
+            raise QueryError(f"no {request} can be done: {NO_RESCALE_IN_BACKLOG}", code="MIXEDMODE_RESCALE_NOT_DONE")
+        self._context.rescales.ask(request)
+        self._context.wake.set()
+
+    def withdraw_rescale(self, request: RescaleRequest) -> bool:
+        """Take a request back; False: the run has begun with it."""
+        return self._context.rescales.withdraw(request)
 
     def ask_commit(self) -> Future[bool]:
         """Have all that is processed made visible; False: the run has ended instead."""

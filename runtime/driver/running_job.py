@@ -35,6 +35,7 @@ from .job_state import JobState
 from .live_start import LiveStart
 from .pause_switch import PauseSwitch
 from .pinned_backlog import PinnedBacklog
+from .rescale_desk import RescaleDesk
 from .seams import Seams
 from .snapshot import Published
 from .source_losses import SourceLosses
@@ -74,6 +75,8 @@ class RunContext:
     published: Published
     #: Set when the run has failed.
     failed: threading.Event = field(default_factory=threading.Event)
+    #: Other numbers of shards that users ask for.
+    rescales: RescaleDesk = field(default_factory=RescaleDesk)
 
     @property
     def marker(self) -> PauseMarker:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from ..spec import Phase
 from .job_state import JobState
@@ -20,6 +21,8 @@ class Snapshot:
     epoch: int = 0
     #: Last checkpoint that is complete.
     checkpoint_id: int = 0
+    #: Number of shards by stage; empty: not known yet.
+    parallelism: Mapping[str, int] = field(default_factory=dict)
 
 
 class Published:
@@ -35,4 +38,10 @@ class Published:
 
     def of_state(self, state: JobState) -> None:
         """The job's state has changed."""
-        self.now = replace(self.now, is_backlog=state.is_backlog, epoch=state.epoch, checkpoint_id=state.checkpoint_id)
+        self.now = replace(
+            self.now,
+            is_backlog=state.is_backlog,
+            epoch=state.epoch,
+            checkpoint_id=state.checkpoint_id,
+            parallelism=state.parallelism,
+        )

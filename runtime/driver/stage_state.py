@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import CheckpointMismatchError
-from ...state.keygroups import shard_ranges
+from ...state.keygroups import KeyGroupRange, shard_ranges
 from ...state.lineage import ShardLineage, redeal
 from ..checkpoints.layout import layout_of
 from ..checkpoints.metadata import CheckpointMetadata, OperatorState, ShardState
@@ -154,6 +154,15 @@ class StageState:
             shard, taken = self.shards[place], before[place].files
             assert shard.lineage.files[: len(taken)] == taken, "between two compactions a lineage only grows"
             self.shards[place] = replace(shard, lineage=lineage.append(shard.lineage.files[len(taken) :]))
+
+    def redeal(self, parallelism: int) -> None:
+        """Deal the state to another number of shards; no file is read or copied."""
+        self.shards = _redealt(self.shards, parallelism, self.max_parallelism)
+
+    @property
+    def key_groups(self) -> list[KeyGroupRange]:
+        """What each shard has."""
+        return [shard.lineage.key_groups for shard in self.shards]
 
     def shards_due(self, watermark_ms: int, processing_time_ms: int) -> list[int]:
         """Shards with a timer that may fire now."""

@@ -66,6 +66,10 @@ class StagesTogether:
                 return first, second
         return None
 
+    def forget_shards(self) -> None:
+        """Shards are dealt anew: what was planned for those that there were is of no use."""
+        self._pairs.clear()
+
     def note(self, ran: Mapping[str, Ran]) -> None:
         """Look at what the stages of an epoch have done."""
         for uid, done in ran.items():

@@ -366,6 +366,17 @@ class SavepointWritten(RunEvent):
     by_recovery: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShardsRescaled(RunEvent):
+    """Stages have other numbers of shards: by ``query.rescale()``, or by ``pipeline.parallelism`` at a restart."""
+
+    #: Number of shards by stage, before and after.
+    before: dict[str, int]
+    after: dict[str, int]
+    #: The first checkpoint that holds the new ones; None: it will be the run's first one.
+    checkpoint_id: int | None = None
+
+
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
@@ -413,6 +424,7 @@ EVENTS: dict[str, type[RunEvent]] = {
         CheckpointCompleted,
         CheckpointFailed,
         SavepointWritten,
+        ShardsRescaled,
         RunEnded,
     )
 }

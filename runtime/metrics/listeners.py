@@ -284,6 +284,17 @@ class RunResumed:
 
 
 @dataclass(frozen=True)
+class Rescaled:
+    """Stages have other numbers of shards than before."""
+
+    #: Shards by stage.
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    #: The first checkpoint that holds the new ones; None: the run has begun so, and its first one will.
+    checkpoint_id: int | None
+
+
+@dataclass(frozen=True)
 class RunFailed:
     """The run has ended with an error."""
 
@@ -312,6 +323,7 @@ Fact = (
     | RunStopped
     | RunPaused
     | RunResumed
+    | Rescaled
     | RunFailed
 )
 

@@ -89,6 +89,9 @@ class RunListener:
     def onSavepointWritten(self, event: events.SavepointWritten) -> None:
         """A savepoint is complete."""
 
+    def onShardsRescaled(self, event: events.ShardsRescaled) -> None:
+        """Stages have other numbers of shards."""
+
     def onRunEnded(self, event: events.RunEnded) -> None:
         """The run has ended."""
 

@@ -19,10 +19,11 @@ from .events import (
     RunEvent,
     RunRestored,
     SavepointWritten,
+    ShardsRescaled,
     SourceChanged,
     SourcePosition,
 )
-from .units import size, span, whole
+from .units import rescaled, size, span, whole
 
 #: What a run does before its first phase.
 RECOVERY = "recovery"
@@ -184,6 +185,8 @@ def in_words(event: RunEvent) -> tuple[str, str] | None:
         case CheckpointFailed():
             goes_on = "the job goes on" if event.is_tolerated else "the job does not"
             return "checkpoint-failed", f"{event.checkpoint_id} ({event.trigger}): {event.error}; {goes_on}"
+        case ShardsRescaled():
+            return "rescaled", rescaled(event.before, event.after, event.checkpoint_id)
         case SavepointWritten():
             return "savepoint", event.path + (", which an earlier run was asked to stop with" * event.by_recovery)
         case RunEnded():

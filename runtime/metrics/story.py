@@ -11,6 +11,7 @@ from .listeners import (
     LiveBegins,
     MessagesLost,
     PhaseBegan,
+    Rescaled,
     Restored,
     RunFailed,
     RunFinished,
@@ -75,6 +76,8 @@ def sentence(fact: Fact) -> str | None:
             return f"paused, {_detail(fact)}"
         case RunResumed():
             return f"goes on, {_detail(fact)}"
+        case Rescaled():
+            return f"rescaled: {_detail(fact)}"
         case RunFailed():
             return f"failed: {_detail(fact)}"
     return None

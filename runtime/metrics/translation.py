@@ -101,6 +101,8 @@ class Translator:
             case listeners.SavepointWritten(path, by_recovery):
                 self._savepoint = path
                 yield events.SavepointWritten(**common, path=path, by_recovery=by_recovery)
+            case listeners.Rescaled(before, after, number):
+                yield events.ShardsRescaled(**common, before=dict(before), after=dict(after), checkpoint_id=number)
             case listeners.RunFinished():
                 self.how = "finished"
             case listeners.RunStopped(savepoint):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 
 #: How a value is written on an axis and in a table.
@@ -93,3 +93,16 @@ def clock(ms: int) -> str:
 def iso(ms: int) -> str:
     """As machines read it."""
     return moment(ms).isoformat(timespec="milliseconds")
+
+
+def rescaled(before: Mapping[str, int], after: Mapping[str, int], checkpoint_id: int | None) -> str:
+    """What has become of the shards of each stage that has others.
+
+    Args:
+        before: shards by stage.
+        after: the same now.
+        checkpoint_id: the first that holds it; None: the run has begun so.
+    """
+    changed = [f"{uid} {before[uid]} to {count} shards" for uid, count in after.items() if count != before.get(uid)]
+    how = "by pipeline.parallelism" if checkpoint_id is None else f"from checkpoint {checkpoint_id} on"
+    return f"{', '.join(changed)}, {how}"

@@ -11,6 +11,7 @@ from .listeners import (
     LiveBegins,
     MessagesLost,
     PhaseBegan,
+    Rescaled,
     Restored,
     RunFailed,
     RunFinished,
@@ -23,6 +24,7 @@ from .listeners import (
     SourceChanged,
     StateEvolved,
 )
+from .units import rescaled
 
 
 def in_words(fact: Fact) -> tuple[str, str] | None:
@@ -64,6 +66,8 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
             return "paused", f"in the {phase} phase"
         case RunResumed(paused_ms):
             return "resumed", f"after {paused_ms / 1000:.1f} s"
+        case Rescaled(before, after, checkpoint_id):
+            return "rescaled", rescaled(before, after, checkpoint_id)
         case RunFailed(error):
             return "failed", f"{type(error).__name__}: {error}"
     return None

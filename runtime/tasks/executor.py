@@ -87,11 +87,17 @@ class EpochExecutor:
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
-        #: Plans them.
-        self.jobs = StageJobs(self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.tail)
         self._pins: ShardPins | None = None
         self._can_pin: bool | None = None
         self._asking = threading.Lock()
+        self.forget_shards()
+
+    def forget_shards(self) -> None:
+        """The shards are others from now on: plan for them, and find places for them, anew."""
+        self.close()
+        #: Plans them.
+        self.jobs = StageJobs(self.spark, self.operator, self.max_parallelism, self.feeds_a_stage, self.tail)
+        self._pins = None
 
     def close(self) -> None:
         """Let go of what executors hold for this run."""

@@ -134,7 +134,9 @@ class ShardTask:
         lineage = self.lineages[shard]
         if not lineage.files:
             return None
-        return process_cache().acquire(
+        cache = process_cache()
+        cache.retire(self.job_id, self.state_pool, len(self.lineages))
+        return cache.acquire(
             self.job_id,
             shard,
             lineage,

@@ -1,9 +1,9 @@
 """A job in a process of its own that is killed while it ends, or while it writes a savepoint.
 
-``python driver_endings.py <folder> drain|suspend|savepoint|on|restored [<savepoint> <failpoints>]`` processes what has
-landed.  Then it stops with a savepoint (drains or not), or takes one and goes on, or just goes on: to what is pending,
-and to an ordinary stop.  The failpoints count from the moment at which the savepoint is asked for, or from the start if
-none is.
+``python driver_endings.py <folder> drain|suspend|savepoint|rescale|on|restored [<savepoint> <failpoints>]`` processes
+what has landed.  Then it stops with a savepoint (drains or not), or takes one and goes on, or deals its shards anew
+(their number stands in the savepoint's place), or just goes on: to what is pending, and to an ordinary stop.  The
+failpoints count from the moment at which the savepoint is asked for, or from the start if none is.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import support
 from mixedmode.runtime.platform.failpoints import VARIABLE
@@ -20,7 +21,9 @@ def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> N
     spark = support.driver_session()
     world = support.World(spark, folder)
     history = spark.read.schema(support.ROW_SCHEMA).parquet(str(folder / "history.parquet"))
-    options = {"execution.backlog.final-watermark": "observed"}
+    options: dict[str, Any] = {"execution.backlog.final-watermark": "observed"}
+    if how == "rescale":  # as many as there were
+        options["pipeline.parallelism"] = None
     if how == "restored":  # it begins from the savepoint, elsewhere
         world.checkpoints, world.out = folder / "restored" / "checkpoints", folder / "restored" / "out"
         options["execution.savepoint.path"] = savepoint
@@ -37,6 +40,9 @@ def main(folder: Path, how: str, savepoint: str = "", failpoints: str = "") -> N
         if how == "savepoint":
             os.environ[VARIABLE] = failpoints
             query.savepoint(savepoint)
+        if how == "rescale":
+            os.environ[VARIABLE] = failpoints
+            query.rescale(int(savepoint))
         for path in sorted((folder / "pending").glob("*.parquet")):
             path.rename(folder / "landing" / path.name)
             query.processAllAvailable()

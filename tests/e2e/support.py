@@ -150,7 +150,7 @@ class World:
         """Start a described job with this world's output and checkpoints."""
         writer = keyed.writeStream.option("path", str(self.out)).option("checkpointLocation", str(self.checkpoints))
         for name, value in {"pipeline.parallelism": 2, **(options or {})}.items():
-            writer = writer.option(name, value)
+            writer = writer if value is None else writer.option(name, value)
         query: MixedQuery = (writer.trigger(**trigger) if trigger else writer).start()
         self.queries.append(query)
         return query

@@ -36,8 +36,9 @@ def has_times(row: tuple[Any, ...]) -> bool:
 
 @pytest.mark.parametrize("how", HOWS)
 def test_any_cut_gives_what_batch_gives(pair: Pair, how: str) -> None:
-    """J2-J7: history of one side, of both or of none; what waits; files of one side or of both, a restart with other
-    shards, and a drain: after each epoch that is out which the watermark allows, at the end all that batch gives."""
+    """J2-J7: history of one side, of both or of none; what waits; files of one side or of both, other shards,
+    a restart with others, and a drain: after each epoch that is out which the watermark allows, at the end all that
+    batch gives."""
     condition, histories = CUTS[how]
     rows = joins.sides_of(seed=7, rows=260)
     chance = random.Random(how)
@@ -62,6 +63,8 @@ def test_any_cut_gives_what_batch_gives(pair: Pair, how: str) -> None:
     query = start(2)
     check(query)
     for number, part in enumerate(parts[2:]):
+        if number == 0:
+            query.rescale(3)
         if number == 2:
             query.stop()
             query = start(4)

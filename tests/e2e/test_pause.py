@@ -78,7 +78,8 @@ def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
 
 
 def test_backlog_that_runs_as_a_stream_makes_pauses(world: World) -> None:
-    """a pause comes between two slices of the history, or two micro-batches of a backlog, with a checkpoint."""
+    """a pause comes between two slices of the history, or two micro-batches of a backlog, with a checkpoint, and
+    so do other shards."""
     options = {**OBSERVED, "execution.runtime-mode": "streaming", "execution.history.rows-per-epoch": "20"}
     world.land(EVENTS[80:])
     query = world.start(
@@ -88,7 +89,8 @@ def test_backlog_that_runs_as_a_stream_makes_pauses(world: World) -> None:
     where, epoch = query.status["phase"], query.status["epoch"]
     assert where in ("history", "catch-up") and query.checkpoints[-1]["trigger"] == "pause"
     query.pause()  # again
-    assert query.status["epoch"] == epoch
+    query.rescale(3)
+    assert query.status["epoch"] == epoch and query.checkpoints[-1]["trigger"] == "rescale"
     query.resume()
     assert query.wait_for("live", 300), query.exception()
     world.land(support.flush_after(EVENTS))

@@ -44,7 +44,7 @@ class Job:
     def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run a command, with JSON."""
         words = [str(argument) for argument in arguments]
-        waits = ["--timeout", "300"] if words[0] in ("savepoint", "stop", "pause", "resume") else []
+        waits = ["--timeout", "300"] if words[0] in ("savepoint", "stop", "pause", "resume", "rescale") else []
         command = [sys.executable, "-m", "mixedmode", *words, "--json", *waits]
         return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=400)
 
@@ -71,7 +71,8 @@ def job(tmp_path: Path, driver_jvm: DriverJvm) -> Iterator[Job]:
 
 @pytest.mark.spark
 def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> None:
-    """A job takes a savepoint in a pause, goes on, and stops with another; restored elsewhere, nothing is missing."""
+    """A job takes a savepoint in a pause, goes on, with other shards, and stops with another savepoint; restored
+    elsewhere, nothing is missing."""
     job.start()
     paused = job.command("pause", job.checkpoints)
     assert (paused.returncode, json.loads(paused.stdout)) == (0, {"paused": True})
@@ -82,6 +83,10 @@ def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> 
     assert again.returncode == 1 and "holds a savepoint" in again.stdout
     resumed = job.command("resume", job.checkpoints)
     assert (resumed.returncode, json.loads(resumed.stdout)) == (0, {"paused": False})
+    rescaled = job.command("rescale", job.checkpoints, 3)
+    assert (rescaled.returncode, json.loads(rescaled.stdout)) == (0, {"shards": 3, "stage": None})
+    too_many = job.command("rescale", job.checkpoints, 999, "--stage", "sessions")
+    assert too_many.returncode == 1 and "is 999; it must be a whole number from 1 to 128" in too_many.stdout
     assert job.process is not None and job.process.poll() is None
     stopped = job.command("stop", job.checkpoints, "--savepoint", tmp_path / "last")
     assert stopped.returncode == 0, stopped.stdout

@@ -419,3 +419,14 @@ def test_acquire_is_private_to_its_pool(workspace: Workspace, tmp_path: Path) ->
         "a", 0, first, workspace.filesystem, workspace.pool + "/", workspace.local, CACHE_BYTES
     )
     assert again.get(stored(0, 2)) == b"old"
+
+
+def test_shards_that_a_stage_has_no_more_are_let_go(workspace: Workspace) -> None:
+    """Only those of this stage and job whose numbers are beyond; the others stay as they are."""
+    first, _ = two_epochs(workspace)
+    kept, gone = (workspace.replica(first, shard=shard) for shard in (1, 2))
+    (job, _, pool), *_ = workspace.cache._held
+    workspace.cache.retire(job, f"{pool}-another", 0)
+    workspace.cache.retire(job, pool, 2)
+    assert not os.path.exists(gone.folder) and os.path.exists(kept.folder)
+    assert workspace.replica(first, shard=1) is kept

@@ -83,6 +83,16 @@ class Channel(Generic[T]):
             self.ends[shard].failed()
             self._do(self.holder.lost(shard))
 
+    def parts(self) -> list[SubtaskSnapshot[T]]:
+        """What each subtask has that nobody has taken, between two epochs and two checkpoints.
+
+        Raises:
+            CheckpointError: an epoch or a checkpoint is under way.
+        """
+        if self.holder.pending:
+            raise CheckpointError(f"checkpoint {max(self.holder.pending)} is under way: its events are not settled")
+        return [end.snapshot() for end in self.ends]
+
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
     def begin(self, checkpoint_id: int, snapshot: Callable[[], bytes]) -> tuple[bytes, list[SubtaskSnapshot[T]]]:

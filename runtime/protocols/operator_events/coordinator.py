@@ -9,7 +9,7 @@ handlers, and may define:
 ``snapshotShard()`` and ``restoreShard(states)``
     a processor lives for one epoch of one shard.  What it has learned from events and needs later, ``snapshotShard``
     returns at the end of the epoch, as plain data, and ``restoreShard`` gets at the beginning of the next, in a list:
-    empty at first, several after the job was restarted with another number of shards.
+    empty at first, several after the number of shards has changed.
 ``eventTypes``
     dataclasses as which its events and states come back; others come back as dicts.
 
@@ -32,7 +32,7 @@ class Line(Protocol):
     @property
     def lock(self) -> AbstractContextManager[Any]: ...
 
-    def send(self, shards: Collection[int], event: Any) -> None: ...
+    def send(self, shards: Collection[int] | None, event: Any) -> None: ...
 
     def fail(self, cause: BaseException) -> None: ...
 
@@ -76,7 +76,10 @@ class OperatorCoordinator:
 
     def subtaskReset(self, shard: int, checkpointId: int) -> None:
         """After :meth:`open`, once per shard: the shard goes on from this checkpoint, as the coordinator does.  What
-        was on its way comes by itself.  The number of shards may have changed."""
+        was on its way comes by itself.  The number of shards may have changed.
+
+        ``query.rescale()`` changes it while the query runs: then this is called once for each of the new shards, with
+        the last complete checkpoint, to which neither side goes back."""
 
     def handleEventFromSubtask(self, shard: int, event: Any) -> None:
         """An event that a processor has sent with ``handle.coordinator.send``.  ``shard`` counts as at the time of
@@ -143,7 +146,7 @@ class CoordinatorContext:
 
     @property
     def parallelism(self) -> int:
-        """Number of shards in this run."""
+        """Number of shards; under :attr:`lock` it stays what it is."""
         return self._channel.shards
 
     @property
@@ -158,9 +161,9 @@ class CoordinatorContext:
         return ShardGateway(self._channel, shard)
 
     def broadcast(self, event: Any) -> None:
-        """Send an event to all shards.  If the query is restarted with another number of shards while it is on its way,
-        each of the new ones gets it once."""
-        self._channel.send(range(self.parallelism), event)
+        """Send an event to all shards.  If their number is changed while it is on its way, by a restart or
+        ``query.rescale()``, each of the new ones gets it once."""
+        self._channel.send(None, event)
 
     def failJob(self, cause: BaseException) -> None:
         """Fail the query, from whatever thread: for errors in threads of the coordinator's own."""

@@ -113,6 +113,16 @@ class CoordinatorHolder(Generic[T]):
         self._gateways[shard].send(event)
 
     @property
+    def latest(self) -> int:
+        """The newest checkpoint that has begun."""
+        return self._latest
+
+    @property
+    def pending(self) -> frozenset[int]:
+        """The checkpoints that are under way."""
+        return frozenset(self._pending)
+
+    @property
     def kept(self) -> int:
         """Events that closed gateways keep."""
         return sum(len(gateway.kept) for gateway in self._gateways)

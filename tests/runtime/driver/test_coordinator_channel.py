@@ -17,6 +17,7 @@ from mixedmode.runtime.protocols.operator_events.event_codec import decode
 from mixedmode.runtime.protocols.operator_events.snapshot import StoredEvents
 from mixedmode.runtime.protocols.operator_events.task_events import ShardInbox
 from mixedmode.runtime.tasks.report import ShardReport
+from mixedmode.state.keygroups import shard_ranges
 
 
 class Told(OperatorCoordinator):
@@ -362,3 +363,38 @@ def test_a_job_without_a_coordinator_has_no_events() -> None:
 
 def report(shard: int, *sent: str) -> ShardReport:
     return ShardReport(shard, "a", (), (), ShardCounters(), {}, events=sent)
+
+
+def test_other_shards_in_the_middle_of_a_run() -> None:
+    """What waits for shards goes to those that have their key groups, a broadcast once to each; the coordinator goes on
+    and is told of the new shards, and later checkpoints know them."""
+    told = Told()
+    one, before, after = channel(told), shard_ranges(2, 16), shard_ranges(3, 16)
+    assert told.context is not None
+    old = told.context.gateway(1)
+    one.begin(4)
+    told.context.broadcast("kept")
+    with pytest.raises(CheckpointError, match="checkpoint 4 is under way"):
+        one.redeal(before, after, 3)
+    one.complete(4)
+    told.context.gateway(0).send("to 0")
+    one.accept(1, ['"from 1"'])
+    one.redeal(before, after, 4)
+    assert [call for call in told.calls if call[0] == "subtaskReset"] == [("subtaskReset", n, 4) for n in range(3)]
+    assert told.context.parallelism == 3 and one.waiting == [0, 1, 2] and one.has_news
+    old.send("to the new 1")
+    told.context.broadcast("all")
+    with pytest.raises(CheckpointError, match="ids ascend"):
+        one.begin(4)
+    stored = one.begin(5)
+    assert len(stored.inboxes) == 3 and stored.to_coordinator == ((1, '"from 1"'),)
+    one.complete(5)
+    taken = {shard: [decode(text) for text in texts] for shard, texts in one.take(range(3)).items()}
+    assert taken == {0: ["kept", "to 0", "all"], 1: ["kept", "to 0", "to the new 1", "all"], 2: ["kept", "all"]}
+    for shard in range(3):
+        one.accept(shard, ())
+    one.hand_over()
+    assert told.calls[-1] == ("handleEventFromSubtask", 1, "from 1")
+    one.redeal(after, shard_ranges(1, 16), 5)
+    with pytest.raises(OperatorEventError, match="subtask 1 does not run"):
+        old.send("nobody")

@@ -141,7 +141,9 @@ def epochs(draw: st.DrawFn) -> list[tuple[str, list[Row]]]:
     base = 1000
     history = draw(st.sampled_from(["", "backlog", "more"]))
     kinds = [*(["more", "backlog"] if history == "more" else [history] if history else [])]
-    kinds += draw(st.lists(st.sampled_from(["live", "live", "live", "clock", "lag", "restart", "fail"]), max_size=7))
+    kinds += draw(
+        st.lists(st.sampled_from(["live", "live", "live", "clock", "lag", "restart", "fail", "rescale"]), max_size=7)
+    )
     for kind in kinds:
         times = draw(st.lists(st.one_of(st.integers(-25, 15), st.none()), max_size=6)) if kind != "clock" else []
         rows = [(draw(st.sampled_from(["a", "b", None])), None if t is None else base + t) for t in times]
@@ -163,18 +165,30 @@ def failing(job: Job, rows: list[Row]) -> list[Row]:
         last.fails = False
 
 
+def rescaled(job: Job) -> None:
+    """Some of the stages have other shards from now on; which, and how many, changes with the epochs."""
+    epoch, uids = job.state.epoch, list(job.state.stages)
+    before = job.state.parallelism
+    chosen = uids if epoch % 2 else uids[-1:]
+    job.rescale({uid: 1 + (before[uid] + epoch) % 5 for uid in chosen})
+    assert all(job.state.parallelism[uid] == 1 + (before[uid] + epoch) % 5 for uid in chosen)
+
+
 @given(stages=graphs(), cuts=epochs(), timers=st.sampled_from(["in-order", "after-rows"]), shards=st.integers(1, 3))
 @settings(max_examples=100)
 def test_a_graph_gives_what_its_model_does_epoch_by_epoch(
     stages: list[Stage], cuts: list[tuple[str, list[Row]]], timers: str, shards: int
 ) -> None:
     """Rows that come out, late rows and watermarks of each stage, over random graphs, cuts, restarts with other
-    numbers of shards, failures in the last stage, and a drain."""
+    numbers of shards, stages that are dealt anew without one, failures in the last stage, and a drain."""
     with tempfile.TemporaryDirectory() as folder:
         job, model = Job(folder, stages, timers, shards), Graph(stages, timers)
         for kind, rows in cuts:
             if kind == "restart":
                 job.restart(1 + job.epochs.state.epoch % 3)
+                kind = "live"
+            elif kind == "rescale":
+                rescaled(job)
                 kind = "live"
             given = failing(job, rows) if kind == "fail" else job.take(kind, rows)
             assert given == model.take("live" if kind == "fail" else kind, rows)
@@ -195,7 +209,7 @@ def orderly_cuts(draw: st.DrawFn) -> list[tuple[str, list[Row]]]:
         time_ms = now - back
         rows.append((draw(st.sampled_from(["a", "b", None])), time_ms * 1000, value_of(time_ms, "")))
     kinds = draw(st.sampled_from([["backlog"], ["more", "backlog"], ["live"]]))
-    kinds = kinds + draw(st.lists(st.sampled_from(["live", "clock", "lag", "restart"]), max_size=5))
+    kinds = kinds + draw(st.lists(st.sampled_from(["live", "clock", "lag", "restart", "rescale"]), max_size=5))
     places = sorted(draw(st.integers(0, len(rows))) for _ in kinds[1:])
     return [(kind, rows[low:high]) for kind, low, high in zip(kinds, [0, *places], [*places, len(rows)], strict=True)]
 
@@ -213,7 +227,8 @@ ORDERLY = st.sampled_from([Windows(5), Windows(15), Buckets(5), Cogrouped(5), Bu
 def test_what_a_graph_gives_does_not_depend_on_the_cut(
     stages: list[Stage], cuts: list[tuple[str, list[Row]]], timers: str, shards: int
 ) -> None:
-    """Where no row is late: history and live, epochs, clock and restarts anywhere give what one batch gives."""
+    """Where no row is late: history and live, epochs, clock, restarts and other shards anywhere give what one batch
+    gives."""
     whole = Graph(stages, timers)
     rows = [row for kind, some in cuts if kind != "clock" for row in some]
     expected = sorted([*whole.take("backlog", rows), *whole.take("end")], key=repr)
@@ -223,7 +238,9 @@ def test_what_a_graph_gives_does_not_depend_on_the_cut(
         for kind, some in cuts:
             if kind == "restart":
                 job.restart(shards % 3 + 1)
-            found += job.take("live" if kind == "restart" else kind, some)
+            elif kind == "rescale":
+                rescaled(job)
+            found += job.take("live" if kind in ("restart", "rescale") else kind, some)
         found += job.take("clock") + job.take("end")
         assert set(job.late.values()) == {0}
         job.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from mixedmode.state.files import StateFile
 from pyarrow import fs
 
 RUN = "run-1"
+#: What is begun at once.
+_QUICK = ("pause", "resume", "rescale", "stop")
 NOW_MS = 1_700_000_000_000
 
 
@@ -130,25 +133,38 @@ def test_one_after_the_other(folder: RequestFolder) -> None:
     assert [one.path for one in driver.seen] == ["/first", "/second"]
 
 
+def test_what_older_drivers_do_not_know_is_left_out(folder: RequestFolder) -> None:
+    """A request that is no rescale has the fields that it has always had; one that is has its own."""
+    for asked, more in ((request(), set()), (request(action="rescale", parallelism=4), {"parallelism"})):
+        folder.put(asked)
+        body = json.loads(unseal(Path(folder.path, f"{asked.id}.request").read_bytes()))
+        assert body.keys() == {"action", "path", "drain", "run", "expires_ms", "id"} | more
+        assert asked in folder.requests()
+
+
 def test_only_savepoints_wait_for_savepoints(folder: RequestFolder) -> None:
-    """A pause, its end and a plain stop are begun while a savepoint waits, for the end of a backlog perhaps."""
-    waits, seen = threading.Event(), []
+    """A pause, its end, other shards and a plain stop are begun while a savepoint waits, for the end of a backlog
+    perhaps.  A program that has come to its end stays for none but the stop."""
+    waits, seen, staying = threading.Event(), [], set()
 
     def execute(asked: Request) -> str | None:
         seen.append(asked.action)
+        if not threading.current_thread().daemon:
+            staying.add(asked.action)
         if asked.action == "savepoint":
             waits.wait(60)
         return asked.path
 
     requests = Requests(folder, RUN, execute)
     first, second = request(), request(path="/other", expires_ms=NOW_MS + 5000)
-    quick = [request(action=action, path=None, expires_ms=NOW_MS + 9000) for action in ("pause", "resume", "stop")]
+    quick = [request(action=action, path=None, expires_ms=NOW_MS + 9000) for action in _QUICK]
     for one in (first, second, *quick):
         folder.put(one)
     requests.poll(NOW_MS)
     while any((answer := folder.answer_to(one.id)) is None or answer.status != "done" for one in quick):
         assert requests._busy is not None and requests._busy.is_alive()
-    assert sorted(seen) == ["pause", "resume", "savepoint", "stop"]
+    assert sorted(seen) == sorted(["savepoint", *_QUICK])
+    assert staying == {"savepoint", "stop"}
     assert folder.answer_to(second.id) is None
     waits.set()
     requests._busy.join()

@@ -19,7 +19,7 @@ from mixedmode.runtime.metrics.events import (
     UnknownEvent,
 )
 
-SAMPLES: dict[Any, Any] = {str: "text", int: 7, float: 0.5, bool: True}
+SAMPLES: dict[Any, Any] = {str: "text", int: 7, float: 0.5, bool: True, dict[str, int]: {"a": 7}}
 
 
 def sample(kind: type[RunEvent]) -> RunEvent:
