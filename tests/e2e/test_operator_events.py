@@ -12,6 +12,7 @@ import numbering
 import pytest
 import support
 from mixedmode import CheckpointMismatchError, CoordinatorError, MixedQuery, OperatorEventError, QueryError
+from mixedmode.runtime.driver import completion
 from mixedmode.runtime.platform import failpoints
 from numbering import Counting, Numbering
 from pyspark import cloudpickle
@@ -88,6 +89,58 @@ def test_restarts(world: World) -> None:
     numbers = delivered(world)
     assert numbers[0] == numbers[1] == list(range(coordinator.sent - 1))
     numbering.check_all_there(world.checkpoints, 300, coordinator.sent, 2)
+
+
+def test_events_wait_while_a_checkpoint_is_completed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a coordinator and its shards send after a cut goes on its way when ``_metadata`` is there: not before,
+    though epochs go on, and not only with the next epoch or the next checkpoint."""
+    in_flight, go_on = threading.Event(), threading.Event()
+
+    def reached(name: str) -> None:
+        if name == "events-stored" and threading.current_thread().name.startswith(failpoints.BESIDE):
+            in_flight.set()
+            assert go_on.wait(300)
+
+    coordinator = Numbering(1000, every_s=3600)
+    query = live(start(world, coordinator))
+    query.processAllAvailable()
+    monkeypatch.setattr(completion, "failpoint", reached)
+    running = query._runner.running
+    assert running is not None
+    support.wait_until(lambda: all_delivered(query))  # what checkpoints have sent so far
+    before, taken = counts(query), query.status["checkpoint"]
+    try:
+        running.scheduler.request()
+        running.context.wake.set()
+        assert in_flight.wait(300), query.exception()
+        with coordinator.context.lock:
+            coordinator.send_one()
+        world.land(EVENTS[100:200])
+        support.wait_until(lambda: sum(one.numInputRows for one in query.recentProgress) == 200)
+        held = counts(query)
+        assert held["eventsSent"] == before["eventsSent"] + 4, "two in checkpoint(), two behind it"
+        assert held["eventsDelivered"] == before["eventsDelivered"] + 2, "those of checkpoint() are in the cut"
+        assert held["eventsReceived"] == before["eventsReceived"] == sum(coordinator.received.values())
+        assert held["eventsBuffered"] == 102
+        assert query.status["checkpoint"] == taken
+    finally:
+        go_on.set()
+    support.wait_until(lambda: all_delivered(query))
+    now = counts(query)
+    assert now["eventsSent"] == before["eventsSent"] + 4
+    assert now["eventsReceived"] == before["eventsReceived"] + 100
+    query.stop()
+    numbering.check_all_there(world.checkpoints, 200, coordinator.sent, 2)
+
+
+def all_delivered(query: MixedQuery) -> bool:
+    now = counts(query)
+    return now["eventsDelivered"] == now["eventsSent"] and now["eventsBuffered"] == 0
+
+
+def counts(query: MixedQuery) -> dict[str, int]:
+    found: dict[str, int] = query._runner.running.events.counts
+    return found
 
 
 def test_reused_shards(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
