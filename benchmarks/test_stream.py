@@ -1,4 +1,4 @@
-"""The processor as a stream, against stock: throughput of large micro-batches, latency of small ones."""
+"""A processor and an aggregate as streams, against stock: throughput of large micro-batches, latency of small ones."""
 
 from __future__ import annotations
 
@@ -15,30 +15,34 @@ from pyspark.sql import SparkSession
 from race import ratio
 from workload import Job, aggregate, processor
 
+_JOBS = [("processor", processor), ("aggregate", aggregate())]
+_NAMES = [name for name, _ in _JOBS]
+
 # --- throughput -------------------------------------------------------------------------------------------------------
 
 
-def test_throughput(benchmark: Any, spark: SparkSession, bench: Any) -> None:
+@pytest.mark.parametrize(("name", "job"), _JOBS, ids=_NAMES)
+def test_throughput(benchmark: Any, spark: SparkSession, bench: Any, name: str, job: Job) -> None:
     """Some large micro-batches; what counts is the median micro-batch."""
     sizes = bench.sizes
     rows = sizes.stream_batch_rows
     shape = Shape(rows * sizes.stream_batches, sizes.stream_keys, files=sizes.stream_batches)
-    title = f"Stream, processor: {sizes.stream_batches} micro-batches of {rows:,} rows, {shape.keys:,} keys"
-    begun = bench.begin("stream-throughput", title, shape=shape.name)
-    drain_both(spark, dataset(Shape(400, 50, files=2)), bench)
-    seconds, notes = told(benchmark.pedantic(drain_both, args=(spark, dataset(shape), bench), rounds=1))
-    findings = {"stream-stock": ratio(seconds, OURS, STOCK)}
+    title = f"Stream, {name}: {sizes.stream_batches} micro-batches of {rows:,} rows, {shape.keys:,} keys"
+    begun = bench.begin(f"stream-throughput-{name}", title, shape=shape.name)
+    drain_both(spark, job, dataset(Shape(400, 50, files=2)), bench)
+    seconds, notes = told(benchmark.pedantic(drain_both, args=(spark, job, dataset(shape), bench), rounds=1))
+    findings = {f"stream-{name}-stock": ratio(seconds, OURS, STOCK)}
     bench.record(begun, rows=rows, seconds=seconds, baselines=(STOCK,), findings=findings, notes=notes)
 
 
-def drain_both(spark: SparkSession, data: Dataset, bench: Any) -> dict[str, list[Any]]:
+def drain_both(spark: SparkSession, job: Job, data: Dataset, bench: Any) -> dict[str, list[Any]]:
     """Every micro-batch that has rows, of us and of stock."""
     found = {}
     for way in (OURS, STOCK):
         with bench.scratch() as folder, watched(spark) as batches:
             live = stream(spark, data.shape, data.folder)
             options = {"execution.runtime-mode": "streaming"} if way == OURS else {}
-            keyed = processor(mixedmode.read(live=live) if way == OURS else live)
+            keyed = job(mixedmode.read(live=live) if way == OURS else live)
             start(keyed, folder / "checkpoints", True, **options).awaitTermination()
             batches.wait_for_end()
             (run_id,) = batches.run_ids()
@@ -50,9 +54,7 @@ def drain_both(spark: SparkSession, data: Dataset, bench: Any) -> dict[str, list
 
 
 @pytest.mark.parametrize("keys_of", ["latency_keys", "small_latency_keys"], ids=["large", "small"])
-@pytest.mark.parametrize(
-    ("name", "job"), [("processor", processor), ("aggregate", aggregate())], ids=["processor", "aggregate"]
-)
+@pytest.mark.parametrize(("name", "job"), _JOBS, ids=_NAMES)
 def test_latency(benchmark: Any, spark: SparkSession, bench: Any, name: str, job: Job, keys_of: str) -> None:
     """Both queries hold the same state and get the same small micro-batches in turn; stock's log is written as ours."""
     sizes = bench.sizes

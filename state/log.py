@@ -6,7 +6,8 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import ge
 
 import pyarrow as pa
 from pyarrow import fs
@@ -49,7 +50,7 @@ class LogWriter(PoolWriter):
         """Add many entries; a value of None is a tombstone."""
         if len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys but {len(values)} values")
-        size_bytes = sum([len(value) for value in values if value is not None])
+        size_bytes = sum(map(len, filter(None, values)))
         if size_bytes > _LOG_BATCH_BYTES and len(keys) > 1:
             half = len(keys) // 2
             self.put_many(keys[:half], values[:half])
@@ -61,9 +62,8 @@ class LogWriter(PoolWriter):
             self._first = keys[0]
         elif keys[0] <= self._last:
             raise out_of_order(keys[0], self._last)
-        for one, other in pairwise(keys):
-            if one >= other:
-                raise out_of_order(other, one)
+        if any(map(ge, keys, islice(keys, 1, None))):
+            raise next(out_of_order(other, one) for one, other in pairwise(keys) if one >= other)
         self._last = keys[-1]
         self._keys += keys
         self._values += values

@@ -24,6 +24,7 @@ _Changes = dict[bytes, "bytes | None"]
 _NOT_READ = object()
 #: Where the key begins in what its cells start with.
 _KEY_AT = len(state_prefix(0, b""))
+_FIRST_TIMER = bytes([FIRST_TIMER_SLOT])
 #: Entries handed to the writer at a time.
 _CHUNK_ENTRIES = 4096
 
@@ -222,17 +223,18 @@ class RocksDBKeyedState(KeyedState):
         values: list[bytes | None] = []
         index: IndexChanges | None = None
         group = b""
-        for prefix in sorted(self._overlay):
+        overlay = self._overlay
+        for prefix in sorted(overlay):
             if prefix[:2] != group:
                 if index is not None:
                     _add_index(index, keys, values)
                 group = prefix[:2]
                 index = IndexChanges(int.from_bytes(group, "big"))
-            changes = self._overlay[prefix]
+            changes = overlay[prefix]
             for suffix, value in sorted(changes.items()) if len(changes) > 1 else changes.items():
                 if value is None and fresh:
                     continue
-                if suffix[0] >= FIRST_TIMER_SLOT:
+                if suffix >= _FIRST_TIMER:
                     assert index is not None
                     index.add(prefix[_KEY_AT:], suffix, value)
                 keys.append(prefix + suffix)
