@@ -43,6 +43,7 @@ from .platform.terminal import print_plan
 from .platform.worker_errors import translate
 from .protocols.lifecycle.events import Stop
 from .spec import JobSpec, PhaseKind
+from .tasks.first_workers import start_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,6 +66,8 @@ def start_query(job: JobSpec) -> MixedQuery:
         CheckpointError: its checkpoint location, or the savepoint that it begins with, is not for this job, or another
             driver has the location.
     """
+    if job.settings.start_workers:
+        start_workers(job.spark)
     check_places(job)
     query = MixedQuery(job)
     query._start()

@@ -147,6 +147,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, more_jars: str) -> Iterator[
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.mixedmode.execution.start-workers", "false")  # one session for all: it saves nothing
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

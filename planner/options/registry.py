@@ -202,6 +202,14 @@ OPTIONS: tuple[Option, ...] = (
         "whether SIGTERM ends the job in good order (a second one: the process, at once); false: it ends the process",
     ),
     Option(
+        "execution.start-workers",
+        "start_workers",
+        parse_bool,
+        "true, false",
+        "whether the first job of a Spark application has Python workers started, with what tasks import, while it is"
+        " prepared; false: its first tasks wait for them",
+    ),
+    Option(
         "execution.event-log.enabled",
         "event_log_enabled",
         parse_bool,

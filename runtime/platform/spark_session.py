@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ from .spark_plans import analyzed, frame_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+#: Two that make sessions at once would each keep what the other has put there.
+_MAKING = threading.RLock()
 
 
 def activate(session: SparkSession) -> None:
@@ -51,11 +55,12 @@ def keep_to_df(found: Any) -> None:
 @contextmanager
 def keeping_to_df() -> Iterator[None]:
     """Sessions that are made meanwhile get no RDDs."""
-    found = to_df()
-    try:
-        yield
-    finally:
-        keep_to_df(found)
+    with _MAKING:
+        found = to_df()
+        try:
+            yield
+        finally:
+            keep_to_df(found)
 
 
 def cloned(origin: SparkSession) -> SparkSession:
@@ -65,6 +70,13 @@ def cloned(origin: SparkSession) -> SparkSession:
     """
     with keeping_to_df():
         return type(origin)(origin.sparkContext, java_session(origin).cloneSession())
+
+
+def unheard(origin: SparkSession) -> SparkSession:
+    """As :func:`cloned`; those who listen to the user's queries are not told of the queries of this session."""
+    session = cloned(origin)
+    java_session(session).listenerManager().clear()
+    return session
 
 
 class PrivateSession:

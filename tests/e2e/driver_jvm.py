@@ -43,6 +43,7 @@ class DriverJvm:
         home = spark_home(folder)
         conf = SparkConf(loadDefaults=False).set("spark.driver.memory", "1g").set("spark.ui.enabled", "false")
         conf.set("spark.python.daemon.module", "warm_daemon")
+        conf.set("spark.mixedmode.execution.start-workers", "false")  # they have what they need
         if jars:
             conf.set("spark.jars", jars)
         with open(self._log, "w", encoding="utf-8") as log, pytest.MonkeyPatch.context() as patched:
