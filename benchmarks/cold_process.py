@@ -1,6 +1,6 @@
 """Run as a process of its own: starts a job in a session that has done nothing yet, and prints how long that took.
 
-    python cold_process.py (mixed|stock) (processor|aggregate) <folder> <shape>
+    python cold_process.py (mixed|"mixed, workers beforehand"|stock) (processor|aggregate) <folder> <shape>
 
 Of us the rows are history, and what is measured goes from ``start()`` to the live phase: the state is there, and so is
 its first checkpoint.  Of stock they wait at the source, and it goes to the end of the first micro-batch.
@@ -27,6 +27,8 @@ from sessions import new_session
 from workload import Job, aggregate, processor
 
 OURS = "mixed"
+#: With ``execution.start-workers``.
+BEFOREHAND = "mixed, workers beforehand"
 JOBS: dict[str, Job] = {"processor": processor, "aggregate": aggregate()}
 _PATIENCE_S = 900
 
@@ -40,14 +42,15 @@ def cold_start(spark: SparkSession, way: str, job: Job, folder: Path, shape: Sha
         for path in data.files:
             (landing / Path(path).name).symlink_to(path)
     live: Any = stream(spark, shape, landing)
-    if way == OURS:
+    if way != STOCK:
         live = mixedmode.read(history=spark.read.schema(shape.ddl).parquet(*data.files), live=live)
     keyed = job(live)
     with watched(spark) as batches:
         before, cpu_before, started = jobs_so_far(spark), cpu_s(os.getpid()), time.perf_counter()
-        query = start(keyed, folder / "checkpoints", False)
+        options = {"execution.start-workers": "true"} if way == BEFOREHAND else {}
+        query = start(keyed, folder / "checkpoints", False, **options)
         try:
-            if way == OURS:
+            if way != STOCK:
                 assert query.wait_for("live", _PATIENCE_S), query.exception()
                 told = ", ".join(f"{name} {ms} ms" for name, ms in query.lastProgress["durationMs"].items())
             else:

@@ -207,7 +207,7 @@ OPTIONS: tuple[Option, ...] = (
         parse_bool,
         "true, false",
         "whether the first job of a Spark application has Python workers started, with what tasks import, while it is"
-        " prepared; false: its first tasks wait for them",
+        " prepared, in a small Spark job of its own; false: its first tasks wait for them",
     ),
     Option(
         "execution.event-log.enabled",
