@@ -23,6 +23,7 @@ from ..metrics.listeners import FactListener, ShardsReused, WholeResultObserved
 from ..operators.contract import EpochSpec
 from ..operators.emission import EMITTED_COLUMN, emitted_when_due
 from ..platform.failpoints import failpoint
+from ..platform.micro_batch import job_label
 from ..platform.spark_cluster import JobTasks
 from ..platform.spark_observations import unobserved
 from ..spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
@@ -355,14 +356,8 @@ class GraphEpochs:
     @contextmanager
     def _labelled(self, what: str) -> Iterator[None]:
         """Spark jobs in here can be cancelled by :meth:`JobRunner.stop` and say in Spark's UI what they are."""
-        context = self.job.spark.sparkContext
-        context.addJobTag(self.tag)
-        context.setJobDescription(f"{self.job.name or 'mixedmode'}: {what}")
-        try:
+        with job_label(self.job.spark, self.tag, f"{self.job.name or 'mixedmode'}: {what}"):
             yield
-        finally:
-            context.removeJobTag(self.tag)
-            context.setJobDescription(None)  # type: ignore[arg-type]
 
     def _of_stage(self, stage: StageSpec) -> str:
         return f", stage {stage.uid}" if len(self.job.stages) > 1 else ""

@@ -17,19 +17,24 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
 
-from .gateway import java_class, java_session, java_type, query_execution, scala_sequence
+from .collected_rows import RowCollector
+from .gateway import java_class, java_session, java_type, logical_plan, query_execution, scala_sequence
+from .micro_batch import is_handed_over
 from .plan_templates import ArrowNode, aliased, members, path
 from .spark_expressions import class_name, items
 from .spark_session import activate, empty_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: What Spark calls the node that reads an RDD, and the one that runs a function on Arrow batches.
 _ROWS, _ARROW_NODE = "RDDScanExec", "MapInArrowExec"
 #: What computes metrics of rows on their way.
 _OBSERVING = "CollectMetricsExec"
+#: What takes the place of functions of a plan, from below; None: they stay.
+Functions = Sequence[Callable[..., Any] | None]
+_PYTHON = "org.apache.spark.api.python.Python"
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,11 @@ class ExecutedTemplate:
         top: the plan.
         leaf: its node that reads the rows.
         leaf_members: the members of that.
-        columns: of the rows, under the ids that the nodes know.
-        parameters: by name the column of a number that is the same for all rows.
+        parameters: by name the array whose only element is a number that is the same for all rows.
         functions: the nodes that run functions, from below.
+        ends_in_function: whether the last one of them is the plan itself.
+        others: a Scala map that is filled anew each time: what takes the place of nodes.
+        collector: collects rows without a frame; None: it cannot be had.
     """
 
     spark: SparkSession
@@ -54,9 +61,11 @@ class ExecutedTemplate:
     top: Any
     leaf: Any
     leaf_members: tuple[Any, ...]
-    columns: Any
     parameters: Mapping[str, Any]
     functions: tuple[ArrowNode, ...]
+    ends_in_function: bool
+    others: Any
+    collector: RowCollector | None
 
     @classmethod
     def of(
@@ -95,17 +104,38 @@ class ExecutedTemplate:
             if class_name(bottom) != _ROWS:
                 return None
             attributes = list(items(bottom.output()))
-            rows, others = attributes[: len(schema.fields)], attributes[len(schema.fields) :]
             if any(class_name(node) == _OBSERVING for node in nodes):  # nobody would find what it has seen
                 return None
-            arrows = [node for node in nodes if class_name(node) == _ARROW_NODE]
-            functions = tuple(ArrowNode.of(node, kind) for node, kind in zip(arrows, returns, strict=True))
             if len(attributes) != len(whole.fields):
                 return None
+            numbers: dict[str, Any] = {}
+            if parameters:
+                rows, others = attributes[: len(schema.fields)], attributes[len(schema.fields) :]
+                numbers = {one.name(): _array_of_one(spark) for one in others}
+                columns = scala_sequence(spark, rows)
+                whole_columns = columns
+                for one in others:
+                    whole_columns = whole_columns.appended(aliased(spark, one, _first_of(spark, numbers[one.name()])))
+                inner = bottom.copy(columns, *members(bottom)[1:])
+                project = java_class(spark, "org.apache.spark.sql.execution.ProjectExec")(whole_columns, inner)
+                top = top.transformDown(java_class(spark, f"{_PYTHON}Utils").toScalaMap({bottom: project}))
+                bottom, nodes = path(top)
+            arrows = [node for node in nodes if class_name(node) == _ARROW_NODE]
+            functions = tuple(ArrowNode.of(node, kind) for node, kind in zip(arrows, returns, strict=True))
             result = java_session(spark).parseDataType(made.schema.json())
-            numbers = {one.name(): one for one in others}
-            columns = scala_sequence(spark, rows)
-            template = cls(spark, result, is_rdd, top, bottom, members(bottom), columns, numbers, functions)
+            template = cls(
+                spark,
+                result,
+                is_rdd,
+                top,
+                bottom,
+                members(bottom),
+                numbers,
+                functions,
+                bool(functions) and functions[-1].node.equals(top),
+                java_class(spark, "scala.collection.mutable.HashMap")(),
+                RowCollector.of(spark),
+            )
             # Tried once, so that an epoch does not find out that it cannot be put onto rows.
             replace(template, is_rdd=True).over(
                 _no_rows(spark, schema), [_same] * len(returns), dict.fromkeys(parameters, 0)
@@ -114,50 +144,63 @@ class ExecutedTemplate:
         except (Py4JError, PySparkException, TypeError, ValueError, IndexError):
             return None
 
-    def over(
-        self, rows: DataFrame, functions: Sequence[Callable[..., Any]], parameters: Mapping[str, int]
-    ) -> DataFrame:
+    def over(self, rows: DataFrame, functions: Functions, parameters: Mapping[str, int]) -> DataFrame:
         """The operations' result.
 
         Args:
             rows: of RDDs, as those of a micro-batch are (``PlanShape.is_rdd``), with the columns that it was made for.
-            functions: what takes the place of the functions among the operations, from below.
+            functions: what takes the place of the functions among the operations, from below; None: they stay.
             parameters: the numbers.
         """
-        given, spark = query_execution(rows), self.spark
-        rdd = given.analyzed().rdd() if self.is_rdd else given.toRdd()
-        activate(spark)  # Spark's nodes ask the thread's session for its settings
+        activate(self.spark)  # Spark's nodes ask the thread's session for its settings
         try:
-            leaf = self.leaf.copy(self.columns, rdd, *self.leaf_members[2:])
-            if self.parameters:
-                columns = self.columns
-                for name, attribute in self.parameters.items():
-                    columns = columns.appended(aliased(spark, attribute, self._number(parameters[name])))
-                leaf = java_class(spark, "org.apache.spark.sql.execution.ProjectExec")(columns, leaf)
-            # From above: what takes the place of a node has its child, which is looked at then.
-            others = java_class(spark, "java.util.HashMap")()
-            others.put(self.leaf, leaf)
-            for node, function in zip(self.functions, functions, strict=True):
-                others.put(node.node, node.over(spark, node.members[2], function))
-            # To Scala a map is a function that is there for its keys.
-            rule = java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(others)
-            plan = self.top.transformDown(rule)
-            found = java_session(spark).internalCreateDataFrame(plan.execute(), self.schema, False)
+            plan = self._plan(rows, functions, parameters)
+            found = java_session(self.spark).internalCreateDataFrame(plan.execute(), self.schema, False)
         finally:
             activate(rows.sparkSession)  # in a micro-batch it is the query's, as it was
         return DataFrame(found, self.spark)
 
-    def _number(self, number: int) -> Any:
-        """As an expression whose value is not part of the code that Spark compiles for it."""
-        spark = self.spark
-        gateway: Any = spark.sparkContext._gateway
-        array = gateway.new_array(gateway.jvm.long, 1)
-        array[0] = number
-        values = java_class(spark, f"{_EXPRESSIONS}.UnsafeArrayData").fromPrimitiveArray(array)
-        literal = java_class(spark, f"{_EXPRESSIONS}.Literal")
-        numbers = literal(values, java_type(spark, ArrayType(LongType(), containsNull=False)))
-        first = literal(0, java_type(spark, IntegerType()))
-        return java_class(spark, f"{_EXPRESSIONS}.GetArrayItem")(numbers, first, False)
+    def collected(self, rows: DataFrame, functions: Functions, parameters: Mapping[str, int]) -> list[Row]:
+        """The rows of the operations' result; the arguments are those of :meth:`over`."""
+        # Elsewhere tasks would not get the session's settings: an SQL execution hands them on.
+        if self.collector is None or not is_handed_over():
+            return self.over(rows, functions, parameters).collect()
+        return self.collector.rows(self._plan(rows, functions, parameters))
+
+    def _plan(self, rows: DataFrame, functions: Functions, parameters: Mapping[str, int]) -> Any:
+        for name, array in self.parameters.items():
+            array.setLong(0, parameters[name])
+        leaf = self.leaf.copy(self.leaf_members[0], self._rdd(rows), *self.leaf_members[2:])
+        self.others.update(self.leaf, leaf)
+        nodes = list(zip(self.functions, functions, strict=True))
+        # The topmost node needs no map to be found.
+        last = nodes.pop() if self.ends_in_function and nodes[-1][1] is not None else None
+        # From above: what takes the place of a node has its child, which is looked at then.
+        for node, function in nodes:
+            if function is not None:
+                self.others.update(node.node, node.over(self.spark, node.members[2], function))
+        if last is None or last[1] is None:
+            return self.top.transformDown(self.others)
+        return last[0].over(self.spark, last[0].members[2].transformDown(self.others), last[1])
+
+    def _rdd(self, rows: DataFrame) -> Any:
+        return logical_plan(rows).rdd() if self.is_rdd else query_execution(rows).toRdd()
+
+
+def _array_of_one(spark: SparkSession) -> Any:
+    """An array of Spark's with one number, which can be changed."""
+    gateway: Any = spark.sparkContext._gateway
+    array = gateway.new_array(gateway.jvm.long, 1)
+    array[0] = 0
+    return java_class(spark, f"{_EXPRESSIONS}.UnsafeArrayData").fromPrimitiveArray(array)
+
+
+def _first_of(spark: SparkSession, array: Any) -> Any:
+    """The number of such an array, as an expression; its value is not part of the code that Spark compiles for it."""
+    literal = java_class(spark, f"{_EXPRESSIONS}.Literal")
+    numbers = literal(array, java_type(spark, ArrayType(LongType(), containsNull=False)))
+    first = literal(0, java_type(spark, IntegerType()))
+    return java_class(spark, f"{_EXPRESSIONS}.GetArrayItem")(numbers, first, False)
 
 
 def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:

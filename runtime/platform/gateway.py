@@ -52,6 +52,11 @@ def query_execution(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution()
 
 
+def logical_plan(frame: DataFrame) -> Any:
+    """A frame's logical plan, resolved; it is there already."""
+    return frame._jdf.logicalPlan()
+
+
 def java_type(spark: SparkSession, data_type: DataType) -> Any:
     """A type, or a schema."""
     return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(data_type.json())

@@ -18,9 +18,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, LongType, StructField, StructType
-from pyspark.sql.udf import _wrap_function
 
 from .gateway import java_class, scala_sequence
+from .micro_batch import AlikeFrames
+from .python_functions import java_function
 from .spark_expressions import class_name, items, parsed
 from .spark_plans import analyzed, contains, frame_of
 from .spark_session import empty_frame
@@ -57,6 +58,16 @@ class PlanShape:
     @classmethod
     def of(cls, frame: DataFrame) -> PlanShape:
         """That of a frame's rows."""
+        alike = AlikeFrames.of(frame)
+        if alike is None:
+            return cls._looked_up(frame)
+        if alike.shape is None:
+            alike.shape = cls._looked_up(frame)
+        found: PlanShape = alike.shape
+        return found
+
+    @classmethod
+    def _looked_up(cls, frame: DataFrame) -> PlanShape:
         plan = analyzed(frame)
         lines = str(plan.toString()).splitlines()
         return cls(tuple(line.lstrip(" :+-").partition(" ")[0] for line in lines), str(plan.schema().json()))
@@ -85,7 +96,7 @@ class ArrowNode:
             function: what runs in place of the function.
         """
         name, _, *others = self.function
-        wrapped = _wrap_function(spark.sparkContext, function, self.returns)
+        wrapped = java_function(spark, function, self.returns)
         expression = self.members[0].copy(name, wrapped, *others)
         return self.node.copy(expression, self.members[1], child, *self.members[3:])
 

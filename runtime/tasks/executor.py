@@ -26,6 +26,7 @@ from ..platform.spark_plans import repeatable
 from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
+from .job_templates import ExecutedJob
 from .pass_pause import PassPause
 from .placement import ShardPins
 from .prepared_inputs import InputEngine, PreparedInputs
@@ -164,7 +165,7 @@ class EpochExecutor:
                 parts = [self.throttled(one, epoch) for one in inputs]
                 prepared = PreparedInputs.of(parts, self.operator, epoch, self.engines)
 
-                def jobs(task: ShardTask) -> Iterator[DataFrame]:
+                def jobs(task: ShardTask) -> Iterator[DataFrame | ExecutedJob]:
                     if prepared is not None:
                         return self.jobs.of_prepared(prepared, task)
                     return self.jobs.of_epoch(rows, task, pins, in_place=in_place)
@@ -321,7 +322,7 @@ class EpochExecutor:
 
     def _collected(
         self,
-        jobs: Iterator[DataFrame],
+        jobs: Iterator[DataFrame] | Iterator[DataFrame | ExecutedJob],
         observed: dict[str, Row],
         *,
         counted: bool = False,
@@ -340,7 +341,7 @@ class EpochExecutor:
         misplaced: Exception | None = None
         for job in jobs:
             try:
-                if at_once is None:
+                if at_once is None or isinstance(job, ExecutedJob):  # what is planned once is for the stream
                     rows = job.collect()
                 elif pause is None:
                     rows = collected_by_partition(job, at_once, lambda: False, lambda: None)
@@ -352,7 +353,8 @@ class EpochExecutor:
                 misplaced = error
                 self.jobs.note_misplaced(error)
             else:
-                if self.observes or counted:
+                # What is planned once for all epochs observes nothing.
+                if (self.observes or counted) and not isinstance(job, ExecutedJob):
                     observed.update(observed_metrics(job))
                 return rows
         assert misplaced is not None, "there is at least one job"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from .shard_task import ShardTask
 from .shuffle import HashExchange, InPlace, ShardExchange
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from ..operators.contract import KeyedOperator
 
@@ -42,6 +42,27 @@ class _Key:
     order: tuple[str, ...]
     spark_sorts: bool
     is_staged: bool
+
+
+@dataclass(frozen=True)
+class ExecutedJob:
+    """The job of an epoch whose physical plan was made for all, to be run as a frame is.
+
+    Args:
+        template: the plan.
+        rows: its input.
+        functions: what it runs; None: what the plan has.
+        numbers: its parameters.
+    """
+
+    template: ExecutedTemplate
+    rows: DataFrame
+    functions: tuple[Callable[..., Any] | None, ...]
+    numbers: Mapping[str, int]
+
+    def collect(self) -> list[Row]:
+        """Run it."""
+        return self.template.collected(self.rows, self.functions, self.numbers)
 
 
 @dataclass
@@ -114,21 +135,31 @@ class JobTemplate:
 
         return cls(plan, made[0].columns, publishing, execute)
 
-    def over(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+    def over(self, rows: DataFrame, task: ShardTask) -> DataFrame | ExecutedJob:
         """The job of an epoch.
 
         Args:
             rows: its input.
             task: works on the rows of each shard.
         """
+        if self.executed is None:
+            return self.planned_over(rows, task)
+        task = replace(task, columns=self.columns)
+        # What stages the rows that a task hands on is the same in all epochs.
+        functions = (task,) if task.hands_on is None else (task, None)
+        return ExecutedJob(self.executed, rows, functions, _numbers(task))
+
+    def planned_over(self, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """The same, which Spark optimizes and plans anew; the arguments are those of :meth:`over`."""
         task = replace(task, columns=self.columns)
         functions: list[Callable[..., Any]] = [task]
         if task.hands_on is not None:
             functions.append(self.publishing(task))
-        executed = self.executed if self.is_checked else None
-        return (executed or self.plan).over(
-            rows, functions, {LATE_BOUND_COLUMN: bound_us(task.epoch.late_watermark_ms)}
-        )
+        return self.plan.over(rows, functions, _numbers(task))
+
+
+def _numbers(task: ShardTask) -> dict[str, int]:
+    return {LATE_BOUND_COLUMN: bound_us(task.epoch.late_watermark_ms)}
 
 
 class JobTemplates:
@@ -154,7 +185,7 @@ class JobTemplates:
         anew: Callable[[], DataFrame | None],
         *,
         checks: bool,
-    ) -> DataFrame | None:
+    ) -> DataFrame | ExecutedJob | None:
         """The job of an epoch; None: it cannot be had in this way.
 
         Args:
@@ -173,7 +204,7 @@ class JobTemplates:
         if template.is_checked:
             return template.over(frame, task)
         job = anew()
-        found = None if job is None else template.over(frame, task)
+        found = None if job is None else template.planned_over(frame, task)
         template.is_checked = found is not None and (not checks or way.holds(found))
         if not template.is_checked:
             self._known[key] = None

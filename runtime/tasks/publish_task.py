@@ -82,9 +82,12 @@ def as_mapped(rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
 
 @dataclass(frozen=True)
 class PublishTask:
-    """The function handed to the second ``mapInArrow``: stages a shard's output and completes its report."""
+    """The function handed to the second ``mapInArrow``: stages a shard's output and completes its report.
 
-    #: The task whose rows these are; only what concerns the output is looked at.
+    Invariant: in the stream it does the same in all epochs, so that it is part of what is planned once for them.
+    """
+
+    #: The task whose rows these are; only what concerns the output is looked at, and no epoch does.
     task: ShardTask
     output_schema: StructType
 

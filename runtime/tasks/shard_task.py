@@ -147,8 +147,8 @@ class ShardTask:
         )
 
     def report_name(self, task_attempt_id: int) -> str:
-        """Name of the report of an attempt that hands its rows on."""
-        return f"{self.run_id}-{self.epoch.epoch}-{task_attempt_id}"
+        """Name of the report of an attempt that hands its rows on; the same whatever the epoch."""
+        return f"{self.run_id}-{task_attempt_id}"
 
     def output_name(self, attempt: str, shard: int) -> str:
         """Name of what an attempt stages, without the file's type; to other stages it says where its rows are."""

@@ -14,7 +14,7 @@ from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
-from .job_templates import JobTemplates, OwnWay
+from .job_templates import ExecutedJob, JobTemplates, OwnWay
 from .placement import ShardPins
 from .prepared_inputs import PreparedInputs
 from .publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
@@ -88,7 +88,7 @@ class StageJobs:
 
     def of_epoch(
         self, frame: DataFrame, task: ShardTask, pins: ShardPins | None, *, in_place: bool
-    ) -> Iterator[DataFrame]:
+    ) -> Iterator[DataFrame | ExecutedJob]:
         """The job that brings an epoch's rows to their shards and runs the task on them.
 
         Args:
@@ -115,9 +115,9 @@ class StageJobs:
             way = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
         if way is not None and not self._misplaced:
             placed = replace(task, shards=way.shards)
-            job = self._planned_once(way, frame, placed, lambda rows: self._adopted(rows, placed))
-            if job is not None:
-                yield job
+            once = self._planned_once(way, frame, placed, lambda rows: self._adopted(rows, placed))
+            if once is not None:
+                yield once
             elif way is self._in_place:
                 logger.info("Spark moves the rows of stage %s to their shards", self.operator.uid)
                 self._moved.add(task.epoch.style)
@@ -131,9 +131,9 @@ class StageJobs:
         can_share = own_session and not without and task.epoch.style == "random"
         if can_share and self.operator.prepares_by(task.epoch) is not None:
             self._shard_exchange = self._shard_exchange or ShardExchange(self.spark)
-            job = self._planned_once(self._shard_exchange, frame, task, exchanged)
-            if job is not None:
-                yield job
+            once = self._planned_once(self._shard_exchange, frame, task, exchanged)
+            if once is not None:
+                yield once
         yield self._job(exchanged(frame), task)
 
     def of_prepared(self, inputs: PreparedInputs, task: ShardTask) -> Iterator[DataFrame]:
@@ -235,7 +235,7 @@ class StageJobs:
 
     def _planned_once(
         self, way: OwnWay, frame: DataFrame, task: ShardTask, make: Callable[[DataFrame], DataFrame]
-    ) -> DataFrame | None:
+    ) -> DataFrame | ExecutedJob | None:
         """As :meth:`_planned`, and of the stream's epochs by a plan that is made once for all that look alike.
 
         Args:

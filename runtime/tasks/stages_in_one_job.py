@@ -135,12 +135,12 @@ class StagesInOneJob:
         teller = self._told.teller()
         task = replace(self._handing_on(first), columns=job.columns[0], teller=teller)
         following = replace(second.task, columns=job.columns[1])
-        functions: list[Callable[..., object]] = [task, following]
+        functions: list[Callable[..., object] | None] = [task, following]
         if following.hands_on is not None:
-            functions.append(self.second.jobs.publishing(following))
-        rows = job.template.over(frame, functions, {LATE_BOUND_COLUMN: bound_us(first.spec.late_watermark_ms)})
+            functions.append(None)  # what stages the rows is the same in all epochs
+        numbers = {LATE_BOUND_COLUMN: bound_us(first.spec.late_watermark_ms)}
         try:
-            found = ShardReport.of_rows(rows.collect())
+            found = ShardReport.of_rows(job.template.collected(frame, functions, numbers))
         except Exception as error:
             if not isinstance(translate(error), MisplacedRowsError):
                 raise

@@ -9,6 +9,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ...platform.failpoints import failpoint
+from ...platform.micro_batch import AlikeFrames, handed_over
 from ...platform.query_log import started
 from ...platform.shown_query import HiddenSession, stop_query
 from ...platform.spark_session import keep_to_df, to_df
@@ -124,7 +125,12 @@ class LiveSource:
 
     def _guarded(self, on_batch: OnBatch, waits: Callable[[], bool]) -> OnBatch:
         context = copy_context()  # Spark calls on a thread of its own
-        to_frames = to_df()
+        to_frames, alike = to_df(), AlikeFrames()
+
+        def take(batch: DataFrame, batch_id: int) -> None:
+            with handed_over(batch.sparkSession):
+                alike.add(batch)
+                on_batch(batch, batch_id)
 
         def has_turn() -> bool:
             """Take the turn; not while micro-batches have to wait."""
@@ -147,7 +153,7 @@ class LiveSource:
                     if self._refuses:
                         return
                     self.thread_id = threading.get_ident()
-                    context.copy().run(on_batch, batch, batch_id)
+                    context.copy().run(take, batch, batch_id)
                 except BaseException as error:
                     # Before the turn ends: nobody may go on from, or checkpoint, what this has left half done.
                     self._error = error

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from mixedmode.runtime.platform.executed_templates import ExecutedTemplate
 from mixedmode.runtime.platform.gateway import java_session, query_execution
+from mixedmode.runtime.platform.micro_batch import handed_over
 from mixedmode.runtime.platform.plan_templates import PlanShape, PlanTemplate
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -128,3 +129,20 @@ def test_a_number_is_not_part_of_the_code_that_spark_compiles(spark: SparkSessio
     for bound in (4, 5, 6):
         assert sum(n for _, n in template.over(rows, [adding(0)], {"bound": bound}).collect()) == bound
     assert compiled.getCount() == before
+
+
+def test_within_a_micro_batch_rows_are_collected_without_a_frame(spark: SparkSession, session: SparkSession) -> None:
+    """They are the same; a function that is not told stays the one that the plan was made with; what a function has
+    been given by broadcast comes along."""
+    template = ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True)
+    assert template is not None and template.collector is not None
+    rows, bound, more = as_rdd(frame(spark, 10)), {"bound": 9}, spark.sparkContext.broadcast(7)
+
+    def adding_more(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return adding(more.value)(batches)
+
+    expected = sorted(template.collected(rows, [adding(0)], bound))
+    with handed_over(spark):
+        assert sorted(template.collected(rows, [None], bound)) == expected
+        assert sorted(template.collected(rows, [adding_more], bound)) == [(key, n + 7) for key, n in expected]
+    more.destroy()

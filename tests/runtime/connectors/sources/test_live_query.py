@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from mixedmode.runtime.connectors.sources.live_query import BatchNotTaken, LiveSource
 from pyspark import RDD
+
+#: All that is looked at of a micro-batch.
+FRAME: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None)), schema=None)
 
 
 class Turn:
@@ -37,7 +41,7 @@ def test_a_failed_batch_is_known_before_its_turn_ends() -> None:
         raise ValueError("half done")
 
     with pytest.raises(BatchNotTaken, match="ValueError"):
-        live._guarded(fail, lambda: False)(cast(Any, None), 1)
+        live._guarded(fail, lambda: False)(FRAME, 1)
     assert known == [True]
     with pytest.raises(ValueError, match="half done"):
         live.raise_failure()
@@ -49,7 +53,7 @@ def test_no_batch_is_taken_after_a_step_that_failed() -> None:
     live = source(threading.RLock())
     with pytest.raises(ValueError, match="half done"), live.refusing_after_failure():
         raise ValueError("half done")
-    live._guarded(lambda frame, batch_id: taken.append(batch_id), lambda: False)(cast(Any, None), 1)
+    live._guarded(lambda frame, batch_id: taken.append(batch_id), lambda: False)(FRAME, 1)
     assert taken == [] and not live.failed
 
 
@@ -59,7 +63,7 @@ def test_a_step_that_succeeds_refuses_nothing() -> None:
     live = source(threading.RLock())
     with live.refusing_after_failure():
         pass
-    live._guarded(lambda frame, batch_id: taken.append(batch_id), lambda: False)(cast(Any, None), 1)
+    live._guarded(lambda frame, batch_id: taken.append(batch_id), lambda: False)(FRAME, 1)
     assert taken == [1]
 
 
@@ -68,5 +72,5 @@ def test_session_of_a_batch_gets_no_rdds(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(RDD, "toDF", "of the user's session")
     run = source(threading.RLock())._guarded(lambda frame, batch_id: None, lambda: False)
     RDD.toDF = "of the batch's"  # type: ignore[assignment,method-assign]
-    run(cast(Any, None), 1)
+    run(FRAME, 1)
     assert RDD.__dict__["toDF"] == "of the user's session"

@@ -1,0 +1,83 @@
+"""What is known, without asking the JVM, while Spark hands over a micro-batch, and of the frames that it hands over.
+
+Spark calls ``foreachBatch`` on the thread of its query, within the query's SQL execution.  PySpark's calls from there
+come back on that very thread.  So what runs in there has the settings of the query's session in its tasks and as the
+thread's session, and how its jobs are described is overwritten with the next micro-batch.
+
+Invariant: :func:`is_handed_over` is true only on such a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ALIKE = "_mixedmode_alike"
+_thread = threading.local()
+
+
+@contextmanager
+def handed_over(spark: SparkSession) -> Iterator[None]:
+    """Around what is done with a micro-batch, on the thread that was called with it."""
+    gateway: Any = spark.sparkContext._gateway
+    _thread.hands_over = isinstance(gateway, ClientServer)  # of others calls come back on any thread
+    try:
+        yield
+    finally:
+        _thread.hands_over = False
+
+
+def is_handed_over() -> bool:
+    """Whether a micro-batch is being handed over to this thread."""
+    return getattr(_thread, "hands_over", False)
+
+
+@contextmanager
+def job_label(spark: SparkSession, tag: str, description: str) -> Iterator[None]:
+    """Spark jobs in here bear a tag, and say in Spark's UI what they are.
+
+    Args:
+        spark: the session.
+        tag: they can be cancelled by it.
+        description: for Spark's UI.
+    """
+    context = spark.sparkContext
+    context.addJobTag(tag)
+    context.setJobDescription(description)
+    try:
+        yield
+    finally:
+        context.removeJobTag(tag)
+        if not is_handed_over():
+            context.setJobDescription(None)  # type: ignore[arg-type]
+
+
+class AlikeFrames:
+    """What is the same of all micro-batches' frames in one run of a query: columns, and the shape of their plan."""
+
+    def __init__(self) -> None:
+        self._schema: Any = None
+        #: What :class:`.plan_templates.PlanShape` has found of one of them.
+        self.shape: Any = None
+
+    def add(self, frame: DataFrame) -> None:
+        """Have a micro-batch's frame known as one of them."""
+        frame.__dict__[_ALIKE] = self
+        if self._schema is None:
+            self._schema = frame.schema
+        else:
+            frame.__dict__.setdefault("schema", self._schema)  # PySpark keeps it there once it has been asked for
+
+    @staticmethod
+    def of(frame: DataFrame) -> AlikeFrames | None:
+        """Those that a frame is one of; None: of no such."""
+        found = frame.__dict__.get(_ALIKE)
+        return found if isinstance(found, AlikeFrames) else None
