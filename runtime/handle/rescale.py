@@ -6,13 +6,11 @@ from concurrent.futures import TimeoutError as NotInTime
 
 from ...errors import QueryError
 from ..driver.rescale_desk import RescaleRequest
-from ..driver.runner import JobRunner
+from .ended import EndedQuery
 
 
-class RescaledQuery:
+class RescaledQuery(EndedQuery):
     """A query whose shards can be dealt anew while it runs."""
-
-    _runner: JobRunner
 
     def rescale(
         self, parallelism: int, stage: str | None = None, wait: bool = False, timeout: float | None = None
