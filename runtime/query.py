@@ -119,6 +119,8 @@ class MixedQuery(RescaledQuery):
     def _begin(self) -> None:
         """The location is claimed: all who see the run are told of it."""
         self._pool = self._job.spark.sparkContext.getLocalProperty(POOL)
+        if self._runner.live is not None:
+            self._runner.live.take_settings()  # not those that the session will have when the backlog is over
         run_id = self._shown.begin(self.id)
         if run_id is not None:
             self.runId = self._history.run_id = self._events.run_id = run_id

@@ -207,6 +207,7 @@ class JobRunner:
                 # Before another run may remove their files.
                 steps += [self._ending.wait_for_savepoints]
                 steps += [executor.close for executor in self._run.executors.values()]
+            steps += [] if context.live is None else [context.live.close]
             take_all(*steps, context.lease.release)
             context.commits.close()
 

@@ -168,6 +168,16 @@ class HiddenSession:
         """The same stream, to be started in this session."""
         return frame_of(self.session, analyzed(frame))
 
+    def close(self) -> None:
+        """Let go of the session; the Spark application would keep it for as long as it has its listener bus."""
+        try:
+            streams = java_session(self.session).streams()
+            bus = streams.getClass().getDeclaredField("listenerBus")
+            bus.setAccessible(True)
+            self.session.sparkContext._jsc.sc().listenerBus().removeListener(bus.get(streams))
+        except GONE as gone:
+            logger.debug("a session of the live source was not let go of: %s", gone)
+
 
 def stop_query(spark: SparkSession, query: StreamingQuery) -> None:
     """Stop a query as ``query.stop()`` does, which warns of it where there are no Spark jobs to be cancelled.

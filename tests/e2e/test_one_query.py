@@ -23,6 +23,8 @@ pytestmark = pytest.mark.spark
 
 EVENTS = support.stream_of(60, seed=9)
 _PATIENCE_S = 120
+#: Of nobody's.
+SETTING = "spark.mixedmode-test.setting"
 
 
 class Seen(StreamingQueryListener):
@@ -91,17 +93,33 @@ def rows_by_phase(told: list[Any]) -> dict[str, int]:
     return dict(found)
 
 
+def buses_of(spark: SparkSession) -> int:
+    """How many sessions of the application have a bus of their own for listeners of queries."""
+    listeners = spark.sparkContext._jsc.sc().listenerBus().listeners()
+    names = [listeners.get(place).getClass().getSimpleName() for place in range(listeners.size())]
+    return names.count("StreamingQueryListenerBus")
+
+
 def test_backlog_stream_and_restart_are_one_query(world: World, seen: Seen) -> None:
-    """Two runs from one location have one id, and each is one query: started, progress of backlog and stream, ended."""
+    """Two runs from one location have one id, and each is one query: started, progress of backlog and stream, ended.
+
+    The live source's own has the settings of the start, and leaves nothing in the Spark application.
+    """
     spark = world.spark
     world.land(EVENTS[40:50])
     writer = counts(world).format("noop").queryName("counted").option("checkpointLocation", str(world.checkpoints))
+    buses = buses_of(spark)
+    spark.conf.set(SETTING, "before")
     query: MixedQuery = writer.start()
     try:
+        spark.conf.set(SETTING, "after")
         active = [(one.id, one.runId, one.name) for one in spark.streams.active if one.name.startswith("counted")]
         assert active == [(query.id, query.runId, "counted")]
         assert query.wait_for("live", _PATIENCE_S), query.exception()
         assert spark.streams.get(query.id).isActive and not seen.of("terminated", query.runId)
+        live: Any = query._runner.live
+        assert live.query._jsq.streamingQuery().sparkSession().conf().get(SETTING) == "before"
+        assert buses_of(spark) == buses + 1
         world.land(EVENTS[50:])
         query.processAllAvailable()
         seen.wait_for(lambda: sum(one.numInputRows for one in seen.of("progress", query.runId)) == len(EVENTS))
@@ -113,8 +131,10 @@ def test_backlog_stream_and_restart_are_one_query(world: World, seen: Seen) -> N
         assert spark.streams.awaitAnyTermination(1) is False
     finally:
         query.stop()
+        spark.conf.unset(SETTING)
     assert seen.wait_for_end(query.runId).exception is None
     assert query.status["phase"] == "live", "it was stopped, and is not done"
+    assert buses_of(spark) == buses
     assert spark.streams.get(query.id) is None and spark.streams.awaitAnyTermination(1) is True
 
     again: MixedQuery = writer.start()

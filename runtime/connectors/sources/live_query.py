@@ -99,6 +99,16 @@ class LiveSource:
         offsets = [told[number] or _NO_OFFSET for number in sorted(told)]
         return "\n".join(["v1", '{"batchWatermarkMs":0,"batchTimestampMs":0}', *offsets])
 
+    def take_settings(self) -> None:
+        """Have the query run with the settings that its session has now, whenever it is started."""
+        if self._hidden is None:
+            self._hidden = HiddenSession(self._frame.sparkSession)
+
+    def close(self) -> None:
+        """The query is not started any more."""
+        if self._hidden is not None:
+            self._hidden.close()
+
     def start(
         self, on_batch: OnBatch, trigger: dict[str, Any], *, waits: Callable[[], bool] = lambda: False
     ) -> StreamingQuery:
@@ -110,8 +120,8 @@ class LiveSource:
             waits: asked before each of them whether it has to wait.
         """
         self._error, self._refusing = None, False
-        if self._hidden is None:
-            self._hidden = HiddenSession(self._frame.sparkSession)
+        self.take_settings()
+        assert self._hidden is not None
         rows = self._hidden.adopt(self._frame)
         writer = rows.writeStream.foreachBatch(self._guarded(on_batch, waits)).trigger(**trigger)
         writer = writer.option("checkpointLocation", self.checkpoint)
