@@ -13,6 +13,7 @@ With a single executor there is nothing to choose, and the join would only cost.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ class ShardPins:
         In local mode there is only the driver.  Unless told otherwise Spark also prefers the executors that hold most
         of a task's shuffled input, which are any; the session cannot tell it, only the application's configuration.
         """
-        if str(spark.sparkContext.master).startswith("local["):
+        if re.match(r"local($|\[)", str(spark.sparkContext.master)):
             return False
         if spark.sparkContext.getConf().get(_REDUCE_LOCALITY, "true").lower() == "false":
             return True
