@@ -47,6 +47,25 @@ class Daemon:
         """The first place in its log that looks so."""
         return re.search(pattern, self.log.read_text(errors="replace"))
 
+    def waited_for(self, pattern: str, what: str) -> re.Match[str]:
+        """The first place in its log that looks so, once there is one; a process that has ended will not say it.
+
+        Args:
+            pattern: how it looks.
+            what: its name, for the error.
+        """
+        found: list[re.Match[str]] = []
+
+        def is_said() -> bool:
+            ended = self.process.poll() is not None
+            found.extend(filter(None, [self.said(pattern)]))
+            if ended and not found:
+                raise AssertionError(f"it has ended before {what}:\n{self.log.read_text(errors='replace')[-4000:]}")
+            return bool(found)
+
+        wait_until(is_said, what)
+        return found[0]
+
     def send(self, number: signal.Signals) -> None:
         """A signal to itself alone."""
         self.process.send_signal(number)
@@ -70,15 +89,15 @@ class Cluster:
         self._folder = folder
         self._environment = environment
         self._daemons: list[Daemon] = []
+        self.workers: list[Daemon] = []
         master = self._start("master", "master.Master", ["--port", "0"], {})
         self._daemons.append(master)
-        wait_until(lambda: master.said(r"Starting Spark master at (spark://\S+)"), "the master has a port")
-        found = master.said(r"Starting Spark master at (spark://\S+)")
-        assert found is not None
-        #: Where drivers find it.
-        self.url = found.group(1)
-        self._master = master
-        self.workers: list[Daemon] = []
+        try:
+            #: Where drivers find it.
+            self.url = master.waited_for(r"Starting Spark master at (spark://\S+)", "the master has a port").group(1)
+        except BaseException:
+            self.close()
+            raise
 
     def add_workers(self, count: int, memory: str = "640m") -> list[Daemon]:
         """Start workers; they are there when this returns.
@@ -96,7 +115,7 @@ class Cluster:
             added.append(self._start(f"worker-{number}", "worker.Worker", words, places))
         self.workers += added
         for worker in added:
-            wait_until(lambda worker=worker: worker.said("Successfully registered with master"), "a worker registers")
+            worker.waited_for("Successfully registered with master", "a worker registers")
         return added
 
     def alive(self) -> list[Daemon]:
