@@ -100,7 +100,7 @@ def test_a_function_may_stop_its_own_query(world: World) -> None:
         assert batch_id not in rows, "a batch came twice"
         rows[batch_id] = frame.collect()
         assert ready.wait(300)
-        if len(rows) < 4:
+        if len(running) < 4:
             running[-1].stop()
 
     for landing in ([], EVENTS[80:160], EVENTS[160:]):
@@ -110,7 +110,7 @@ def test_a_function_may_stop_its_own_query(world: World) -> None:
         ready.set()
         assert running[-1].awaitTermination(300), running[-1].status
         assert running[-1].exception() is None
-    assert len(rows) == 3
+    assert len(rows) >= 3  # an epoch that went on beside the function is shown when the query ends
     world.land(support.flush_after(EVENTS))
     running.append(with_function(world, collect_and_stop))
     assert running[-1].wait_for("live", 300)
