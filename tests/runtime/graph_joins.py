@@ -115,7 +115,7 @@ class JoinModel(Model):
             if value % 2 in outer and not has_partner:
                 is_left = bool(value % 2)
                 row = self.kind.out(k, time_us if is_left else None, None if is_left else time_us, is_left, not is_left)
-                out.append(Emitted(row, max(self.due_ms((k, time_us, value)), low_ms)))
+                out.append(Emitted(row, max(self.due_ms((k, time_us, value)), turn.late_ms)))
         return out, late
 
     def is_pair(self, one: Row, other: Row) -> bool:

@@ -32,6 +32,8 @@ class JoinedRows:
         self._delay_ms = epoch.delay_ms if epoch.in_order is None else epoch.in_order.delay_ms
         self._low_ms = epoch.watermark_ms if epoch.in_order is None else epoch.in_order.fired_ms
         self._upto_ms = None if epoch.in_order is None else epoch.in_order.upto_ms
+        #: What was over up to here is gone: what is over since goes when it is, wherever the watermark is by now.
+        self._gone_ms = epoch.late_watermark_ms
 
     def pairs(
         self, pool: RowPool, left: np.ndarray, right: np.ndarray, times_us: np.ndarray, keys: np.ndarray, of: KeyColumns
@@ -64,7 +66,7 @@ class JoinedRows:
             of: columns of keys by place.
         """
         columns = dict(zip(self._names[side], pool.columns(side, rows), strict=True))
-        self._write(columns, keys, of, np.maximum(emitted_ms, self._low_ms))
+        self._write(columns, keys, of, np.maximum(emitted_ms, self._gone_ms))
 
     def partnered(
         self, pool: RowPool, rows: np.ndarray, times_us: np.ndarray, keys: np.ndarray, of: KeyColumns
