@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from ...errors import CheckpointError
 from ..checkpoints.damage import explain_corruption
 from ..checkpoints.lease.driver_lease import LocationLost
-from ..checkpoints.metadata import CheckpointMetadata, WantedSavepoint
+from ..checkpoints.metadata import CheckpointMetadata, SparkPosition, WantedSavepoint
 from ..metrics.checkpoint import CheckpointReport
 from ..metrics.listeners import CheckpointFailed
 from ..platform.failpoints import failpoint
@@ -188,6 +188,7 @@ class CheckpointCoordinator:
         job = self.owners.job
         if state.epoch > self._epoch and not job.sink.shows_at_once:
             self.stage_result()
+        position = self._position()
         events = self.owners.events.begin(number)
         failpoint("events-buffering")
         finished = lifecycle.finished
@@ -199,11 +200,22 @@ class CheckpointCoordinator:
                 uid: {task.index for task in finished if task.vertex == stage_task(uid)} for uid in state.stages
             },
             events=events,
+            position=position,
             form=job.staged_form,
             branch=self.owners.store.branch.number,
             drained=drained,
             savepoint=savepoint,
         )
+
+    def _position(self) -> SparkPosition | None:
+        """Spark's position behind the last micro-batch; None: there was none.
+
+        Read before the next micro-batch: Spark removes entries of its log with ones to come, and may keep only one.
+        """
+        known, batch_id = self.state.spark, self.state.batch_id
+        if batch_id < 0 or (known is not None and known.batch_id == batch_id):
+            return known
+        return self.owners.store.spark_log.position(batch_id)
 
     # -- beside the epochs -------------------------------------------------------------------------------------------
 

@@ -110,10 +110,7 @@ class Completion:
         """Compact where that is due, and write ``_metadata``."""
         owners, store = self.owners, self.owners.store
         owners.lease.check(look=True)
-        cut = self.cut
-        if cut.batch_id >= 0 and (cut.spark is None or cut.spark.batch_id != cut.batch_id):
-            self.cut = cut = replace(cut, spark=store.spark_log.position(cut.batch_id))
-        self.cut = cut = self._with_compacted(cut)
+        self.cut = cut = self._with_compacted(self.cut)
         self.laps.mark("compact")
         metadata = cut.to_metadata(with_state=owners.job.keeps_state)
         failpoint("events-stored")

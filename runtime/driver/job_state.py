@@ -144,9 +144,7 @@ class Cut:
     stages: tuple[StageCut, ...]
     sources: Mapping[str, SourceState]
     max_event_time_ms: int | None
-    #: The live source's micro-batch that is in it; -1: none.
-    batch_id: int
-    #: Spark's position behind that; one of an earlier micro-batch: it is still to be read from Spark's log.
+    #: Spark's position behind the live source's micro-batch that is in it; None: none is.
     spark: SparkPosition | None
     topic_ids: dict[int, dict[str, str]]
     pending: tuple[StagedFile, ...]
@@ -171,6 +169,7 @@ class Cut:
         finished_shards: Mapping[str, Collection[int]],
         events: Mapping[str, StoredEvents],
         form: StagedForm,
+        position: SparkPosition | None = None,
         branch: int = 0,
         drained: bool = False,
         savepoint: WantedSavepoint | None = None,
@@ -184,6 +183,7 @@ class Cut:
             finished_shards: by stage those that have finished for good.
             events: by stage what its coordinator's checkpoint holds; only stages that have one.
             form: what the pending output is.
+            position: Spark's behind the last micro-batch of the live source; None: there was none.
             branch: that of the location.
             drained: whether it is the end of a drain.
             savepoint: what it is taken for; None: for itself.
@@ -209,8 +209,7 @@ class Cut:
                 for name, source in state.sources.items()
             },
             max_event_time_ms=watermark.max_event_time_ms,
-            batch_id=state.batch_id,
-            spark=state.spark,
+            spark=position,
             topic_ids={number: dict(ids) for number, ids in state.topic_ids.items()},
             pending=tuple(state.pending),
             pending_late=tuple(state.pending_late),

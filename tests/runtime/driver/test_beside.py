@@ -120,6 +120,24 @@ def test_output_of_epochs_beside_belongs_to_the_next_checkpoint(job: Checkpointe
     assert job.outcomes == ["1 complete", "2 complete"]
 
 
+def test_the_place_in_the_source_is_that_of_the_cut(job: Checkpointed) -> None:
+    """Spark may have removed the entry of its log by the time that the checkpoint is completed."""
+    entry = Path(job.store.spark_log._folder) / "offsets" / "7"
+    entry.parent.mkdir(parents=True)
+    entry.write_text("v1\n{}\n7")
+    job.take("live", at(1))
+    job.state.batch_id = 7
+    job.cut()
+    entry.unlink()
+    job.take("live", at(2))
+    job.state.batch_id = 8
+    job.complete()
+    job.coordinator.look()
+    found = job.store.latest()
+    assert found is not None and found.spark is not None
+    assert (job.outcomes, found.spark.batch_id, found.spark.offset_entry) == (["1 complete"], 7, "v1\n{}\n7")
+
+
 def test_a_compaction_beside_epochs_replaces_what_was_cut(job: Checkpointed) -> None:
     """Epochs add files behind the compacted ones; the files before stay as long as a task may read them."""
     for time_ms in (1, 2, 3):
