@@ -101,6 +101,7 @@ class Ending:
                         QueryError(f"the {drain} failed: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
                     )
                 raise
+            self._rescaling.settle()
             run.context.listener.on(RunFinished(state.checkpoint_id))
             self._begin_copies([*self.run.context.desk.take_plain(), *([] if drain is None else [drain])])
 
@@ -143,6 +144,7 @@ class Ending:
                     raise QueryError("its checkpoint failed", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
                 path = self._finish(draft)
                 self._work.run()
+                self._rescaling.settle()
                 run.context.listener.on(SavepointWritten(path))
                 run.context.listener.on(RunStopped(savepoint=request.stop))
         except Stopped:
@@ -190,6 +192,7 @@ class Ending:
 
     def cancel(self) -> None:
         """The run was stopped, or has done what its trigger asks for: everything closes as it is."""
+        self._rescaling.settle()
         if not self.run.tasks.lifecycle.is_closed:
             self.run.tasks.lifecycle.cancel()
             self._work.run()

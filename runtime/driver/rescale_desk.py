@@ -76,12 +76,6 @@ class RescaleDesk:
             self._begun += taken
         return taken
 
-    def put_back(self, requests: list[RescaleRequest]) -> None:
-        """They cannot be done now, and are for a later turn."""
-        with self._lock:
-            self._begun = [one for one in self._begun if one not in requests]
-            self._open = [*requests, *self._open]
-
     def grant(self) -> None:
         """All that was begun with is done, for good."""
         with self._lock:
@@ -94,6 +88,13 @@ class RescaleDesk:
         with self._lock:
             self._begun.remove(request)
         request.fail(reason)
+
+    def refuse_begun(self, reason: str) -> None:
+        """Nothing that was begun with can be done."""
+        with self._lock:
+            refused, self._begun = self._begun, []
+        for request in refused:
+            request.fail(reason)
 
     def refuse_those_that_do_not_wait(self, reason: str) -> None:
         """Answer with an error what cannot be done now and does not want to wait."""

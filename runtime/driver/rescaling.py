@@ -7,8 +7,8 @@
 3. A checkpoint holds the new shards.  Until it is complete the old ones are what a restart finds, from then on the new
    ones: ``_metadata`` names one dealing or the other.
 
-Should the last checkpoint fail within what is tolerated, the job goes on with its new shards, the next checkpoint holds
-them, and whoever has asked is answered then.
+Should the first checkpoint fail within what is tolerated, nothing is done.  Should the last one, the job goes on with its
+new shards, the next checkpoint holds them, and whoever has asked is answered then.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ...errors import QueryError
 from ..metrics.listeners import Rescaled
 from ..platform.failpoints import failpoint
+from .clocks import clock_ms
 from .event_channels import JobEvents
 from .graph_epochs import GraphEpochs
 from .job_state import JobState
@@ -118,19 +119,26 @@ class Rescaling:
         if desk.is_idle or all(source.finished for source in run.state.sources.values()):
             return  # where no row comes any more, the job ends
         with run.context.turn:
+            if self._dealt is not None and run.scheduler.due(clock_ms()):
+                run.checkpoints.checkpoint(RESCALE)  # in a pause nobody else takes one
             self._tell_if_held()
             requests = desk.begin()
             if not requests:
                 return
             shards = self._wanted(requests)
             if shards and not run.checkpoints.checkpoint_if_behind(RESCALE):
-                desk.put_back(requests)
+                desk.refuse_begun("its checkpoint failed, and the query goes on with the shards that it has")
                 return
             if shards:
                 self._deal(shards)
             self._tell_if_held()
             if self._dealt is None:
                 desk.grant()
+
+    def settle(self) -> None:
+        """The run ends: a dealing that its last checkpoint holds is told, and answered."""
+        with self.run.context.turn:
+            self._tell_if_held()
 
     def _wanted(self, requests: Sequence[RescaleRequest]) -> dict[str, int]:
         """The stages that change, with their numbers of shards; what a later request says counts."""

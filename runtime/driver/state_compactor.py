@@ -131,6 +131,7 @@ class StateCompactor:
             context.cancelJobsWithTag(tag)
 
         timer = threading.Timer(timeout_ms / 1000, give_up)
+        timer.daemon = True  # a process that ends meanwhile does not stay for it
         timer.start()
         context.addJobTag(tag)
         try:

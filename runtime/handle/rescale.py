@@ -52,6 +52,9 @@ class RescaledQuery(EndedQuery):
         self._runner.ask_rescale(request)
         try:
             request.answer.result(timeout)
+        except KeyboardInterrupt:
+            self._runner.withdraw_rescale(request)
+            raise
         except NotInTime:
             if self._runner.withdraw_rescale(request):
                 told = "it is withdrawn, and the query goes on with its shards"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 from mixedmode.errors import QueryError
+from mixedmode.runtime.driver import rescaling
 from mixedmode.runtime.driver.rescale_desk import RescaleDesk, RescaleRequest
+from mixedmode.runtime.driver.rescaling import Rescaling
 from mixedmode.runtime.driver.runner import JobRunner
 from mixedmode.runtime.handle.rescale import RescaledQuery
+from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 
 
 def test_each_request_is_answered() -> None:
@@ -23,8 +27,6 @@ def test_each_request_is_answered() -> None:
     desk.refuse(second, "why not")
     with pytest.raises(QueryError, match="the rescale to 4 shards of stage 'a' was not done: why not"):
         second.answer.result(0)
-    desk.put_back([first])
-    assert desk.begin() == [first]
     desk.grant()
     assert first.answer.done() and desk.is_idle
     desk.ask(third)
@@ -41,6 +43,76 @@ def test_each_request_is_answered() -> None:
         third.answer.result(0)
     with pytest.raises(QueryError, match="no rescale to 3 shards can be done: the query has ended"):
         desk.ask(RescaleRequest(3))
+
+
+class Failing:
+    """Checkpoints of a run that fail, within what is tolerated, when they are told to."""
+
+    def __init__(self, run: Any) -> None:
+        self.run, self.fails = run, False
+
+    def checkpoint(self, trigger: str) -> object:
+        self.run.state.checkpoint_id += not self.fails
+        return None if self.fails else trigger
+
+    def checkpoint_if_behind(self, trigger: str) -> bool:
+        return self.checkpoint(trigger) is not None
+
+
+def rescaling_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Rescaling, Any, list[Any]]:
+    """What deals shards, its run, whose clock says that a checkpoint is due if one was asked for, and what is told."""
+
+    def deal(state: Any, events: Any, graph: Any, shards: dict[str, int]) -> None:
+        state.parallelism = dict(shards)
+        state.stages["a"].shards = [None] * shards["a"]
+
+    monkeypatch.setattr(rescaling, "deal_anew", deal)
+    monkeypatch.setattr(rescaling, "lifecycle_of", mock.Mock())
+    told: list[Any] = []
+    run = mock.MagicMock()
+    run.state = SimpleNamespace(
+        stages={"a": SimpleNamespace(finished=False, shards=[None])},
+        sources={"live": SimpleNamespace(finished=False)},
+        parallelism={"a": 1},
+        checkpoint_id=1,
+    )
+    run.context.rescales, run.context.listener.on = RescaleDesk(), told.append
+    run.scheduler = CheckpointScheduler(1 << 60, 0, 0, 0, frozenset({"live"}))
+    run.checkpoints = Failing(run)
+    return Rescaling(run), run, told
+
+
+def test_a_checkpoint_that_fails_before_shards_are_dealt_leaves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has asked is told so at once: another try would be another failure in a row."""
+    served, run, told = rescaling_of(monkeypatch)
+    run.context.rescales.ask(request := RescaleRequest(4))
+    run.checkpoints.fails = True
+    served.serve()
+    with pytest.raises(QueryError, match="not done: its checkpoint failed, and the query goes on with the shards that"):
+        request.answer.result(0)
+    assert (run.state.parallelism, told, run.context.rescales.is_idle) == ({"a": 1}, [], True)
+
+
+@pytest.mark.parametrize("how", ["pause", "end"])
+def test_who_asks_is_answered_when_a_checkpoint_holds_the_shards(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The one behind the dealing may fail: the next one is taken when it is due, also in a pause, where no epoch asks
+    for one; one with which the run ends counts, too."""
+    served, run, told = rescaling_of(monkeypatch)
+    run.context.rescales.ask(request := RescaleRequest(4))
+    run.checkpoints.checkpoint_if_behind = lambda trigger: True
+    run.checkpoints.fails = True
+    served.serve()
+    assert (run.state.parallelism, request.answer.done(), told) == ({"a": 4}, False, [])
+    run.checkpoints.fails = False
+    if how == "pause":
+        served.serve()
+    else:
+        served.settle()
+        assert not request.answer.done()
+        run.state.checkpoint_id += 1
+        served.settle()
+    request.answer.result(0)
+    assert [(one.before, one.after, one.checkpoint_id) for one in told] == [({"a": 1}, {"a": 4}, 2)]
 
 
 class Query(RescaledQuery):
