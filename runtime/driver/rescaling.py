@@ -7,8 +7,8 @@
 3. A checkpoint holds the new shards.  Until it is complete the old ones are what a restart finds, from then on the new
    ones: ``_metadata`` names one dealing or the other.
 
-Should the first checkpoint fail within what is tolerated, nothing is done.  Should the last one, the job goes on with its
-new shards, the next checkpoint holds them, and whoever has asked is answered then.
+Should the first checkpoint fail within what is tolerated, nothing is done.  Should the last one, the job goes on with
+its new shards, the next checkpoint holds them, and whoever has asked is answered then.
 """
 
 from __future__ import annotations
