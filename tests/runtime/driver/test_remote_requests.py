@@ -98,6 +98,16 @@ def test_failure_is_an_answer(folder: RequestFolder) -> None:
     assert folder.answer_to(asked.id) == Answer("failed", error="CheckpointError: no room")
 
 
+def test_what_a_later_version_asks_is_refused(folder: RequestFolder) -> None:
+    """Nothing is done instead, least of all a stop."""
+    driver, asked = Driver(folder), request(action="sleep")
+    folder.put(asked)
+    driver.poll(NOW_MS)
+    answer = folder.answer_to(asked.id)
+    assert answer is not None and answer.error is not None and answer.error.endswith("knows no 'sleep'")
+    assert driver.seen == []
+
+
 @pytest.mark.parametrize("stale", [{"run": "an earlier run"}, {"expires_ms": NOW_MS - 1}])
 def test_stale_request_is_dropped(folder: RequestFolder, stale: dict[str, object]) -> None:
     """What was asked of an earlier run, or by somebody who has given up, is removed and never executed."""
