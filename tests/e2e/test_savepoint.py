@@ -113,7 +113,7 @@ def test_restored_job_goes_on_elsewhere(first: World, second: World, tmp_path: P
     first.checkpoints.rename(hidden)
     try:
         query = start(3)
-        assert support.events_of(query)[:2] == ["restored", "phase"]
+        assert support.events_of(query)[:2] == ["restored", "rescaled"]
         assert support.details(query, "phase") == ["live"]
         first.land(rest[:30])
         query.processAllAvailable()
