@@ -22,7 +22,7 @@ from .gateway import java_class, java_session, java_type, logical_plan, query_ex
 from .micro_batch import is_handed_over
 from .plan_templates import ArrowNode, aliased, members, path
 from .spark_expressions import class_name, items
-from .spark_session import activate, empty_frame
+from .spark_session import activate, empty_frame, keeping_active
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -136,10 +136,13 @@ class ExecutedTemplate:
                 java_class(spark, "scala.collection.mutable.HashMap")(),
                 RowCollector.of(spark),
             )
-            # Tried once, so that an epoch does not find out that it cannot be put onto rows.
-            replace(template, is_rdd=True).over(
-                _no_rows(spark, schema), [_same] * len(returns), dict.fromkeys(parameters, 0)
-            )
+            # Tried once, so that an epoch does not find out that it cannot be put onto rows; with a map of its own, so
+            # that an epoch whose functions stay does not find those that it was tried with.
+            own = java_class(spark, "scala.collection.mutable.HashMap")()
+            with keeping_active(spark):
+                replace(template, is_rdd=True, others=own).over(
+                    _no_rows(spark, schema), [_same] * len(returns), dict.fromkeys(parameters, 0)
+                )
             return template
         except (Py4JError, PySparkException, TypeError, ValueError, IndexError):
             return None

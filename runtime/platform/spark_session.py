@@ -27,6 +27,20 @@ def activate(session: SparkSession) -> None:
     java_class(session, "org.apache.spark.sql.classic.SparkSession").setActiveSession(java_session(session))
 
 
+@contextmanager
+def keeping_active(spark: SparkSession) -> Iterator[None]:
+    """Whatever session is made this thread's meanwhile, behind it there is the one that was."""
+    sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
+    found = sessions.getActiveSession()
+    try:
+        yield
+    finally:
+        if found.isDefined():
+            sessions.setActiveSession(found.get())
+        else:
+            sessions.clearActiveSession()
+
+
 def session_settings(spark: SparkSession) -> dict[str, str]:
     """``spark.conf.getAll``, in a few calls to the JVM instead of two for each entry."""
     entries = java_session(spark).conf().getAllAsJava()

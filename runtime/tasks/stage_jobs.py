@@ -303,7 +303,8 @@ class StageJobs:
     def publishing(self, task: ShardTask) -> PublishTask:
         """What stages the rows that a task hands on."""
         schema = self.operator.output_schema if self.tail is None else self.tail.schema
-        task = replace(task, lineages=task.lineages.emptied())  # it stages rows, and reads no state
+        # It stages rows: it runs no operator and reads no state, and events are of one epoch.
+        task = replace(task, operator=b"", lineages=task.lineages.emptied(), inboxes=())
         return PublishTask(task, emitted_schema(schema) if self.feeds_a_stage else schema)
 
 

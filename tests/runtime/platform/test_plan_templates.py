@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 from mixedmode.runtime.platform.executed_templates import ExecutedTemplate
-from mixedmode.runtime.platform.gateway import java_session, query_execution
+from mixedmode.runtime.platform.gateway import java_class, java_session, query_execution
 from mixedmode.runtime.platform.micro_batch import handed_over
 from mixedmode.runtime.platform.plan_templates import PlanShape, PlanTemplate
+from mixedmode.runtime.platform.spark_session import activate
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
@@ -146,3 +147,24 @@ def test_within_a_micro_batch_rows_are_collected_without_a_frame(spark: SparkSes
         assert sorted(template.collected(rows, [None], bound)) == expected
         assert sorted(template.collected(rows, [adding_more], bound)) == [(key, n + 7) for key, n in expected]
     more.destroy()
+
+
+def test_a_function_that_stays_is_not_the_one_that_the_plan_was_tried_with(
+    spark: SparkSession, session: SparkSession
+) -> None:
+    """Also where it is not the last step."""
+
+    def made(rows: DataFrame) -> DataFrame:
+        return rows.groupBy("key").agg(F.count("*").alias("n")).mapInArrow(adding(5), COUNTED).where("n > 0")
+
+    template = ExecutedTemplate.of(session, ROWS, made, [COUNTED], [], lambda _: True)
+    assert template is not None and not template.ends_in_function
+    assert sorted(template.over(as_rdd(frame(spark, 9)), [None], {}).collect()) == [(key, 8) for key in range(3)]
+
+
+def test_the_threads_session_stays_while_a_plan_is_made(spark: SparkSession, session: SparkSession) -> None:
+    """The user's functions, and Spark, ask for it."""
+    activate(spark)
+    assert ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True) is not None
+    active = java_class(spark, "org.apache.spark.sql.classic.SparkSession").getActiveSession()
+    assert active.get().equals(java_session(spark))
