@@ -150,12 +150,20 @@ class Broker:
 
     def ends(self, topic: str) -> dict[int, int]:
         """The end of each partition: the offset that its next message gets."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
-        partitions = self._admin.list_topics(topic, 60).topics[topic].partitions
-        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}
-        return {at.partition: future.result(60).offset for at, future in self._admin.list_offsets(asked).items()}
+        until = time.monotonic() + 120
+        while True:
+            partitions = self._admin.list_topics(topic, 60).topics[topic].partitions
+            asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}
+            try:
+                found = self._admin.list_offsets(asked)
+                return {at.partition: future.result(60).offset for at, future in found.items()}
+            except KafkaException as error:
+                # A broker that stood still leads its partitions anew, which its next answer tells.
+                if error.args[0].name() != "FENCED_LEADER_EPOCH" or time.monotonic() > until:
+                    raise
 
 
 class Use:
