@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-Width = Literal["narrow", "columns", "text"]
+#: ``numbers``: a whole number and a decimal, whose sums are the same in any order.
+Width = Literal["narrow", "columns", "text", "numbers"]
 #: ``uniform``; ``zipf-1.0`` and ``zipf-1.5``: the n-th key has 1/n**s of the weight; ``hot``: one key has half of all.
 Skew = Literal["uniform", "zipf-1.0", "zipf-1.5", "hot"]
 #: What the n-th key is: ``scattered``: a number somewhere among those of 64 bits; ``sequential``: n itself; ``uuid``: a
@@ -94,6 +95,8 @@ class Shape:
             columns = ["site string", *columns]
         if self.width == "columns":
             columns += [f"{name} double" for name in EXTRA_COLUMNS]
+        elif self.width == "numbers":
+            columns += ["amount long", "price decimal(12,2)"]
         elif self.width == "text":
             columns.append("text string")
         return ", ".join(columns)
@@ -160,6 +163,9 @@ def _batch(shape: Shape, random: np.random.Generator, number: int, start: int, e
     }
     if shape.width == "columns":
         columns |= {name: pa.array(random.integers(0, 10_000, len(ids)) / 4) for name in EXTRA_COLUMNS}
+    elif shape.width == "numbers":
+        amounts = pa.array(random.integers(-1_000, 1_000_000, len(ids)))
+        columns |= {"amount": amounts, "price": amounts.cast(pa.decimal128(19, 0)).cast(pa.decimal128(12, 2))}
     elif shape.width == "text":
         texts = pa.array([f"{number:0{TEXT_BYTES}d}" for number in range(1000)])
         columns["text"] = texts.take(pa.array(random.integers(0, 1000, len(ids))))

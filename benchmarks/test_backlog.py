@@ -8,8 +8,8 @@ import pytest
 from dataset import Shape, dataset
 from pyspark.sql import SparkSession
 from race import Race, ratio
-from ways import BATCH_FILES, MIXED, MIXED_HANDOVER, PLAIN, PLAIN_FILES, SLOW, STOCK_ONE, STOCK_TEN, Ways
-from workload import aggregate, life, processor, processor_in_pandas
+from ways import BATCH_FILES, MIXED, MIXED_ARROW, MIXED_HANDOVER, PLAIN, PLAIN_FILES, SLOW, STOCK_ONE, STOCK_TEN, Ways
+from workload import aggregate, aggregate_numbers, life, processor, processor_in_pandas
 
 WARM_UP = Shape(1_000, 100)
 
@@ -60,4 +60,27 @@ def test_backlog(benchmark: Any, spark: SparkSession, bench: Any, name: str) -> 
         baselines=tuple(way for way in (PLAIN, PLAIN_FILES, STOCK_TEN, STOCK_ONE) if way in ways),
         findings=findings,
         notes=(*notes, race.cpu_note),
+    )
+
+
+def test_backlog_by_engine(benchmark: Any, spark: SparkSession, bench: Any) -> None:
+    """The aggregate of numbers with each engine, and by plain Spark, in turn."""
+    sizes = bench.sizes
+    shape = Shape(sizes.aggregate_rows, sizes.aggregate_keys, "numbers")
+    title = f"Backlog by engine, aggregate of numbers: {shape}"
+    begun = bench.begin("backlog-engine", title, shape=shape.name, rounds=sizes.rounds)
+    runs = [Ways(spark, aggregate_numbers, dataset(one)) for one in (shape, Shape(1_000, 100, "numbers"))]
+    ways, warm_up = ({PLAIN: one.plain_batch, MIXED_ARROW: one.mixed_arrow, MIXED: one.mixed} for one in runs)
+    for run in warm_up.values():
+        with bench.scratch() as folder:
+            run(folder)
+    race = Race(ways, dict.fromkeys(ways, sizes.rounds), bench.scratch)
+    seconds = race.run(benchmark)
+    bench.record(
+        begun,
+        rows=shape.rows,
+        seconds=seconds,
+        baselines=(PLAIN,),
+        findings={"aggregate-arrow-plain": ratio(seconds, MIXED_ARROW, PLAIN)},
+        notes=(race.cpu_note,),
     )

@@ -24,6 +24,7 @@ Way = Callable[[Path], None]
 PLAIN = "plain batch"
 BATCH = "batch"
 MIXED = "mixed"
+MIXED_ARROW = "mixed, arrow engine"
 PLAIN_FILES = "plain batch, to Parquet"
 BATCH_FILES = "batch, to Parquet"
 MIXED_HANDOVER = "mixed, a tenth waiting live"
@@ -91,8 +92,12 @@ class Ways:
         self._run(writer.outputMode("append"), "batch", folder)
 
     def mixed(self, folder: Path) -> None:
-        """All files as history: one sorted pass, state migrated, checkpoint complete."""
-        self._ours(mixedmode.read(history=self._read(self._data.files)), "mixed", folder)
+        """All files as history, read by Spark: one sorted pass, state migrated, checkpoint complete."""
+        self._ours(mixedmode.read(history=self._read(self._data.files)), "mixed", folder, engine="spark")
+
+    def mixed_arrow(self, folder: Path) -> None:
+        """The same, read and aggregated by the tasks."""
+        self._ours(mixedmode.read(history=self._read(self._data.files)), "mixed", folder, engine="arrow")
 
     def mixed_handover(self, folder: Path) -> None:
         """All files but the last as history, the last waits at the live source, which is handed over."""
@@ -116,8 +121,9 @@ class Ways:
         """Structured Streaming with its RocksDB state store, all files in one micro-batch."""
         self._stock(None, folder)
 
-    def _ours(self, frame: Any, mode: str, folder: Path) -> None:
-        self._run(self._job(frame).writeStream.format("noop").outputMode(self._output_mode), mode, folder)
+    def _ours(self, frame: Any, mode: str, folder: Path, engine: str = "auto") -> None:
+        writer = self._job(frame).writeStream.format("noop").outputMode(self._output_mode)
+        self._run(writer.option("execution.backlog.engine", engine), mode, folder)
 
     def _run(self, writer: Any, mode: str, folder: Path) -> None:
         query = (

@@ -39,6 +39,17 @@ def aggregate(width: Width = "narrow", keys: Sequence[str] = ("key",)) -> Job:
     return job
 
 
+def aggregate_numbers(frame: Any) -> Any:
+    """Five aggregates by key, of whole numbers, decimals and times."""
+    return frame.groupBy("key").agg(
+        F.count("*").alias("rows"),
+        F.sum("amount").alias("amount"),
+        F.sum("price").alias("price"),
+        F.max("amount").alias("most"),
+        F.max("ts").alias("latest"),
+    )
+
+
 def dedup(frame: Any) -> Any:
     """One row of each key; of its other columns any row's, which plain Spark picks by chance."""
     return frame.dropDuplicates(["key"])

@@ -127,6 +127,8 @@ class Settings(BaseModel):
     savepoint_on_sigterm: str | None = None
     #: Whether rate limits of the live source cut its backlog, too, into a sorted pass for each micro-batch.
     backlog_limits: Literal["lifted", "source"] = "lifted"
+    #: Who reads and aggregates a history: tasks with Arrow, or Spark; auto: Arrow where it gives the same, and pays.
+    backlog_engine: Literal["auto", "spark", "arrow"] = "auto"
     #: The most shards that a sorted pass works on at once, and the most tasks that read for it; None: no limit.
     backlog_max_cores: int | None = None
     #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.

@@ -157,6 +157,16 @@ OPTIONS: tuple[Option, ...] = (
         "with the state so far",
     ),
     Option(
+        "execution.backlog.engine",
+        "backlog_engine",
+        one_of("auto", "spark", "arrow"),
+        "auto, spark, arrow",
+        "who reads and aggregates a history of Parquet files before its rows go to their shards: `arrow` in the Python"
+        " workers, for aggregates that it is known to give the same of as Spark, else an error at `start()`; `spark`;"
+        " `auto`: `arrow` where it can be had and the files are not small, else `spark`. `explain()` says which, and"
+        " why",
+    ),
+    Option(
         "execution.backlog.max-cores",
         "backlog_max_cores",
         int_between(1),

@@ -20,7 +20,7 @@ from ...runtime.connectors.sinks.formats import (
     REPLACING_FORMATS,
     WHOLE_FORMATS,
 )
-from ...runtime.connectors.sources.lanes import live_frame
+from ...runtime.connectors.sources.lanes import Lane, live_frame
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.tail import Tail
 from ...runtime.platform.spark_durations import duration_ms
@@ -34,6 +34,7 @@ from ..inputs.schemas import columns_ddl
 from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
 from ..stages.tail import check_order_column, output_key, plan_tail, plan_union
+from .backlog_engine import choose_backlog_engine
 from .final_watermark import resolve_final_watermark
 from .folders import check_apart, check_not_read, checkpoint_location
 from .graph import StageGraph
@@ -141,7 +142,9 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     first = graph.first
     operators = [spec.operator for spec in specs]
     parallelism = settings.shards(spark)
+    lanes = graph.lanes.frames()
     facts = JobFacts(
+        backlog_engine=choose_backlog_engine(settings, specs, lanes),
         has_history=any(not part.is_live for part in graph.lanes.parts),
         has_live=any(part.is_live for part in graph.lanes.parts),
         ends_by_itself=not {"availableNow", "once"}.isdisjoint(request.trigger),
@@ -187,7 +190,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         united=() if tail is None else tuple(dict.fromkeys(branch.origin for branch in tail.branches)),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
-    return plan, _job(graph, plan, specs, sink, tail)
+    return plan, _job(graph, plan, specs, sink, tail, lanes)
 
 
 def _warning(stage: KeyedStage, output_mode: str, settings: Settings) -> str | None:
@@ -235,9 +238,14 @@ def _deliveries(
 
 
 def _job(
-    graph: StageGraph, plan: ExecutionPlan, stages: tuple[StageSpec, ...], sink: Sink, tail: Tail | None
+    graph: StageGraph,
+    plan: ExecutionPlan,
+    stages: tuple[StageSpec, ...],
+    sink: Sink,
+    tail: Tail | None,
+    lanes: tuple[Lane, ...],
 ) -> JobSpec:
-    stage, lanes = graph.first, graph.lanes.frames()
+    stage = graph.first
     return JobSpec(
         spark=stage.inputs.spark,
         name=plan.name,

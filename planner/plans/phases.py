@@ -52,6 +52,8 @@ class JobFacts:
     why_timers: str = "the default"
     #: True if a stage joins two inputs.
     has_joins: bool = False
+    #: Who reads and aggregates the history, and why; None: there is no choice.
+    backlog_engine: str | None = None
     #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
     bytes_per_shard: int | None = None
 
@@ -104,6 +106,7 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
             "failure": "the failed task runs again from the start of its input",
             "keyed state": "one key at a time in memory, forgotten at its end",
             **_joins(job, ""),
+            **_engine(job),
             **_sort_details(settings, job),
             **_timers(settings, job, sorted_pass=True),
             **_processing_timers(job, "at the end of their key, after the event-time timers"),
@@ -168,6 +171,7 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         "failure": _backlog_failure(settings, job),
         "keyed state": f"one key at a time in memory; written to {_ROCKSDB} files when the next key comes",
         **_joins(job, "; what can still meet a partner becomes state, which later passes join their sorted rows with"),
+        **_engine(job),
         **_sort_details(settings, job),
         **_timers(settings, job, sorted_pass=True),
         **_processing_timers(job, "in real time, after the switch"),
@@ -368,6 +372,11 @@ def _finish(settings: Settings, style: Literal["sorted", "random"]) -> Phase:
             "keyed state": f"{_ROCKSDB}, kept in the final checkpoint",
         },
     )
+
+
+def _engine(job: JobFacts) -> dict[str, str]:
+    """Who reads and aggregates the history."""
+    return {} if job.backlog_engine is None else {"engine": job.backlog_engine}
 
 
 def _sort_details(settings: Settings, job: JobFacts) -> dict[str, str]:

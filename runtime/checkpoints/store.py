@@ -126,6 +126,11 @@ class CheckpointStore:
         return f"{self.home}/exchange/{uid}"
 
     @property
+    def runs(self) -> str:
+        """Folder of the runs of partial aggregates of a sorted pass, by stage; nothing there outlives the pass."""
+        return f"{self.home}/runs"
+
+    @property
     def backlog(self) -> str:
         """Folder of what an unfinished sorted pass leaves to the next run."""
         return f"{self.home}/backlog"

@@ -30,6 +30,7 @@ from ..connectors.sources.forgotten import ForgottenMessages, forgotten_messages
 from ..connectors.sources.live_sources import live_sources
 from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
+from ..platform.filesystem import delete_quietly
 from ..platform.spark_sources import log_numbers
 from ..protocols.watermarks import ONLY
 from ..tasks.report import ShardReport
@@ -133,6 +134,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     else:
         log.rewind(metadata.spark)
     job.sink.sweep()
+    delete_quietly(store.filesystem, store.runs)
     for exchange in exchanges_of(job, store).values():
         exchange.sweep()
     if job.late_rows is not None:
@@ -299,6 +301,7 @@ def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> P
         job.late_rows.sweep()
     staged = {file.name for its in reports.values() for report in its for file in report.output}
     job.sink.sweep(keep=staged)
+    delete_quietly(store.filesystem, store.runs)
     for exchange in exchanges.values():
         exchange.sweep(keep=staged)
     for uid, held in state.stages.items():

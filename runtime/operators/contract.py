@@ -211,6 +211,8 @@ class KeyedOperator(ABC):
     takes_events: bool = False
     #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.
     aggregates_by_key: bool = False
+    #: True if prepare() may be read as what it is, for tasks to scan files and aggregate in place of Spark.
+    scans_files: bool = False
     #: True if Spark alone does most of a sorted pass that meets no state (see :meth:`first_pass`).
     has_first_pass: bool = False
     #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.

@@ -92,6 +92,14 @@ def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
     return DataFrame(dataset.ofRows(java_session(spark), plan), spark)
 
 
+def united(frame: DataFrame) -> list[DataFrame]:
+    """The frames that a frame is the union of, with its columns; itself, if it is none."""
+    plan, spark = analyzed(frame), frame.sparkSession
+    if class_name(plan) != "Union":
+        return [frame]
+    return [part for child in items(plan.children()) for part in united(frame_of(spark, child).toDF(*frame.columns))]
+
+
 def contains(spark: SparkSession, plan: Any, *patterns: str) -> bool:
     """True if a logical plan has one of the patterns of Spark's ``TreePattern`` in it."""
     known = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")

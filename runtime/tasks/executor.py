@@ -26,6 +26,7 @@ from ..platform.spark_plans import repeatable
 from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
 from ..spec import Settings
+from .columnar_pass import ColumnarPass
 from .job_templates import ExecutedJob
 from .pass_pause import PassPause
 from .placement import ShardPins
@@ -81,6 +82,8 @@ class EpochExecutor:
     tail: Tail | None = None
     #: Whether something is computed of rows on their way, for progress.
     observes: bool = False
+    #: Where tasks leave partial aggregates for those of the shards; None: Spark makes all of them.
+    runs_folder: str | None = None
     #: The driver's pauses, for passes that may be held between shards; None: it makes none.
     pause: PassPause | None = None
     #: What may prepare inputs of sorted passes in place of Spark.
@@ -88,6 +91,7 @@ class EpochExecutor:
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
+        self._columnar = None if self.runs_folder is None else self._columnar_pass(self.runs_folder)
         self._pins: ShardPins | None = None
         self._can_pin: bool | None = None
         self._asking = threading.Lock()
@@ -156,6 +160,12 @@ class EpochExecutor:
         observed: dict[str, Row] = {}
         is_first = frame is not None and self.is_first_pass(epoch, lineages)
         pause = self.pause if pausable else None
+        scanned = None
+        if frame is not None and self._columnar is not None and not is_first and not in_place:
+            scanned = self._columnar.scanned(inputs or (frame,), epoch, len(lineages), finished)
+        if scanned is not None and self._columnar is not None:
+            frame, inputs = scanned.rest, ()
+            task = replace(task, runs=scanned.runs, sort=None if frame is None else self._sort_plan(epoch))
         if frame is not None:
             rows = frame if is_first or in_place else self.throttled(frame, epoch)
             if is_first:
@@ -178,11 +188,15 @@ class EpochExecutor:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
             places, partitions = self.places(visited, lineages)
-            reports = self._completed(
-                visited,
-                replace(task, shards=partitions),
-                lambda task: self._collected(iter([self.jobs.of_shards(places, task)]), observed),
-            )
+            held = pause if scanned is not None else None
+
+            def over_places(task: ShardTask) -> list[Row]:
+                at_once = None if scanned is None else self._at_once(task)
+                return self._collected(iter([self.jobs.of_shards(places, task)]), observed, at_once=at_once, pause=held)
+
+            reports = self._completed(visited, replace(task, shards=partitions), over_places, held)
+        if scanned is not None and self._columnar is not None:
+            self._columnar.discard()
         reports = sorted(reports, key=lambda report: report.shard)
         if [report.shard for report in reports] != sorted(visited):
             raise MixedModeError(
@@ -190,6 +204,17 @@ class EpochExecutor:
                 f"got {[report.shard for report in reports]}: Spark changed the partitioning of the shuffle"
             )
         return Executed(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
+
+    def _columnar_pass(self, folder: str) -> ColumnarPass:
+        return ColumnarPass(
+            spark=self.spark,
+            operator=self.operator,
+            settings=self.settings,
+            filesystem=self.state_filesystem,
+            folder=folder,
+            max_parallelism=self.max_parallelism,
+            run_id=self.run_id,
+        )
 
     def is_pinned(self, lineages: Sequence[ShardLineage]) -> bool:
         """Whether tasks go to where their shards' replicas are, one by one; ``lineages``: as for :meth:`execute`."""

@@ -44,6 +44,7 @@ from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
 from .handed_report import leave_report
 from .input_times import InputTimes
 from .meter import TaskMeter
+from .partial_runs import PartialRuns
 from .pass_pause import PauseMarker
 from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
@@ -90,6 +91,8 @@ class ShardTask:
     teller: Teller | None = None
     #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
     input_times: str | None = None
+    #: Partial aggregates that come from files, in order, besides the rows; None: there are none.
+    runs: PartialRuns | None = None
     #: Tells that no shard is to be begun; None: nobody does.
     pause: PauseMarker | None = None
 
@@ -113,6 +116,8 @@ class ShardTask:
         if self.columns is not None:
             names = list(self.columns)
             batches = (batch.rename_columns(names) for batch in batches)
+        if self.runs is not None:
+            batches = self.runs.behind(batches, shard)
         batches = checked_rows(batches, shard, self.lineages[shard].key_groups)
         attempt = _Attempt(self, shard, context.taskAttemptId())
         times = None if self.input_times is None else InputTimes(self.input_times)

@@ -184,6 +184,12 @@ class Aggregation(KeyedOperator):
         return self.output_mode == "append" or (self.uses_event_time and self.output_mode == "update")
 
     @property
+    def scans_files(self) -> bool:  # type: ignore[override]
+        """True if rows are in one group each, which is a key."""
+        is_plain = self.grouping is None and self.session is None and bool(self.keys)
+        return is_plain and self.group_columns is not None and self.group_columns.sliding is None
+
+    @property
     def gives_whole_result(self) -> bool:  # type: ignore[override]
         """True in outputMode complete, which drops and evicts nothing."""
         return self.output_mode == "complete"

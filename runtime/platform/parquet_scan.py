@@ -1,0 +1,208 @@
+"""Reading Parquet files in a task as Spark reads them, without Spark: what is proven to be the same, and nothing else.
+
+A scan is made of a plan by :mod:`.scan_plans`.  What only the files can tell is looked at here: each file's footer must
+say of each column exactly the type that Spark was asked for, under exactly its name.  Whatever else comes up, from a
+type that Spark would widen to a page that cannot be read, is a :class:`NotTakenError`: then Spark reads, and says what
+is wrong, or that nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+#: Rows that are worked on at once.
+_BATCH_ROWS = 1_000_000
+#: What Spark writes into footers of files whose dates are those of another calendar.
+_LEGACY_MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION = b"org.apache.spark.version"
+#: Spark's type -> physical type of Parquet and the logical types that mean it.
+_PARQUET_TYPES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "boolean": ("BOOLEAN", ("None",)),
+    "tinyint": ("INT32", ("Int(bitWidth=8, isSigned=true)",)),
+    "smallint": ("INT32", ("Int(bitWidth=16, isSigned=true)",)),
+    "int": ("INT32", ("None", "Int(bitWidth=32, isSigned=true)")),
+    "bigint": ("INT64", ("None", "Int(bitWidth=64, isSigned=true)")),
+    "float": ("FLOAT", ("None",)),
+    "double": ("DOUBLE", ("None",)),
+    "date": ("INT32", ("Date",)),
+    "string": ("BYTE_ARRAY", ("String",)),
+    "timestamp": ("INT64", ("Timestamp(isAdjustedToUTC=true, timeUnit=microseconds,",)),
+    "timestamp_ntz": ("INT64", ("Timestamp(isAdjustedToUTC=false, timeUnit=microseconds,",)),
+}
+_CALENDAR_TYPES = ("date", "timestamp", "timestamp_ntz")
+
+Operator = Literal["equal", "less", "less_equal", "greater", "greater_equal"]
+#: ``("and" | "or", condition, condition)``, ``("not", condition)``, ``("is_null" | "is_valid", column)``, ``("column",
+#: column)`` or ``("compare", operator, column, value)``; true, false or null, as in SQL.
+Condition = tuple[Any, ...]
+
+
+class NotTakenError(Exception):
+    """The files are not what is proven to be read as Spark reads it; Spark has to."""
+
+
+@dataclass(frozen=True)
+class ScanColumn:
+    """A column of the files."""
+
+    name: str
+    #: Spark's type, as ``DataType.simpleString`` writes it.
+    spark_type: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Some bytes of a file: the row groups whose middle is among them."""
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class ParquetScan:
+    """What is read: all rows of some files for which a condition is true."""
+
+    columns: tuple[ScanColumn, ...]
+    condition: Condition | None = None
+
+    def batches(self, filesystem: fs.FileSystem, part: FilePart) -> Iterator[pa.Table]:
+        """The rows of a part of a file, some at a time.
+
+        Raises:
+            NotTakenError: Spark might read it in another way.
+        """
+        try:
+            with filesystem.open_input_file(part.path) as source:
+                yield from self._batches(pq.ParquetFile(source), source.size(), part)
+        except NotTakenError:
+            raise
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise NotTakenError(f"{part.path} cannot be read: {error}") from error
+
+    def _batches(self, file: pq.ParquetFile, size: int, part: FilePart) -> Iterator[pa.Table]:
+        metadata = file.metadata
+        check_footer(file, self.columns, part.path)
+        middles = [_middle(metadata.row_group(i)) for i in range(metadata.num_row_groups)]
+        if not all(0 <= middle < size for middle in middles):
+            raise NotTakenError(f"{part.path} has rows where it has none")
+        groups = [i for i, at in enumerate(middles) if part.start <= at < part.end and metadata.row_group(i).num_rows]
+        names = [column.name for column in self.columns]
+        if not groups:
+            return
+        read = file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names, use_threads=False)
+        for batch in read:
+            table = pa.Table.from_batches([batch]).select(names)
+            for at, column in enumerate(self.columns):
+                if table.schema.field(at).type != column.type:
+                    table = table.set_column(at, column.name, _as(table.column(at), column, part.path))
+            if self.condition is not None:
+                # A condition that is null lets no row through.
+                table = table.filter(evaluated(self.condition, table), null_selection_behavior="drop")
+            if table.num_rows:
+                yield table
+
+
+def _as(array: pa.ChunkedArray, column: ScanColumn, path: str) -> pa.ChunkedArray:
+    same = pa.types.is_timestamp(array.type) and pa.types.is_timestamp(column.type) and array.type.unit == "us"
+    if not same and not pa.types.is_dictionary(array.type):
+        raise NotTakenError(f"{path}: column {column.name} is read as {array.type}, not as {column.type}")
+    return array.cast(column.type)
+
+
+def _middle(group: Any) -> int:
+    """Where the middle of a row group is, by which Spark gives it to a task."""
+    starts = []
+    size = 0
+    for i in range(group.num_columns):
+        chunk = group.column(i)
+        dictionary = chunk.dictionary_page_offset
+        starts.append(chunk.data_page_offset if not dictionary else min(dictionary, chunk.data_page_offset))
+        size += chunk.total_compressed_size
+    return min(starts, default=0) + size // 2
+
+
+def check_footer(file: pq.ParquetFile, columns: tuple[ScanColumn, ...], path: str) -> None:
+    """Raise unless a file has all columns in just the types that are asked for.
+
+    Args:
+        file: the file.
+        columns: what is asked for.
+        path: its path, for errors.
+
+    Raises:
+        NotTakenError: it has not.
+    """
+    written = file.metadata.metadata or {}
+    calendar = [column.name for column in columns if column.spark_type in _CALENDAR_TYPES]
+    version = written.get(_SPARK_VERSION)
+    if calendar and (any(mark in written for mark in _LEGACY_MARKS) or (version is not None and version < b"3.0.0")):
+        raise NotTakenError(f"{path} may have dates of the Julian calendar (column {calendar[0]})")
+    schema = file.schema
+    found: dict[str, list[Any]] = {}
+    for i in range(len(schema)):
+        leaf = schema.column(i)
+        found.setdefault(leaf.path.partition(".")[0].lower(), []).append(leaf)
+    for column in columns:
+        leaves = found.get(column.name.lower(), [])
+        if len(leaves) != 1 or leaves[0].path != column.name or leaves[0].max_repetition_level:
+            shown = ", ".join(leaf.path for leaf in leaves) or "nothing"
+            raise NotTakenError(f"{path} has {shown} for column {column.name}")
+        leaf = leaves[0]
+        if not _means(leaf, column):
+            raise NotTakenError(
+                f"{path} has column {column.name} as {leaf.physical_type} {leaf.logical_type}, asked for is"
+                f" {column.spark_type}"
+            )
+
+
+def _means(leaf: Any, column: ScanColumn) -> bool:
+    logical = str(leaf.logical_type)
+    if pa.types.is_decimal(column.type):
+        precision, scale = column.type.precision, column.type.scale
+        return logical == f"Decimal(precision={precision}, scale={scale})" and leaf.physical_type in (
+            "INT32",
+            "INT64",
+            "FIXED_LEN_BYTE_ARRAY",
+        )
+    physical, logicals = _PARQUET_TYPES[column.spark_type]
+    return leaf.physical_type == physical and any(
+        logical == known or (known.endswith(",") and logical.startswith(known)) for known in logicals
+    )
+
+
+def is_scannable(spark_type: str) -> bool:
+    """Whether columns of a type can be read; ``spark_type``: as ``DataType.simpleString`` writes it."""
+    return spark_type in _PARQUET_TYPES or spark_type.startswith("decimal(")
+
+
+def evaluated(condition: Condition, table: pa.Table) -> pa.ChunkedArray | pa.Array:
+    """What a condition is for each row of a table.
+
+    Args:
+        condition: the condition.
+        table: has its columns.
+    """
+    kind, *rest = condition
+    if kind == "and":
+        return pc.and_kleene(evaluated(rest[0], table), evaluated(rest[1], table))
+    if kind == "or":
+        return pc.or_kleene(evaluated(rest[0], table), evaluated(rest[1], table))
+    if kind == "not":
+        return pc.invert(evaluated(rest[0], table))
+    if kind == "is_null":
+        return pc.is_null(table[rest[0]])
+    if kind == "is_valid":
+        return pc.is_valid(table[rest[0]])
+    if kind == "column":
+        return table[rest[0]]
+    operator, column, value = rest
+    return pc.call_function(operator, [table[column], pa.scalar(value, table.schema.field(column).type)])

@@ -1,0 +1,194 @@
+"""Partial aggregates of Arrow tables by Acero: those that give what Spark's do, to the bit, in any order of rows.
+
+Whole numbers and decimals are summed only where no sum can leave its type, so that there is no overflow to be found; a
+sum of whole numbers as doubles only while it stays exact.  Of floats only the least and the greatest are taken: as
+numbers in the order that Spark has them in, NaN above all; not where a zero has a sign, as then Spark's answer depends
+on which came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .decimal_words import of_unscaled, unscaled
+from .parquet_scan import NotTakenError
+
+_MERGED = {"count_all": "sum", "count": "sum", "sum": "sum", "min": "min", "max": "max"}
+#: Whole numbers up to here are exact as doubles.
+_EXACT = 1 << 53
+_LONG = 1 << 63
+
+
+@dataclass(frozen=True)
+class PartialCall:
+    """One partial aggregate."""
+
+    #: The column that it becomes.
+    name: str
+    function: Literal["count_all", "count", "sum", "min", "max"]
+    #: What it is of; None: rows.
+    column: str | None
+    #: Its type.
+    type: pa.DataType
+
+
+def is_whole_number(data_type: pa.DataType) -> bool:
+    """Whether columns of a type are whole numbers."""
+    return bool(pa.types.is_signed_integer(data_type))
+
+
+def is_sum(data_type: pa.DataType) -> bool:
+    """Whether columns of a type can be summed; of more than 28 digits there may be an overflow to be found."""
+    return is_whole_number(data_type) or bool(pa.types.is_decimal128(data_type) and data_type.precision <= 28)
+
+
+def is_extreme(data_type: pa.DataType) -> bool:
+    """Whether columns of a type have a least and a greatest."""
+    types = pa.types
+    return bool(
+        is_whole_number(data_type)
+        or types.is_floating(data_type)
+        or types.is_date32(data_type)
+        or types.is_timestamp(data_type)
+        or types.is_decimal128(data_type)
+    )
+
+
+@dataclass
+class Sums:
+    """How far the sums of some rows can go."""
+
+    #: By the sum's column the greatest absolute value that any part of it can have.
+    bounds: dict[str, int] = field(default_factory=dict)
+
+    def note(self, call: PartialCall, values: pa.ChunkedArray) -> None:
+        """Count values in.
+
+        Raises:
+            NotTakenError: a sum may leave its type.
+        """
+        if call.function != "sum" or pa.types.is_decimal(call.type):
+            return
+        extremes = pc.min_max(values)
+        greatest = max((abs(extremes[side].as_py() or 0) for side in ("min", "max")), default=0)
+        self.add(call, greatest * len(values))
+
+    def add(self, call: PartialCall, bound: int) -> None:
+        """Count in what other rows can add up to."""
+        whole = self.bounds[call.name] = self.bounds.get(call.name, 0) + bound
+        if whole >= (_EXACT if pa.types.is_floating(call.type) else _LONG):
+            raise NotTakenError(f"the sum of {call.column} may leave what {call.type} holds exactly")
+
+
+def as_partial(call: PartialCall, values: pa.Array | None, rows: int) -> pa.Array | None:
+    """The partial aggregate of each row alone; None: it is not known.
+
+    Args:
+        call: the aggregate.
+        values: its column, without nulls; None: it is of none.
+        rows: how many rows there are.
+    """
+    if values is None or call.function == "count":
+        return pa.array(np.ones(rows, dtype=np.int64))
+    if pa.types.is_decimal(call.type):
+        numbers = unscaled(values)
+        return None if numbers is None else of_unscaled(numbers, call.type)
+    if pa.types.is_floating(call.type) and call.function != "sum":
+        return None  # in an order that is not that of numpy
+    return values if values.type == call.type else values.cast(call.type)
+
+
+def aggregated(
+    table: pa.Table, keys: Sequence[str], calls: Sequence[PartialCall], sums: Sums, *, again: bool = False
+) -> pa.Table:
+    """The partial aggregates of a table: its keys, then a column for each call, by its name.
+
+    Args:
+        table: the rows; with ``again`` partial aggregates.
+        keys: the columns to group by.
+        calls: the aggregates.
+        sums: is told how far sums can go.
+        again: merge partial aggregates.
+
+    Raises:
+        NotTakenError: the values are not among those that are known to give the same.
+    """
+    columns = {name: table[name] for name in keys}
+    wanted: list[tuple[str | list[str], str]] = []
+    for place, call in enumerate(calls):
+        values = None if call.column is None and not again else table[call.name if again else str(call.column)]
+        if values is None:
+            wanted.append(([], "count_all"))
+            continue
+        if not again:
+            sums.note(call, values)
+        name = f"__v{place}"
+        columns[name] = _comparable(call, values)
+        wanted.append((name, _MERGED[call.function] if again else call.function))
+    found = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(wanted)
+    made = {name: found.column(at) for at, name in enumerate(keys)}
+    # Keys come first, whatever they are called.
+    for at, call in enumerate(calls, len(keys)):
+        made[call.name] = _restored(call, found.column(at))
+    return pa.table(made)
+
+
+def _comparable(call: PartialCall, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values that Acero treats as Spark treats the originals."""
+    if call.function in ("sum", "min", "max") and pa.types.is_decimal(values.type):
+        numbers = _unscaled(call, values)
+        if numbers is not None:
+            return numbers
+    if call.function == "sum" and pa.types.is_decimal(values.type):
+        return values.cast(pa.decimal128(38, values.type.scale))
+    if call.function == "sum" and pa.types.is_floating(values.type):
+        return values.cast(pa.int64())  # partial sums of whole numbers, which are exact
+    if call.function in ("min", "max") and pa.types.is_floating(values.type):
+        return _in_order(values, str(call.column))
+    return values
+
+
+def _unscaled(call: PartialCall, values: pa.ChunkedArray) -> pa.Array | None:
+    """Decimals as whole numbers; None: a sum of them may need more than 64 bits."""
+    array = values.combine_chunks()
+    array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+    numbers = unscaled(array)
+    if numbers is None:
+        return None
+    nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    found = pa.array(numbers, mask=nulls)
+    extremes = pc.min_max(found)
+    greatest = max(abs(extremes[side].as_py() or 0) for side in ("min", "max"))
+    return None if call.function == "sum" and greatest * len(found) >= _LONG else found
+
+
+def _in_order(values: pa.ChunkedArray, column: str) -> pa.Array:
+    """Floats as whole numbers in their order, NaN the greatest."""
+    array = values.combine_chunks()
+    array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    numbers = array.fill_null(0.0).to_numpy(zero_copy_only=False)
+    if (np.signbit(numbers) & (numbers == 0)).any():
+        raise NotTakenError(f"column {column} has a negative zero")
+    numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
+    bits = numbers.view(np.int64 if numbers.dtype.itemsize == 8 else np.int32)
+    ordered = np.where(bits < 0, bits ^ bits.dtype.type(np.iinfo(bits.dtype).max), bits)
+    return pa.array(ordered, mask=~valid)
+
+
+def _restored(call: PartialCall, found: pa.ChunkedArray) -> pa.ChunkedArray:
+    if call.function in ("min", "max") and pa.types.is_floating(call.type):
+        valid = found.is_valid().to_numpy()
+        bits = found.fill_null(0).to_numpy()
+        bits = np.where(bits < 0, bits ^ bits.dtype.type(np.iinfo(bits.dtype).max), bits)
+        return pa.chunked_array([pa.array(np.ascontiguousarray(bits).view(f"f{bits.dtype.itemsize}"), mask=~valid)])
+    if pa.types.is_decimal(call.type) and pa.types.is_int64(found.type):
+        nulls = found.is_null().to_numpy()
+        return pa.chunked_array([of_unscaled(found.fill_null(0).to_numpy(), call.type, nulls if nulls.any() else None)])
+    return found if found.type == call.type else found.cast(call.type)

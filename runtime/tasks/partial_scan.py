@@ -1,0 +1,215 @@
+"""The task that scans Parquet files and aggregates them in place of Spark, and leaves runs for the shards' tasks."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+from pyspark import TaskContext
+
+from ...state.key_hash import key_groups
+from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.failpoints import failpoint
+from ..platform.long_expressions import computed
+from ..platform.parquet_scan import FilePart, NotTakenError
+from ..platform.partial_calls import Sums, aggregated, as_partial
+from ..platform.scan_plans import PartialScan, ScanKey
+from .partial_runs import Buckets, in_order, is_sortable, reduced, write_run
+from .report import report_batch
+
+#: Partial aggregates of a chunk are worth another look if there are so many rows for each.
+_WORTH_MERGING = 4
+_WINDOW_END = "__end"
+
+
+@dataclass(frozen=True)
+class ScanReport:
+    """What an attempt has left, or why it has not."""
+
+    runs: tuple[str, ...] = ()
+    #: How far sums can go, by column.
+    bounds: tuple[tuple[str, int], ...] = ()
+    not_taken: str | None = None
+
+    def to_bytes(self) -> bytes:
+        return json.dumps([self.runs, self.bounds, self.not_taken]).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScanReport:
+        runs, bounds, not_taken = json.loads(data)
+        return cls(tuple(runs), tuple((name, bound) for name, bound in bounds), not_taken)
+
+
+@dataclass(frozen=True)
+class PartialScanTask:
+    """The function handed to ``mapInArrow``.
+
+    Args:
+        partials: what to compute.
+        source: where the files are.
+        parts: by partition.
+        target: where runs go.
+        folder: their folder there.
+        name: begins the names of all runs of the pass.
+        schema: of a run, key group first.
+        group_columns: the key columns that decide the key group.
+        buckets: how runs are dealt.
+        without: shards that nobody asks for.
+        memory_bytes: for partial aggregates that are not written yet.
+    """
+
+    partials: PartialScan
+    source: fs.FileSystem
+    parts: tuple[tuple[FilePart, ...], ...]
+    target: fs.FileSystem
+    folder: str
+    name: str
+    schema: pa.Schema
+    group_columns: tuple[str, ...]
+    buckets: Buckets
+    without: tuple[int, ...]
+    memory_bytes: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None, "a scan runs only inside a Spark task"
+        attempt = f"{self.name}-{context.partitionId():06d}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
+        try:
+            report = self.scanned(self.parts[context.partitionId()], attempt)
+        except NotTakenError as error:
+            report = ScanReport(not_taken=str(error))
+        yield report_batch(report.to_bytes())
+
+    def scanned(self, parts: Sequence[FilePart], attempt: str) -> ScanReport:
+        """Scan some parts of files.
+
+        Args:
+            parts: them.
+            attempt: begins the names of its runs.
+
+        Raises:
+            NotTakenError: Spark has to.
+        """
+        sums, runs = Sums(), list[str]()
+        waiting: list[pa.Table] = []
+        rows = size = 0
+        scattered = False
+        for part in parts:
+            for table in self.partials.scan.batches(self.source, part):
+                found = self._aggregated(self._keyed(table), sums, scattered=scattered)
+                scattered = found.num_rows * _WORTH_MERGING > table.num_rows
+                waiting.append(found)
+                rows += table.num_rows
+                size += found.nbytes
+                if 4 * size > self.memory_bytes:
+                    waiting = self._merged(waiting, rows)
+                    size = waiting[0].nbytes
+                    rows = 0
+                    if 8 * size > self.memory_bytes:
+                        runs.append(self._written(waiting, f"{attempt}-{len(runs)}"))
+                        waiting, size = [], 0
+        if waiting:
+            runs.append(self._written(self._merged(waiting, rows), f"{attempt}-{len(runs)}"))
+        failpoint("scan-before-report")
+        return ScanReport(tuple(runs), tuple(sums.bounds.items()))
+
+    def _aggregated(self, table: pa.Table, sums: Sums, *, scattered: bool) -> pa.Table:
+        """The partial aggregates of some rows; ``scattered``: there are few for each key, so that sorting is faster."""
+        found = self._by_sorting(table, sums) if scattered and len(self._plain_keys) == 1 else None
+        return aggregated(table, self._plain_keys, self.partials.calls, sums) if found is None else found
+
+    def _by_sorting(self, table: pa.Table, sums: Sums) -> pa.Table | None:
+        """The same by numpy, or nearly so: a key may be there more than once.  None: it cannot."""
+        (key,) = self._plain_keys
+        if not is_sortable(table.schema.field(key).type) or any(column.null_count for column in table.columns):
+            return None
+        keys = _one(table[key])
+        columns = {KEY_GROUP_COLUMN: pa.array(key_groups([keys], self.buckets.max_parallelism, len(table))), key: keys}
+        for call in self.partials.calls:
+            values = None if call.column is None else _one(table[call.column])
+            column = as_partial(call, values, len(table))
+            if column is None:
+                return None
+            columns[call.name] = column
+            if values is not None:
+                sums.note(call, table[call.column])
+        rows = in_order(pa.RecordBatch.from_pydict(columns), [key])
+        return pa.Table.from_batches([reduced(rows, [key], self.partials.calls).drop_columns([KEY_GROUP_COLUMN])])
+
+    @property
+    def _plain_keys(self) -> list[str]:
+        """Columns to group by; windows by where they start."""
+        return [key.name for key in self.partials.keys]
+
+    def _keyed(self, table: pa.Table) -> pa.Table:
+        """The rows with their keys, by their names; the aggregates' columns have theirs."""
+        columns = {f"{key.name}": self._key(key, table) for key in self.partials.keys}
+        others = {call.column for call in self.partials.calls if call.column is not None} - columns.keys()
+        clash = {call.column for call in self.partials.calls} & columns.keys()
+        for key in self.partials.keys:
+            if key.name in clash and key.column != key.name:
+                raise NotTakenError(f"key {key.name} has the name of another column that is aggregated")
+        return pa.table({**columns, **{name: table[name] for name in others}})
+
+    def _key(self, key: ScanKey, table: pa.Table) -> pa.ChunkedArray | pa.Array:
+        if key.window is None:
+            return table[key.column]
+        return pa.array(computed(key.window[0], _times(key.column, table[key.column])))
+
+    def _merged(self, waiting: list[pa.Table], rows: int) -> list[pa.Table]:
+        """One table; a key may be in it more than once if merging would not make it much smaller."""
+        whole = pa.concat_tables(waiting)
+        if len(waiting) > 1 and rows >= _WORTH_MERGING * whole.num_rows:
+            whole = aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
+        return [whole.combine_chunks()]
+
+    def _written(self, waiting: list[pa.Table], name: str) -> str:
+        table = waiting[0]
+        arrays = {column: _one(table[column]) for column in table.column_names}
+        for key in self.partials.keys:
+            if key.window is not None:
+                at = self.schema.get_field_index(key.name)
+                arrays[key.name] = self._window(key, arrays[key.name], self.schema.field(at).type)
+        groups = key_groups([arrays[name] for name in self.group_columns], self.buckets.max_parallelism, table.num_rows)
+        arrays[KEY_GROUP_COLUMN] = pa.array(groups)
+        columns = [_typed(arrays[field.name], field.type) for field in self.schema]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        batch = in_order(batch, self._plain_keys)
+        path = f"{self.folder}/{name}.run"
+        write_run(self.target, path, batch, self.buckets, self.without)
+        return path
+
+    def _window(self, key: ScanKey, starts: pa.Array, data_type: pa.StructType) -> pa.Array:
+        """Windows by where they start: the end is as Spark computes it of a time, and a start is a time of its own."""
+        assert key.window is not None
+        times = {key.column: starts.to_numpy()}
+        if not np.array_equal(computed(key.window[0], times), times[key.column]):
+            raise NotTakenError(f"windows of {key.column} do not begin where they start")
+        fields = [
+            pa.array(computed(bound, times)).view(field.type)
+            for bound, field in zip(key.window, data_type, strict=True)
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(data_type))
+
+
+def _times(name: str, column: pa.ChunkedArray) -> dict[str, np.ndarray]:
+    if column.null_count:
+        raise NotTakenError(f"column {name} has a null where a window needs a time")
+    return {name: _one(column).view(pa.int64()).to_numpy()}
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+
+def _typed(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return array if array.type == data_type else pc.cast(array, data_type)

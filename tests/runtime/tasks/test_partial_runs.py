@@ -1,0 +1,161 @@
+"""Partial aggregates and runs of them, against a model in plain Python; no Spark."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from decimal import Decimal, localcontext
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mixedmode.runtime.platform.parquet_scan import FilePart, NotTakenError, ParquetScan, ScanColumn
+from mixedmode.runtime.platform.partial_calls import PartialCall
+from mixedmode.runtime.platform.scan_plans import PartialScan, ScanKey
+from mixedmode.runtime.tasks.partial_runs import Buckets, PartialRuns
+from mixedmode.runtime.tasks.partial_scan import PartialScanTask
+from mixedmode.state.keys import KeyCodec
+from pyarrow import fs
+
+CALLS = (
+    PartialCall("n", "count_all", None, pa.int64()),
+    PartialCall("c", "count", "v", pa.int64()),
+    PartialCall("s", "sum", "v", pa.int64()),
+    PartialCall("f", "sum", "v", pa.float64()),
+    PartialCall("lo", "min", "v", pa.int64()),
+    PartialCall("hi", "max", "v", pa.int64()),
+    PartialCall("d", "sum", "d", pa.decimal128(22, 2)),
+    PartialCall("top", "max", "d", pa.decimal128(12, 2)),
+    PartialCall("w", "sum", "w", pa.decimal128(38, 3)),
+)
+COLUMNS = (
+    ScanColumn("k", "bigint", pa.int64()),
+    ScanColumn("t", "string", pa.string()),
+    ScanColumn("v", "bigint", pa.int64()),
+    ScanColumn("d", "decimal(12,2)", pa.decimal128(12, 2)),
+    ScanColumn("w", "decimal(28,3)", pa.decimal128(28, 3)),
+)
+SCHEMA = pa.schema([(column.name, column.type) for column in COLUMNS])
+
+
+def rows(seed: int, count: int, keys: int, nulls: float) -> list[tuple[Any, ...]]:
+    """Random rows of ``COLUMNS``."""
+    chance = random.Random(seed)
+
+    def maybe(value: Any) -> Any:
+        return None if chance.random() < nulls else value
+
+    return [
+        (
+            maybe(chance.randrange(-keys, keys) * (2**40 + 7)),
+            maybe(chance.choice(["", "a", "ä\0b", "zz"])),
+            maybe(chance.randrange(-(2**31), 2**31)),
+            maybe(Decimal(chance.randrange(-(10**12) + 1, 10**12)).scaleb(-2)),
+            maybe(Decimal(chance.randrange(-(10**28) + 1, 10**28)).scaleb(-3)),
+        )
+        for _ in range(count)
+    ]
+
+
+def modelled(given: list[tuple[Any, ...]], keys: tuple[int, ...]) -> dict[Any, tuple[Any, ...]]:
+    """What ``CALLS`` are by key."""
+    groups: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in given:
+        groups[tuple(row[at] for at in keys)].append(row)
+
+    def of(values: list[Any], make: Any) -> Any:
+        known = [value for value in values if value is not None]
+        return make(known) if known else None
+
+    found = {}
+    for key, members in groups.items():
+        v, d, w = ([row[at] for row in members] for at in (2, 3, 4))
+        count = sum(value is not None for value in v)
+        sums = (of(v, sum), of(v, lambda known: float(sum(known))), of(v, min), of(v, max))
+        found[key] = (len(members), count, *sums, of(d, sum), of(d, max), of(w, sum))
+    return found
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    shape=st.sampled_from([(300, 3), (300, 400), (40, 10)]),
+    nulls=st.sampled_from([0.0, 0.0, 0.2]),
+    keys=st.sampled_from([("k",), ("t",), ("t", "k")]),
+    parallelism=st.sampled_from([1, 3, 4]),
+    memory_bytes=st.sampled_from([1 << 12, 1 << 18, 1 << 28]),
+)
+def test_runs_have_what_a_model_has(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    shape: tuple[int, int],
+    nulls: float,
+    keys: tuple[str, ...],
+    parallelism: int,
+    memory_bytes: int,
+) -> None:
+    """Whatever rows there are of a key and however they are cut into parts and runs, each shard gets its keys' partial
+    aggregates, in order of key group and encoded key."""
+    folder = tmp_path_factory.mktemp("runs")
+    given = [rows(seed + number, *shape, nulls) for number in range(3)]
+    files = []
+    for number, some in enumerate(given):
+        path = folder / f"{number}.parquet"
+        columns = zip(*some, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), path, row_group_size=70)
+        half = path.stat().st_size // 2
+        files += [FilePart(str(path), 0, half), FilePart(str(path), half, path.stat().st_size)]
+    schema = pa.schema(
+        [("__kg", pa.int32()), *[(key, SCHEMA.field(key).type) for key in keys], *[(c.name, c.type) for c in CALLS]]
+    )
+    buckets = Buckets(parallelism, 128 if seed % 2 else 100)
+    partials = PartialScan(ParquetScan(COLUMNS), tuple(ScanKey(key, key) for key in keys), CALLS)
+    local = fs.LocalFileSystem()
+    task = PartialScanTask(partials, local, (), local, str(folder), "r", schema, keys, buckets, (), memory_bytes)
+    paths = tuple(path for number in (0, 1) for path in task.scanned(files[number::2], f"a{number}").runs)
+    spill = folder / "spill"
+    spill.mkdir()
+    runs = PartialRuns(local, paths, schema, buckets, keys, CALLS, max(memory_bytes, 1 << 18), str(spill), None)
+    codec = KeyCodec(pa.schema([SCHEMA.field(key) for key in keys]))
+    found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    last = (-1, b"")
+    for shard in range(parallelism):
+        for batch in runs.of_shard(shard):
+            for row in zip(*[column.to_pylist() for column in batch.columns], strict=True):
+                key = row[1 : 1 + len(keys)]
+                at = (row[0], codec.encode(key))
+                assert at >= last
+                last = at
+                found[key].append(row[1 + len(keys) :])
+    with localcontext() as context:  # Python's own sums of decimals are rounded
+        context.prec = 60
+        wanted = modelled([row for some in given for row in some], tuple(map(SCHEMA.get_field_index, keys)))
+        assert {key: merged(parts) for key, parts in found.items()} == wanted
+
+
+def merged(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The partial aggregates of one key as one."""
+    makes = {"sum": sum, "count": sum, "count_all": sum, "min": min, "max": max}
+    columns = zip(CALLS, zip(*parts, strict=True), strict=True)
+    known = [(call, [value for value in values if value is not None]) for call, values in columns]
+    return tuple(makes[call.function](values) if values else None for call, values in known)
+
+
+def test_rows_of_no_part_are_left_to_another_task(tmp_path: Path) -> None:
+    """Each row group is of the part that has its middle, and of no other, however a file is cut."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": list(range(1000))}), path, row_group_size=100)
+    size = path.stat().st_size
+    scan = ParquetScan((ScanColumn("k", "bigint", pa.int64()),))
+    for step in (1, 97, 1000, size):
+        cuts = [*range(0, size, max(step, size // 40)), size]
+        parts = [FilePart(str(path), start, end) for start, end in pairwise(cuts)]
+        found = [key for part in parts for table in scan.batches(fs.LocalFileSystem(), part) for key in table["k"]]
+        assert [key.as_py() for key in found] == list(range(1000))
+    with pytest.raises(NotTakenError, match="cannot be read"):
+        list(scan.batches(fs.LocalFileSystem(), FilePart(str(tmp_path / "gone"), 0, 1)))
