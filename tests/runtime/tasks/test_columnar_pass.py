@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(frame: DataFrame, keys: list[Any], *columns: Column, event_time: str | None = None) -> AggregateOperator:
     """The operator of an aggregation of a frame."""
-    return plan_aggregate(frame, keys, list(columns), event_time=event_time, output_mode="update", uid="agg")
+    return plan_aggregate(frame, keys, list(columns), event_time=event_time, output_mode=None, uid="agg")
 
 
 def scanned(operator: AggregateOperator, frame: DataFrame, folder: Path, memory_bytes: int) -> pa.Table:
