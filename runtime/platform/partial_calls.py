@@ -86,24 +86,6 @@ class Sums:
             raise NotTakenError(f"the sum of {call.column} may leave what {call.type} holds exactly")
 
 
-def as_partial(call: PartialCall, values: pa.Array | None, rows: int) -> pa.Array | None:
-    """The partial aggregate of each row alone; None: it is not known.
-
-    Args:
-        call: the aggregate.
-        values: its column, without nulls; None: it is of none.
-        rows: how many rows there are.
-    """
-    if values is None or call.function == "count":
-        return pa.array(np.ones(rows, dtype=np.int64))
-    if pa.types.is_decimal(call.type):
-        numbers = unscaled(values)
-        return None if numbers is None else of_unscaled(numbers, call.type)
-    if pa.types.is_floating(call.type) and call.function != "sum":
-        return None  # in an order that is not that of numpy
-    return values if values.type == call.type else values.cast(call.type)
-
-
 def aggregated(
     table: pa.Table, keys: Sequence[str], calls: Sequence[PartialCall], sums: Sums, *, again: bool = False
 ) -> pa.Table:

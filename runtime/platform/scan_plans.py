@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -352,18 +354,15 @@ def file_parts(uris: tuple[str, ...], tasks: int) -> tuple[fs.FileSystem, list[l
     missing = next((info.path for info in infos if info.type != fs.FileType.File), None)
     if missing is not None:
         raise NotTakenError(f"{missing} cannot be found without Spark")
-    wanted = sum(info.size for info in infos) // (2 * max(tasks, 1))
-    most = min(_GREATEST_PART_BYTES, max(_LEAST_PART_BYTES, wanted))
-    dealt: list[list[FilePart]] = []
-    room = 0
-    for part in _parts(infos, most):
-        size = part.end - part.start
-        if not dealt or size > room:
-            dealt.append([])
-            room = most
-        dealt[-1].append(part)
-        room -= size
-    return filesystem, dealt
+    whole = sum(info.size for info in infos)
+    most = min(_GREATEST_PART_BYTES, max(_LEAST_PART_BYTES, -(-whole // (2 * max(tasks, 1)))))
+    parts = sorted(_parts(infos, most), key=lambda part: part.start - part.end)
+    # The largest first, each to whoever has least.
+    dealt = [(0, number, list[FilePart]()) for number in range(min(len(parts), -(-whole // most)))]
+    for part in parts:
+        size, number, its = heappop(dealt)
+        heappush(dealt, (size + part.end - part.start, number, [*its, part]))
+    return filesystem, [its for _, _, its in sorted(dealt, key=itemgetter(1))]
 
 
 def _parts(infos: list[fs.FileInfo], most: int) -> Iterator[FilePart]:

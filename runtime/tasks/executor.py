@@ -19,6 +19,7 @@ from ..connectors.output_place import OutputPlace
 from ..operators.admission import can_be_late
 from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.failpoints import failpoint
 from ..platform.job_cancellation import is_of_a_cancelled_job
 from ..platform.partition_jobs import collected_by_partition
 from ..platform.spark_observations import observed_metrics
@@ -163,6 +164,8 @@ class EpochExecutor:
         scanned = None
         if frame is not None and self._columnar is not None and not is_first and not in_place:
             scanned = self._columnar.scanned(inputs or (frame,), epoch, len(lineages), finished)
+            if scanned is not None:
+                failpoint("backlog-scanned")
         if scanned is not None and self._columnar is not None:
             frame, inputs = scanned.rest, ()
             task = replace(task, runs=scanned.runs, sort=None if frame is None else self._sort_plan(epoch))

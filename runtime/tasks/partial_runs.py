@@ -66,17 +66,27 @@ def in_order(rows: pa.RecordBatch, key_columns: Sequence[str]) -> pa.RecordBatch
         rows: them, key group first.
         key_columns: the key.
     """
-    numbers = _as_numbers(rows.column(key_columns[0])) if len(key_columns) == 1 else None
+    numbers = as_numbers(rows.column(key_columns[0])) if len(key_columns) == 1 else None
     if numbers is None:
         ordering = Ordering(rows.schema, (KEY_GROUP_COLUMN, *key_columns))
         return rows.take(ordering.sort_indices(ordering.extend(rows)))
-    groups = rows.column(0).to_numpy().astype(np.uint16)  # so narrow that numpy sorts by digits
+    return rows.take(pa.array(sorted_places(rows.column(0).to_numpy(), numbers)))
+
+
+def sorted_places(groups: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Where rows are in the order of their key groups and keys.
+
+    Args:
+        groups: the key groups.
+        numbers: the keys.
+    """
+    groups = groups.astype(np.uint16)  # so narrow that numpy sorts by digits
     places = np.argsort(groups, kind="stable")
     ends = np.cumsum(np.bincount(groups)).tolist()
     for start, end in pairwise([0, *ends]):
         if end - start > 1:
             places[start:end] = places[start:end][np.argsort(numbers[places[start:end]])]
-    return rows.take(pa.array(places))
+    return places
 
 
 def is_sortable(data_type: pa.DataType) -> bool:
@@ -89,7 +99,7 @@ def is_sortable(data_type: pa.DataType) -> bool:
     )
 
 
-def _as_numbers(column: pa.Array) -> np.ndarray | None:
+def as_numbers(column: pa.Array) -> np.ndarray | None:
     """Values whose order is that of whole numbers; None: they are others, or there are nulls."""
     if column.null_count or not is_sortable(column.type):
         return None
@@ -272,7 +282,7 @@ def reduced(rows: pa.RecordBatch, key_columns: Sequence[str], calls: Sequence[Pa
             return rows  # whether that is an error is not decided here
         else:
             found = np.add.reduceat(numbers, starts)
-        columns.append(_of_numbers(found, call.type))
+        columns.append(of_numbers(found, call.type))
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
@@ -282,10 +292,11 @@ def _mergeable(column: pa.Array, call: PartialCall) -> np.ndarray | None:
         return column.cast(pa.float64()).to_numpy()
     if pa.types.is_decimal128(call.type) and not column.null_count:
         return unscaled(column)
-    return _as_numbers(column)
+    return as_numbers(column)
 
 
-def _of_numbers(numbers: np.ndarray, data_type: pa.DataType) -> pa.Array:
+def of_numbers(numbers: np.ndarray, data_type: pa.DataType) -> pa.Array:
+    """Values of the numbers that they are; ``data_type``: theirs."""
     if pa.types.is_decimal128(data_type):
         return of_unscaled(numbers, data_type)
     array = pa.array(numbers)

@@ -18,9 +18,10 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.failpoints import failpoint
 from ..platform.long_expressions import computed
 from ..platform.parquet_scan import FilePart, NotTakenError
-from ..platform.partial_calls import Sums, aggregated, as_partial
+from ..platform.partial_calls import Sums, aggregated
 from ..platform.scan_plans import PartialScan, ScanKey
-from .partial_runs import Buckets, in_order, is_sortable, reduced, write_run
+from .partial_runs import Buckets, in_order, write_run
+from .partial_sort import RowsToSort
 from .report import report_batch
 
 #: Partial aggregates of a chunk are worth another look if there are so many rows for each.
@@ -101,11 +102,15 @@ class PartialScanTask:
         sums, runs = Sums(), list[str]()
         waiting: list[pa.Table] = []
         rows = size = 0
-        scattered = False
+        to_sort = self._to_sort()
         for part in parts:
             for table in self.partials.scan.batches(self.source, part):
-                found = self._aggregated(self._keyed(table), sums, scattered=scattered)
-                scattered = found.num_rows * _WORTH_MERGING > table.num_rows
+                keyed = self._keyed(table)
+                if to_sort is not None and to_sort.add(keyed, sums):
+                    if 2 * to_sort.size > self.memory_bytes:
+                        runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
+                    continue
+                found = aggregated(keyed, self._plain_keys, self.partials.calls, sums)
                 waiting.append(found)
                 rows += table.num_rows
                 size += found.nbytes
@@ -114,35 +119,22 @@ class PartialScanTask:
                     size = waiting[0].nbytes
                     rows = 0
                     if 8 * size > self.memory_bytes:
-                        runs.append(self._written(waiting, f"{attempt}-{len(runs)}"))
+                        runs.append(self._written(self._in_order(waiting[0]), f"{attempt}-{len(runs)}"))
                         waiting, size = [], 0
+        if to_sort is not None and to_sort.size:
+            runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
         if waiting:
-            runs.append(self._written(self._merged(waiting, rows), f"{attempt}-{len(runs)}"))
+            whole = self._merged(waiting, rows)[0]
+            runs.append(self._written(self._in_order(whole), f"{attempt}-{len(runs)}"))
         failpoint("scan-before-report")
         return ScanReport(tuple(runs), tuple(sums.bounds.items()))
 
-    def _aggregated(self, table: pa.Table, sums: Sums, *, scattered: bool) -> pa.Table:
-        """The partial aggregates of some rows; ``scattered``: there are few for each key, so that sorting is faster."""
-        found = self._by_sorting(table, sums) if scattered and len(self._plain_keys) == 1 else None
-        return aggregated(table, self._plain_keys, self.partials.calls, sums) if found is None else found
-
-    def _by_sorting(self, table: pa.Table, sums: Sums) -> pa.Table | None:
-        """The same by numpy, or nearly so: a key may be there more than once.  None: it cannot."""
-        (key,) = self._plain_keys
-        if not is_sortable(table.schema.field(key).type) or any(column.null_count for column in table.columns):
+    def _to_sort(self) -> RowsToSort | None:
+        """Takes rows that are sorted at once; None: their keys are no numbers."""
+        key, *others = self.partials.keys
+        if others or key.window is not None or self.group_columns != (key.name,):
             return None
-        keys = _one(table[key])
-        columns = {KEY_GROUP_COLUMN: pa.array(key_groups([keys], self.buckets.max_parallelism, len(table))), key: keys}
-        for call in self.partials.calls:
-            values = None if call.column is None else _one(table[call.column])
-            column = as_partial(call, values, len(table))
-            if column is None:
-                return None
-            columns[call.name] = column
-            if values is not None:
-                sums.note(call, table[call.column])
-        rows = in_order(pa.RecordBatch.from_pydict(columns), [key])
-        return pa.Table.from_batches([reduced(rows, [key], self.partials.calls).drop_columns([KEY_GROUP_COLUMN])])
+        return RowsToSort(key.name, self.partials.calls, self.buckets.max_parallelism)
 
     @property
     def _plain_keys(self) -> list[str]:
@@ -171,8 +163,7 @@ class PartialScanTask:
             whole = aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
         return [whole.combine_chunks()]
 
-    def _written(self, waiting: list[pa.Table], name: str) -> str:
-        table = waiting[0]
+    def _in_order(self, table: pa.Table) -> pa.RecordBatch:
         arrays = {column: _one(table[column]) for column in table.column_names}
         for key in self.partials.keys:
             if key.window is not None:
@@ -181,10 +172,11 @@ class PartialScanTask:
         groups = key_groups([arrays[name] for name in self.group_columns], self.buckets.max_parallelism, table.num_rows)
         arrays[KEY_GROUP_COLUMN] = pa.array(groups)
         columns = [_typed(arrays[field.name], field.type) for field in self.schema]
-        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        batch = in_order(batch, self._plain_keys)
+        return in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema), self._plain_keys)
+
+    def _written(self, rows: pa.RecordBatch, name: str) -> str:
         path = f"{self.folder}/{name}.run"
-        write_run(self.target, path, batch, self.buckets, self.without)
+        write_run(self.target, path, rows, self.buckets, self.without)
         return path
 
     def _window(self, key: ScanKey, starts: pa.Array, data_type: pa.StructType) -> pa.Array:

@@ -1,0 +1,33 @@
+"""A history-only aggregation in a process of its own: ``python driver_engine.py <folder> <engine of the backlog>``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import mixedmode
+import support
+from pyspark.sql import functions as F
+
+
+def main(folder: Path, engine: str) -> None:
+    spark = support.driver_session("local[2,3]")  # a task that dies runs again
+    query = (
+        mixedmode.read(history=spark.read.parquet(str(folder / "history")))
+        .groupBy("k")
+        .agg(F.count("*").alias("n"), F.sum("v").alias("s"), F.max("v").alias("m"))
+        .writeStream.format("parquet")
+        .outputMode("append")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoints"))
+        .option("pipeline.parallelism", 4)
+        .option("execution.backlog.engine", engine)
+        .start()
+    )
+    query.awaitTermination()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
