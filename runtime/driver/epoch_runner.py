@@ -15,10 +15,10 @@ from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import Stopped
 from ..metrics.listeners import FactListener, RowsDelivered, ShardsReused
 from ..operators.contract import EpochSpec
+from ..operators.steps import united
 from ..platform.failpoints import failpoint
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..spec import JobSpec, Phase, StageSpec
-from ..tasks.prepared_inputs import united
 from ..tasks.report import ShardReport
 from .clocks import now_ms
 from .epoch_specs import OBSERVED, last_epoch_of, sorted_pass_of, streaming_epoch_of

@@ -22,13 +22,13 @@ from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import FactListener, ShardsReused, WholeResultObserved
 from ..operators.contract import EpochSpec
 from ..operators.emission import EMITTED_COLUMN, emitted_when_due
+from ..operators.steps import united
 from ..platform.failpoints import failpoint
 from ..platform.micro_batch import job_label
 from ..platform.spark_cluster import JobTasks
 from ..platform.spark_observations import unobserved
 from ..spec import JobSpec, Phase, StageEdge, StageSpec, over_edges
 from ..tasks.executor import EpochExecutor, Executed
-from ..tasks.prepared_inputs import united
 from ..tasks.report import ShardReport
 from ..tasks.shuffle import InPlace
 from ..tasks.tail_task import staged_behind

@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame
 
 from ..connectors.sources.inputs import INPUT_COLUMN
 from ..connectors.sources.lanes import rows_by_lane
-from ..operators.steps import behind_steps
+from ..operators.steps import behind_steps, united
 from ..platform.spark_session import empty_frame
-from ..tasks.prepared_inputs import united
 
 if TYPE_CHECKING:
     from ..operators.steps import Step

@@ -232,13 +232,6 @@ class KeyedOperator(ABC):
         """
         return None
 
-    def merges_prepared(self, epoch: EpochSpec) -> bool:
-        """Whether :meth:`run` may get what :meth:`prepare` makes of parts of an epoch's rows, one beside the other.
-
-        Then it merges the prepared rows of a key, and comes to what it makes of all rows prepared together.
-        """
-        return False
-
     def order_in(self, epoch: EpochSpec) -> tuple[str, ...]:
         """The ``sort_columns`` in the order in which they sort the rows of a key in an epoch."""
         return self.sort_columns

@@ -65,7 +65,9 @@ def behind_steps(rows: Sequence[tuple[DataFrame, Sequence[Step]]], kept: str) ->
         places = [_place(metrics, steps) for _, steps in waiting]
         found = [(frame, steps, at) for (frame, steps), at in zip(waiting, places, strict=True) if at is not None]
         frames = _alike([_done(frame, steps[:at], kept) for frame, steps, at in found], kept)
-        observed = reduce(_united, frames).observe(metrics.name, *metrics.columns)
+        together = united(frames)
+        assert together is not None, "something is observed"
+        observed = together.observe(metrics.name, *metrics.columns)
         _, steps, at = found[0]
         others = [one for one, at in zip(waiting, places, strict=True) if at is None]
         waiting = [(observed, steps[at + 1 :]), *others]
@@ -96,5 +98,6 @@ def _alike(frames: Sequence[DataFrame], kept: str) -> list[DataFrame]:
     return [frame.drop(kept) for frame in frames]
 
 
-def _united(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other)
+def united(frames: Sequence[DataFrame]) -> DataFrame | None:
+    """All rows of frames with the same columns; None: there are no frames."""
+    return reduce(lambda one, other: one.unionByName(other), frames) if frames else None

@@ -31,7 +31,6 @@ from .columnar_pass import ColumnarPass
 from .job_templates import ExecutedJob
 from .pass_pause import PassPause
 from .placement import ShardPins
-from .prepared_inputs import InputEngine, PreparedInputs
 from .report import NO_SHARD, ShardReport
 from .shard_task import ShardTask
 from .shuffle import (
@@ -87,8 +86,6 @@ class EpochExecutor:
     runs_folder: str | None = None
     #: The driver's pauses, for passes that may be held between shards; None: it makes none.
     pause: PassPause | None = None
-    #: What may prepare inputs of sorted passes in place of Spark.
-    engines: tuple[InputEngine, ...] = ()
 
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
@@ -175,12 +172,8 @@ class EpochExecutor:
                 with repeatable(rows):
                     reports, input_rows = self._first_pass(rows, visited, task, input_rows, observed, pause)
             else:
-                parts = [self.throttled(one, epoch) for one in inputs]
-                prepared = PreparedInputs.of(parts, self.operator, epoch, self.engines)
 
                 def jobs(task: ShardTask) -> Iterator[DataFrame | ExecutedJob]:
-                    if prepared is not None:
-                        return self.jobs.of_prepared(prepared, task)
                     return self.jobs.of_epoch(rows, task, pins, in_place=in_place)
 
                 def run(task: ShardTask) -> list[Row]:

@@ -16,7 +16,6 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
 from .job_templates import ExecutedJob, JobTemplates, OwnWay
 from .placement import ShardPins
-from .prepared_inputs import PreparedInputs
 from .publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
 from .question_task import QuestionTask
 from .report import REPORT_SCHEMA
@@ -135,21 +134,6 @@ class StageJobs:
             if once is not None:
                 yield once
         yield self._job(exchanged(frame), task)
-
-    def of_prepared(self, inputs: PreparedInputs, task: ShardTask) -> Iterator[DataFrame]:
-        """The job of a pass of whose inputs some are prepared by engines of their own.
-
-        Args:
-            inputs: the rows.
-            task: works on the rows of each shard.
-
-        Yields:
-            The one job, in which rows that an engine has prepared are moved once.
-        """
-        without = {shard for shard, _ in task.finished}
-        rows = with_key_group(inputs.together(self.operator, task.epoch), self.operator, self.max_parallelism)
-        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), without=without)
-        yield self._job(self._in_order(rows, task), task)
 
     def of_first_pass(self, frame: DataFrame, task: ShardTask, *, counts: bool) -> Iterator[DataFrame]:
         """The job of a pass in which Spark alone does most (``KeyedOperator.first_pass``).

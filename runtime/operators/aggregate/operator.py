@@ -30,7 +30,6 @@ from pyspark.sql.types import StructField, StructType
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ...platform.columns import quoted
-from ..admission import can_be_late
 from ..contract import EpochSpec, Evolved, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
 from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, Partials, interval
@@ -161,10 +160,6 @@ class AggregateOperator(Aggregation):
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
         """Nothing."""
         return ()
-
-    def merges_prepared(self, epoch: EpochSpec) -> bool:
-        """Buffers are merged, and so are sessions; but which sessions are over is told of those in one piece."""
-        return self.session is None or not can_be_late(epoch.late_watermark_ms)
 
     def _of_sets(
         self, grouping: GroupingSets, frame: DataFrame, names: Sequence[str], counted: Sequence[str]
