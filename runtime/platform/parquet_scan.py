@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-#: Rows that are worked on at once.
-_BATCH_ROWS = 1_000_000
+#: Rows that are worked on at once, without and with texts, of which nobody knows how long they are.
+_BATCH_ROWS, _BATCH_ROWS_OF_TEXT = 1_000_000, 100_000
 #: What Spark writes into footers of files whose dates are those of another calendar.
 _LEGACY_MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
@@ -88,6 +88,18 @@ class ParquetScan:
         except (OSError, pa.ArrowException, ValueError) as error:
             raise NotTakenError(f"{part.path} cannot be read: {error}") from error
 
+    def check(self, filesystem: fs.FileSystem, path: str) -> None:
+        """Look at what a file says of its columns.
+
+        Raises:
+            NotTakenError: Spark might read it in another way.
+        """
+        try:
+            with filesystem.open_input_file(path) as source:
+                check_footer(pq.ParquetFile(source), self.columns, path)
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise NotTakenError(f"{path} cannot be read: {error}") from error
+
     def _batches(self, file: pq.ParquetFile, size: int, part: FilePart) -> Iterator[pa.Table]:
         metadata = file.metadata
         check_footer(file, self.columns, part.path)
@@ -98,7 +110,9 @@ class ParquetScan:
         names = [column.name for column in self.columns]
         if not groups:
             return
-        read = file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=names, use_threads=False)
+        has_text = any(pa.types.is_string(column.type) for column in self.columns)
+        rows = _BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS
+        read = file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
         for batch in read:
             table = pa.Table.from_batches([batch]).select(names)
             for at, column in enumerate(self.columns):

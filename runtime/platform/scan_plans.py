@@ -328,6 +328,23 @@ class _Reader:
         return PartialCall(name, "sum", column.name, pa.int64())
 
 
+def check_first_file(found: RecognisedScan) -> None:
+    """Raise if the first file is one that Spark has to read: most often they all are alike.
+
+    Args:
+        found: the scan.
+
+    Raises:
+        NotTakenError: it is.
+    """
+    for uri in found.uris[:1]:
+        try:
+            filesystem, path = resolve(unquote(uri))
+        except (OSError, ValueError) as error:
+            raise NotTakenError(f"{uri} cannot be found without Spark: {error}") from error
+        found.partials.scan.check(filesystem, path)
+
+
 def file_parts(uris: tuple[str, ...], tasks: int) -> tuple[fs.FileSystem, list[list[FilePart]]]:
     """The files of a scan, dealt to tasks.
 

@@ -26,7 +26,7 @@ from ..platform.filesystem import delete_quietly
 from ..platform.parquet_scan import NotTakenError
 from ..platform.partial_calls import PartialCall, Sums
 from ..platform.partition_jobs import collected_by_partition
-from ..platform.scan_plans import PartialScan, RecognisedScan, check_source, file_parts, recognised
+from ..platform.scan_plans import PartialScan, RecognisedScan, check_first_file, check_source, file_parts, recognised
 from ..platform.spark_plans import united
 from .partial_runs import Buckets, PartialRuns
 from .partial_scan import PartialScanTask, ScanReport
@@ -68,6 +68,7 @@ def recognise(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None
     for call in found.partials.calls:
         if schema.field(call.name).type != call.type:
             raise NotTakenError(f"Spark has {schema.field(call.name).type} for {call.function} of {call.column}")
+    check_first_file(found)
     return found
 
 

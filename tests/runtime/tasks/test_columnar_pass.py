@@ -307,7 +307,10 @@ def test_files_that_spark_would_read_in_another_way_are_sparks(
             scanned(operator, spark.read.schema(schema).parquet(str(at)), tmp_path / "runs", 1 << 28)
     cut = tmp_path / "cut"
     cut.mkdir()
-    (cut / "a.parquet").write_bytes((folder / "a.parquet").read_bytes()[:-100])
+    (cut / "b.parquet").write_bytes((folder / "b.parquet").read_bytes()[:-100])
+    with pytest.raises(NotTakenError, match="cannot be read"):
+        recognise(operator, spark.read.schema(schema).parquet(str(cut)), None, "arrow")  # before anything runs
+    pq.write_table(pa.table(ROW), cut / "a.parquet")
     with pytest.raises(NotTakenError, match="cannot be read"):
         scanned(operator, spark.read.schema(schema).parquet(str(cut)), tmp_path / "runs", 1 << 28)
 
