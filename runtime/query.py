@@ -103,12 +103,13 @@ class MixedQuery(RescaledQuery):
         try:
             self._begin()
         except BaseException as error:  # Ctrl-C, for one: nobody is to see a query, or find its place taken
-            failed = error
+            failed, live = error, self._runner.live
             take_all(
                 self._runner.lease.release,
                 lambda: SIGTERM.forget(self._end_by_signal),
                 lambda: self._shown.end(failed),
                 lambda: self._events.end(failed, was_stopped=False),
+                *([] if live is None else [live.close]),
                 self._ended.set,
             )
             raise

@@ -22,6 +22,7 @@ def test_start_that_is_broken_off_leaves_the_location_free() -> None:
         claim=lambda: done.append("claimed"),
         lease=SimpleNamespace(release=lambda: done.append("released")),
         identity=SimpleNamespace(query_id="id"),
+        live=SimpleNamespace(take_settings=lambda: done.append("settings"), close=lambda: done.append("let go")),
     )
     context = SimpleNamespace(getLocalProperty=lambda name: None)
     query._job = SimpleNamespace(spark=SimpleNamespace(sparkContext=context))
@@ -31,7 +32,7 @@ def test_start_that_is_broken_off_leaves_the_location_free() -> None:
     query._thread = threading.Thread(target=lambda: done.append("run"))
     with pytest.raises(KeyboardInterrupt):
         query._start()
-    assert done == ["claimed", "released", "not shown", "told"] and not query.isActive
+    assert done == ["claimed", "settings", "released", "not shown", "told", "let go"] and not query.isActive
 
 
 @pytest.mark.parametrize("error", [PermissionError("no bucket of yours"), ValueError("no such folder")])
