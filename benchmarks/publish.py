@@ -1,5 +1,7 @@
 """Writes measured figures into ``benchmarks/README.md``, between markers, and draws ``growth.svg``.
 
+What the results folder holds takes the place of what was published of the same measurement; all others stay.
+
 python benchmarks/publish.py figures     # the targets and the tables of all ways, and the bars of the start page
 python benchmarks/publish.py growth      # the tables and the picture of growth
 """
@@ -11,9 +13,8 @@ from pathlib import Path
 
 import chart
 import growth
-from report import markdown, targets_table, ways_table
-from results import Measurement, load_all, results_folder
-from sizes import preset_name
+from report import PROMISED_PRESET, markdown, targets_table, ways_table
+from results import PUBLISHED, Measurement, load_all, results_folder, save
 
 _HERE = Path(__file__).parent
 README = _HERE / "README.md"
@@ -34,11 +35,11 @@ def between(text: str, name: str, lines: list[str]) -> str:
 
 
 def figures(measurements: list[Measurement]) -> list[str]:
-    """The targets, then each measurement."""
+    """The targets that something was measured for, then each measurement."""
     mine = [one for one in measurements if not one.name.startswith(_APART)]
-    lines = [provenance(mine), "", *markdown(targets_table(mine)), ""]
+    lines = [*markdown(targets_table(mine, unmeasured=False)), ""]
     for one in mine:
-        lines += [f"**{one.title}**", "", *markdown(ways_table(one)), ""]
+        lines += [f"**{one.title}**", "", provenance([one]), "", *markdown(ways_table(one)), ""]
         lines += [*(f"- {' '.join(note.split())}" for note in one.notes), ""]
     return lines
 
@@ -53,26 +54,31 @@ def growth_lines(measurements: list[Measurement]) -> list[str]:
 def provenance(measurements: list[Measurement]) -> str:
     """Where and when, and whether the machine did other things meanwhile."""
     if not measurements:
-        raise ValueError(f"{results_folder()} has no measurement; run the benchmarks first")
-    machines = [one.machine for one in measurements]
+        raise ValueError("there is no measurement; run the benchmarks first")
+    machines, presets = [one.machine for one in measurements], sorted({one.preset for one in measurements})
     last = max(machines, key=lambda machine: machine["at"])
     busy = sum(not machine["idle"] for machine in machines)
     idle = "an otherwise idle machine"
     if busy:
         idle = f"a machine that was busy with other things when {busy} of {len(machines)} measurements began"
     return (
-        f"Sizes `{preset_name()}`, {last['cores']} cores of {idle}, Spark {last['spark']}, Python {last['python']},"
-        f" {last['at'][:10]}."
+        f"Sizes `{'`, `'.join(presets)}`, {last['cores']} cores of {idle}, Spark {last['spark']},"
+        f" Python {last['python']}, {last['at'][:10]}."
     )
 
 
 def main() -> None:
-    """Publish what the results folder holds."""
+    """Publish what the results folder holds, beside what was published before."""
     what = sys.argv[1] if len(sys.argv) == 2 else ""
     makers = {"figures": figures, "growth": growth_lines}
     if what not in makers:
         raise SystemExit(f"usage: python {sys.argv[0]} {'|'.join(makers)}")
-    README.write_text(between(README.read_text(), what, makers[what](load_all())))
+    measured = load_all()
+    if any(one.preset != PROMISED_PRESET for one in measured):
+        raise SystemExit(f"{results_folder()} holds measurements of other sizes than {PROMISED_PRESET!r}")
+    for one in measured:
+        save(one, PUBLISHED)
+    README.write_text(between(README.read_text(), what, makers[what](load_all(PUBLISHED))))
     chart.main()
 
 

@@ -35,15 +35,16 @@ def ways_table(measurement: Measurement) -> list[list[str]]:
     return table
 
 
-def targets_table(measurements: Iterable[Measurement]) -> list[list[str]]:
-    """A header and a row per target, measured or not."""
+def targets_table(measurements: Iterable[Measurement], *, unmeasured: bool = True) -> list[list[str]]:
+    """A header and a row per target; ``unmeasured``: also for those that nothing was measured for."""
     table = [["target", "limit", "measured", "verdict"]]
     found = {id: measurement for measurement in measurements for id in measurement.findings}
     for target in TARGETS:
         limit = f"{target.sense} {target.show(target.limit)}"
         measurement = found.get(target.id)
         if measurement is None:
-            table.append([target.what, limit, "-", "not measured"])
+            if unmeasured:
+                table.append([target.what, limit, "-", "not measured"])
         else:
             shown = target.show(measurement.findings[target.id])
             table.append([target.what, limit, shown, verdict(target, measurement)])

@@ -1,7 +1,8 @@
 """Measurements on disk: one JSON file each, written as soon as it is there, so that a run can be resumed and published.
 
 ``MIXEDMODE_BENCH_RESULTS`` names the folder (default ``build/bench/<size>``).  With ``MIXEDMODE_BENCH_RESUME=1`` what
-has been measured with the same parameters is not measured again.
+has been measured with the same parameters is not measured again.  What is published is kept in ``measured/``, so that a
+run of some benchmarks leaves the figures of the others.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from sizes import preset_name
 #: The machine counts as idle if no more than this share of its cores is busy just before a measurement.
 _IDLE_SHARE = 0.2
 _LOOK_S = 0.5
+#: Published measurements, part of the repository.
+PUBLISHED = Path(__file__).parent / "measured"
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,11 @@ def results_folder() -> Path:
     return Path(os.environ.get("MIXEDMODE_BENCH_RESULTS", default))
 
 
-def save(measurement: Measurement) -> None:
-    """Keep a measurement; it replaces an older one of the same name."""
-    folder = results_folder()
+def save(measurement: Measurement, folder: Path | None = None) -> None:
+    """Keep a measurement, in the results folder if no other is named; it replaces an older one of the same name."""
+    folder = folder or results_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{measurement.name}.json").write_text(json.dumps(asdict(measurement), indent=1))
+    (folder / f"{measurement.name}.json").write_text(json.dumps(asdict(measurement), indent=1) + "\n")
 
 
 def load_all(folder: Path | None = None) -> list[Measurement]:

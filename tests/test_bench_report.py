@@ -119,6 +119,38 @@ def test_figures_of_a_busy_machine_say_so(bench: Any) -> None:
     assert printed.count("the machine was busy before it began: 90% of its cores") == 1
 
 
+def test_what_was_not_measured_again_stays_published(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A run of one benchmark replaces its own figures only; small sizes are not published."""
+    publish, results = bench("publish"), bench("results")
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- figures: begin -->\n<!-- figures: end -->\n")
+    for module, name, path in (
+        (publish, "README", readme),
+        (publish, "PUBLISHED", tmp_path / "measured"),
+        (bench("chart"), "main", lambda: None),
+        (sys, "argv", ["publish.py", "figures"]),
+    ):
+        monkeypatch.setattr(module, name, path)
+    for one in (measurement(bench), measurement(bench, name="two", title="Another", findings={"life-stock": 31.0})):
+        results.save(one)
+    publish.main()
+    for path in results.results_folder().iterdir():
+        path.unlink()
+    results.save(measurement(bench, seconds={"slow": [9.0], "fast": [1.0]}, findings={"aggregate-stock": 9.0}))
+    publish.main()
+    text = readme.read_text()
+    assert "| slow | 9 | 1 | 1.00 | 1 |" in text
+    assert "| slow | 4 |" in text, "of the other"
+    assert text.count("9.00 x | miss") == text.count("31.00 x | pass") == 1
+    assert "not measured" not in text
+    results.save(measurement(bench, preset="tiny"))
+    with pytest.raises(SystemExit, match="other sizes than 'full'"):
+        publish.main()
+    assert readme.read_text() == text
+
+
 def test_the_readme_has_the_markers(bench: Any) -> None:
     """What the tool fills in is there."""
     publish = bench("publish")
