@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from .parquet_int96 import PHYSICAL_TYPE as INT96
+from .parquet_int96 import SPARK_VERSION, are_alike, is_of_spark
+
 #: Rows that are worked on at once, without and with texts, of which nobody knows how long they are.
 _BATCH_ROWS, _BATCH_ROWS_OF_TEXT = 1_000_000, 100_000
-#: What Spark writes into footers of files whose dates are those of another calendar.
-_LEGACY_MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_SPARK_VERSION = b"org.apache.spark.version"
+#: What Spark writes into footers of files whose dates, and times but for those as INT96, are of another calendar.
+_LEGACY_MARK = b"org.apache.spark.legacyDateTime"
 #: Spark's type -> physical type of Parquet and the logical types that mean it.
 _PARQUET_TYPES: dict[str, tuple[str, tuple[str, ...]]] = {
     "boolean": ("BOOLEAN", ("None",)),
@@ -82,7 +84,7 @@ class ParquetScan:
         """
         try:
             with filesystem.open_input_file(part.path) as source:
-                yield from self._batches(pq.ParquetFile(source), source.size(), part)
+                yield from self._batches(source, part)
         except NotTakenError:
             raise
         except (OSError, pa.ArrowException, ValueError) as error:
@@ -100,9 +102,10 @@ class ParquetScan:
         except (OSError, pa.ArrowException, ValueError) as error:
             raise NotTakenError(f"{path} cannot be read: {error}") from error
 
-    def _batches(self, file: pq.ParquetFile, size: int, part: FilePart) -> Iterator[pa.Table]:
-        metadata = file.metadata
-        check_footer(file, self.columns, part.path)
+    def _batches(self, source: pa.NativeFile, part: FilePart) -> Iterator[pa.Table]:
+        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        metadata, size = file.metadata, source.size()
+        int96 = check_footer(file, self.columns, part.path)
         middles = [_middle(metadata.row_group(i)) for i in range(metadata.num_row_groups)]
         if not all(0 <= middle < size for middle in middles):
             raise NotTakenError(f"{part.path} has rows where it has none")
@@ -112,6 +115,8 @@ class ParquetScan:
             return
         has_text = any(pa.types.is_string(column.type) for column in self.columns)
         rows = _BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS
+        if int96 and not are_alike(source, metadata, int96, groups, rows):
+            raise NotTakenError(f"{part.path} has times long ago or far ahead as {INT96} (column {', '.join(int96)})")
         read = file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
         for batch in read:
             table = pa.Table.from_batches([batch]).select(names)
@@ -144,7 +149,7 @@ def _middle(group: Any) -> int:
     return min(starts, default=0) + size // 2
 
 
-def check_footer(file: pq.ParquetFile, columns: tuple[ScanColumn, ...], path: str) -> None:
+def check_footer(file: pq.ParquetFile, columns: tuple[ScanColumn, ...], path: str) -> list[str]:
     """Raise unless a file has all columns in just the types that are asked for.
 
     Args:
@@ -152,15 +157,15 @@ def check_footer(file: pq.ParquetFile, columns: tuple[ScanColumn, ...], path: st
         columns: what is asked for.
         path: its path, for errors.
 
+    Returns:
+        The columns with times as INT96, whose values are still to be looked at.
+
     Raises:
         NotTakenError: it has not.
     """
+    schema, int96 = file.schema, []
     written = file.metadata.metadata or {}
-    calendar = [column.name for column in columns if column.spark_type in _CALENDAR_TYPES]
-    version = written.get(_SPARK_VERSION)
-    if calendar and (any(mark in written for mark in _LEGACY_MARKS) or (version is not None and version < b"3.0.0")):
-        raise NotTakenError(f"{path} may have dates of the Julian calendar (column {calendar[0]})")
-    schema = file.schema
+    is_legacy = _LEGACY_MARK in written or written.get(SPARK_VERSION, b"3.0.0") < b"3.0.0"
     found: dict[str, list[Any]] = {}
     for i in range(len(schema)):
         leaf = schema.column(i)
@@ -171,11 +176,16 @@ def check_footer(file: pq.ParquetFile, columns: tuple[ScanColumn, ...], path: st
             shown = ", ".join(leaf.path for leaf in leaves) or "nothing"
             raise NotTakenError(f"{path} has {shown} for column {column.name}")
         leaf = leaves[0]
-        if not _means(leaf, column):
+        if leaf.physical_type == INT96 and column.spark_type == "timestamp" and is_of_spark(file.metadata):
+            int96.append(column.name)
+        elif not _means(leaf, column):
             raise NotTakenError(
                 f"{path} has column {column.name} as {leaf.physical_type} {leaf.logical_type}, asked for is"
                 f" {column.spark_type}"
             )
+        elif is_legacy and column.spark_type in _CALENDAR_TYPES:
+            raise NotTakenError(f"{path} may have dates of the Julian calendar (column {column.name})")
+    return int96
 
 
 def _means(leaf: Any, column: ScanColumn) -> bool:

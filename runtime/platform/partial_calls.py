@@ -3,13 +3,15 @@
 Whole numbers and decimals are summed only where no sum can leave its type, so that there is no overflow to be found; a
 sum of whole numbers as doubles only while it stays exact.  Of floats only the least and the greatest are taken: as
 numbers in the order that Spark has them in, NaN above all; not where a zero has a sign, as then Spark's answer depends
-on which came first.
+on which came first.  Strings are in the order of their bytes, as Spark's are unless they have a collation, which is
+another type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -57,7 +59,18 @@ def is_extreme(data_type: pa.DataType) -> bool:
         or types.is_date32(data_type)
         or types.is_timestamp(data_type)
         or types.is_decimal128(data_type)
+        or (types.is_string(data_type) and _has_extremes_of_text())
     )
+
+
+@cache
+def _has_extremes_of_text() -> bool:
+    """Whether this version of Arrow finds the least and the greatest string of a group."""
+    try:
+        pa.table({"key": [0], "text": [""]}).group_by("key").aggregate([("text", "max")])
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 @dataclass

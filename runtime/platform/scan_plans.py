@@ -42,6 +42,7 @@ _SETTINGS = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.fieldId.read.enabled": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "corrected",
+    "spark.sql.parquet.int96AsTimestamp": "true",
 }
 _COMPARISONS = {
     "EqualTo": ("equal", "equal"),
