@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from aggregate_support import events, measures, oracle, out_of_order, same
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.contract import EpochSpec, ShardCounters
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
+from mixedmode.sorter.order import Ordering
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -52,8 +52,8 @@ def test_partial_rows_of_one_key_are_merged_wherever_batches_are_cut(spark: Spar
         running = job(operator, batch_rows=batch_rows)
         spec = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
         parts = pa.concat_tables([running._prepared(frame.where(F.col("e") == epoch), spec) for epoch in range(5)])
-        order = pc.sort_indices(parts, [("__kg", "ascending"), ("k", "ascending")], null_placement="at_start")
-        running.table = parts.take(order)
+        ordering, batch = Ordering(parts.schema, ("__kg", "k")), parts.combine_chunks().to_batches()[0]
+        running.table = parts.take(ordering.sort_indices(ordering.extend(batch)))
         same(running.run(frame), expected)
 
 
