@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+from mixedmode.runtime.operators.columnar import key_batches
 from mixedmode.runtime.operators.contract import ShardContext, ShardCounters
+from mixedmode.runtime.operators.processor import run
 from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.runtime.operators.processor.operator import ProcessorOperator
+from mixedmode.state import batch, sst
+from mixedmode.state.row_columns import RowColumns
 from mixedmode.state.sst import SstWriter
 from pyarrow import fs
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -145,6 +152,9 @@ class Nowhere:
     def put_many(self, keys: Any, values: Any) -> None:
         pass
 
+    def put_arrays(self, keys: Any, values: Any) -> None:
+        pass
+
     def finish(self) -> list[Any]:
         return []
 
@@ -161,3 +171,47 @@ def cpu_us_per_row(processor: StatefulProcessor, batches: list[pa.RecordBatch], 
     operator.run(context, iter(batches))
     writer.finish()
     return (time.process_time() - begun) * 1e6 / sum(batch.num_rows for batch in batches)
+
+
+def parts_of_blocks(batches: list[pa.RecordBatch], folder: Path) -> dict[str, float]:
+    """What one pass of the trivial processor on blocks of keys is made of, in CPU microseconds a row by part.
+
+    Clocks around the calls of the parts, of which there is one for each block or so.
+    """
+    spent_us: dict[str, float] = {}
+    inside: list[float] = [0.0]
+
+    def timed(part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*arguments: Any) -> Any:
+            inside.append(0.0)
+            begun = time.process_time()
+            try:
+                return call(*arguments)
+            finally:
+                whole = (time.process_time() - begun) * 1e6
+                spent_us[part] = spent_us.get(part, 0.0) + whole - inside.pop()
+                inside[-1] += whole
+
+        return measured
+
+    def pieces(*arguments: Any) -> Iterator[Any]:
+        advance = timed("rows into blocks of keys", partial(next, key_batches.whole_keys(*arguments), None))
+        return iter(advance, None)
+
+    calls = (
+        (TotalsInBlocks, "handleArrowRows", "user code"),
+        (RowColumns, "encode", "values to bytes"),
+        (RowColumns, "decode", "bytes to values"),
+        (batch, "entries_of", "names of entries"),
+        (sst, "bytes_of", "entries to Python's bytes"),
+        (SstWriter, "put_arrays", "entries into the file"),
+        (SstWriter, "finish", "end of the file, checksum"),
+    )
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(run, "whole_keys", pieces))
+        for owner, name, part in calls:
+            patches.enter_context(patch.object(owner, name, timed(part, getattr(owner, name))))
+        whole = cpu_us_per_row(TotalsInBlocks(), batches, folder, files=True)
+    rows = sum(one.num_rows for one in batches)
+    parts = {part: us / rows for part, us in spent_us.items()}
+    return {**parts, "the rest": whole - sum(parts.values())}

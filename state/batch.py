@@ -10,12 +10,17 @@ its timer-index entries; memory is bounded by one key's state plus the timers re
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from .blocks import BlockCells, BlockKeys, entries_of
+from .byte_arrays import bytes_of
 from .files import StateWriter
-from .keyed import BlockCells, BlockKeys, KeyedState, NoKey
+from .keyed import KeyedState, NoKey
 from .layout import TIMER_KINDS, TimerKind, state_prefix
 from .registry import StateRegistry
 from .replica import ShardReplica
@@ -25,8 +30,6 @@ from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_t
 _CHUNK_BYTES = 1 << 20
 #: What an entry counts beside its value.
 _ENTRY_BYTES = _CHUNK_BYTES // 1024
-#: Entries of a block that are taken at once.
-_BLOCK_ENTRIES = 512
 #: The cells of a new key that are taken at once.
 _FEW_CELLS = 64
 _FIRST_TIMER = bytes([FIRST_TIMER_SLOT])
@@ -96,14 +99,17 @@ class BatchKeyedState(KeyedState):
             if key_group < self._key_group:
                 raise self._out_of_order(key_group, key)
             self._finish_group()
-            self._key_group = key_group
-            self._group_prefix = state_prefix(key_group, b"")
-            self._index = IndexChanges(key_group)
+            self._begin_group(key_group)
             self.changes = {}
         self._key = key
         self._prefix = self._group_prefix + key
         self._stored = None
         self.has_new_timers = False
+
+    def _begin_group(self, key_group: int) -> None:
+        self._key_group = key_group
+        self._group_prefix = state_prefix(key_group, b"")
+        self._index = IndexChanges(key_group)
 
     def _out_of_order(self, key_group: int, key: bytes) -> ValueError:
         if self._closed:
@@ -118,47 +124,39 @@ class BatchKeyedState(KeyedState):
         self._finish_key()
         self.changes = NoKey()
 
-    def read_cells(self, prefixes: Sequence[bytes], suffix: bytes) -> list[bytes | None]:
+    def read_cells(self, keys: BlockKeys, suffix: bytes) -> pa.BinaryArray:
         """One cell of each key, as it was before this pass."""
         if self._base is None:
-            return [None] * len(prefixes)
-        return self._base.multi_get([prefix + suffix for prefix in prefixes])
+            return pa.nulls(len(keys), pa.binary())
+        return pa.array(self._base.multi_get(bytes_of(keys.cells(suffix))), pa.binary())
 
     def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
-        """Write what changes, key group by key group; all keys come after those that were there before."""
-        for start, stop in _runs(keys.groups):
-            self.set_current_key(keys.groups[start], keys.keys[start])
-            self._key = keys.keys[stop - 1]
-            self.changes = NoKey()
-            if self._keep_state:
-                self._write_between(keys.prefixes, cells, start, stop)
+        """Write what changes; all keys come after those that were there before, and no timer is due."""
+        groups, ends = keys.groups, [len(keys)]
+        if any(one.suffix >= _FIRST_TIMER and len(one.places) for one in cells):
+            ends = [*(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(keys)]
+        elif self._index and int(groups[0]) == self._key_group < int(groups[-1]):
+            # Timers of keys before these go behind the cells of their group.
+            ends = [int(np.searchsorted(groups, self._key_group, "right")), len(keys)]
+        for start, stop in pairwise([0, *ends]):
+            self._write_between(keys.slice(start, stop), [one.slice(start, stop) for one in cells])
 
-    def _write_between(self, prefixes: Sequence[bytes], cells: Sequence[BlockCells], start: int, stop: int) -> None:
-        """The same for keys of one group."""
-        names: list[bytes] = []
-        values: list[bytes | None] = []
-        for one in cells:
-            low, high = bisect_left(one.changed, start), bisect_left(one.changed, stop)
-            suffix, places = one.suffix, one.changed[low:high]
-            if high - low == stop - start:
-                names += [prefix + suffix for prefix in prefixes[start:stop]]
-                values += one.values[start:stop]
-            else:
-                names += [prefixes[place] + suffix for place in places]
-                values += [one.values[place] for place in places]
-        if len(cells) > 1:
-            order = sorted(range(len(names)), key=names.__getitem__)
-            names, values = [names[place] for place in order], [values[place] for place in order]
-        if self._base is None and None in values:  # there is nothing that it could take away
-            names = [name for name, value in zip(names, values, strict=True) if value is not None]
-            values = [value for value in values if value is not None]
-        for first in range(0, len(names), _BLOCK_ENTRIES):
-            part = values[first : first + _BLOCK_ENTRIES]
-            self._keys += names[first : first + _BLOCK_ENTRIES]
-            self._values += part
-            self._bytes += sum(map(len, filter(None, part))) + len(part) * _ENTRY_BYTES
-            if self._bytes >= _CHUNK_BYTES:
+    def _write_between(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
+        """The same for some of the keys, of one group or all without timers."""
+        self.set_current_key(*keys.at(0))
+        if self._keep_state:
+            names, values = entries_of(keys, cells, self._base is None)
+            if len(names):
                 self._write_out()
+                self._writer.put_arrays(names, values)
+            for one in cells:
+                if one.suffix >= _FIRST_TIMER:
+                    assert self._index is not None
+                    self._index.add_all(keys, one, self._base is None)
+        group, self._key = keys.at(-1)
+        if group != self._key_group:
+            self._begin_group(group)
+        self.changes = {}
 
     def end_block(self) -> None:
         """Keys come one by one again."""
@@ -318,12 +316,3 @@ class BatchKeyedState(KeyedState):
     def __exit__(self, error_type: Any, error: Any, trace: Any) -> None:
         if error_type is None:
             self.close()
-
-
-def _runs(groups: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where the keys of each group begin and end; groups ascend."""
-    start = 0
-    while start < len(groups):
-        stop = bisect_right(groups, groups[start], start)
-        yield start, stop
-        start = stop

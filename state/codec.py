@@ -51,7 +51,8 @@ class RowCodec:
         self.struct_class = struct_class
         if len(self.history) >= MAX_VERSIONS:
             raise StateSchemaError(f"a state variable can change its schema {MAX_VERSIONS - 1} times, not more")
-        self._version = bytes([len(self.history)])
+        #: First byte of what is encoded.
+        self.version = bytes([len(self.history)])
         self._names = tuple(schema.names)
         self._width = len(self._names)
         self._nullable = [field.nullable for field in schema]
@@ -63,8 +64,7 @@ class RowCodec:
         ]
         row_type = tuple.__class_getitem__(tuple(wire_types))
         self._decoder = msgspec.msgpack.Decoder(row_type)
-        self._many = msgspec.msgpack.Decoder(list.__class_getitem__(row_type))
-        head, pack = self._version, _encoder.encode
+        head, pack = self.version, _encoder.encode
         self._plans = RowPlans(self._wires, lambda row: head + pack(row), self._encode_slowly)
         #: Bytes of a tuple, list, Row or other sequence with one value per field.
         self.encode = self._plans.convert
@@ -93,7 +93,7 @@ class RowCodec:
                     f"it takes {misfit}"
                 ) from None
         self._plans.learn(values)
-        return self._version + _encoder.encode(tuple(row))
+        return self.version + _encoder.encode(tuple(row))
 
     def _values_of(self, row: Any) -> Sequence[Any]:
         """One value per field, of any sequence or iterator."""
@@ -112,32 +112,15 @@ class RowCodec:
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         """Inverse of :meth:`encode`; bytes that no version of the schema wrote are a CorruptStateError."""
-        if not data.startswith(self._version):
+        if not data.startswith(self.version):
             return self._decode_older(data)
         try:
             row: tuple[Any, ...] = self._decoder.decode(
                 data[1:] if len(data) <= _COPIED_BYTES else memoryview(data)[1:]
             )
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return row if self._read is None else self._read(row)
+        except (msgspec.DecodeError, ValueError, ArithmeticError) as error:  # also of digits that are none
             raise CorruptStateError(f"a state value does not fit its schema {self._names}: {error}") from error
-        return row if self._read is None else self._read(row)
-
-    def pack_rows(self, rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
-        """Bytes of many rows as they travel, which nobody looks at any more."""
-        return list(map(self._version.__add__, map(_encoder.encode, rows)))
-
-    def unpack_rows(self, values: Sequence[bytes]) -> list[tuple[Any, ...]]:
-        """Many rows as they travel; bytes that no version of the schema wrote are a CorruptStateError."""
-        head = self._version
-        newest = [value if value.startswith(head) else self.encode(self.decode(value)) for value in values]
-        packed = [b"\xdd", len(newest).to_bytes(4, "big"), *[value[1:] for value in newest]]
-        try:
-            rows: list[tuple[Any, ...]] = self._many.decode(b"".join(packed))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            for value in values:
-                self.decode(value)  # says which
-            raise
-        return rows
 
     def _decode_older(self, data: bytes) -> tuple[Any, ...]:
         older = self._older.get(data[0]) if data else None

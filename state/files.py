@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
+import pyarrow as pa
+
 from .keygroups import KeyGroupRange
 
 FileFormat = Literal["sst", "log"]
@@ -84,6 +86,10 @@ class StateWriter(Protocol):
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Several entries at once; None is a tombstone."""
+        ...
+
+    def put_arrays(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
+        """The same as Arrow has them; null is a tombstone."""
         ...
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .byte_arrays import binary_from_matrix
 from .conversions import MisfitError, bool_of, bytes_of, decimal_of, float32_of, float_of, str_of, unscaled_of
 
 _ESCAPED_ZERO = b"\x00\xff"
@@ -75,16 +76,6 @@ class FixedField(KeyField):
         matrix = np.zeros((len(array), self.width), dtype=np.uint8)
         self.fill(array, matrix)
         return binary_from_matrix(matrix)
-
-
-def binary_from_matrix(matrix: np.ndarray) -> pa.Array:
-    """Each row of a byte matrix as one value of a binary array."""
-    rows, width = matrix.shape
-    if rows * width >= 2**31:
-        raise pa.ArrowInvalid(f"{rows} keys of {width} bytes do not fit one binary array; encode smaller batches")
-    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
-    data = np.ascontiguousarray(matrix)
-    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def valid_mask(array: pa.Array) -> np.ndarray | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import pyarrow as pa
+
 from ..errors import PlanError, StateSchemaError
+from .blocks import BlockCells, BlockKeys
 from .conversions import MisfitError, int_of
 from .layout import TIMER_SLOTS, TimerKind, decode_ts, encode_ts
 from .registry import StateDescriptor, StateRegistry
@@ -22,28 +24,6 @@ from .variables import ListState, MapState, ValueState
 _MIN_TS, _MAX_TS = -(2**63), 2**63 - 1
 _SUFFIXES = {kind: bytes([slot]) for kind, slot in TIMER_SLOTS.items()}
 _CLASSES: dict[str, type[Any]] = {"value": ValueState, "list": ListState, "map": MapState}
-
-
-@dataclass(frozen=True)
-class BlockKeys:
-    """Keys that are handled at once, ascending."""
-
-    groups: Sequence[int]
-    #: Encoded.
-    keys: Sequence[bytes]
-    #: What their stored cells start with.
-    prefixes: Sequence[bytes]
-
-
-@dataclass(frozen=True)
-class BlockCells:
-    """What becomes of one cell of each key of a block."""
-
-    suffix: bytes
-    #: None: it is deleted.
-    values: Sequence[bytes | None]
-    #: Places of the keys whose cell changes, ascending.
-    changed: Sequence[int]
 
 
 class KeyedState(ABC):
@@ -94,12 +74,12 @@ class KeyedState(ABC):
         """Finish the current key: until :meth:`end_block` there is none."""
 
     @abstractmethod
-    def read_cells(self, prefixes: Sequence[bytes], suffix: bytes) -> list[bytes | None]:
-        """One cell of each key of a block; ``prefixes``: what the keys' stored cells start with, ascending."""
+    def read_cells(self, keys: BlockKeys, suffix: bytes) -> pa.BinaryArray:
+        """One cell of each key of a block; null where there is none."""
 
     @abstractmethod
     def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
-        """Set and delete cells of the keys of a block, none of which is a timer; a sorted pass has no key of it yet."""
+        """Set and delete cells of the keys of a block; a sorted pass has no key of it yet, and takes timers, too."""
 
     @abstractmethod
     def end_block(self) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import StateSchemaError
+from .byte_arrays import binary_from_matrix
 from .conversions import (
     MisfitError,
     date_days,
@@ -36,7 +37,6 @@ from .key_fields import (
     KeyField,
     NullField,
     NumberField,
-    binary_from_matrix,
 )
 from .key_nested import FixedStructField, ListField, StructField
 from .local_moments import LocalMoments

@@ -17,7 +17,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
+from .byte_arrays import binary_from_records, joined
+
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from .keys import KeyCodec
 
 TimerKind = Literal["event", "processing"]
@@ -43,6 +49,18 @@ def decode_ts(data: bytes) -> int:
     return int.from_bytes(data, "big") - _TS_OFFSET
 
 
+def encode_all_ts(times_ms: np.ndarray) -> pa.BinaryArray:
+    """:func:`encode_ts` of many times."""
+    return binary_from_records((times_ms.astype(np.int64).view(np.uint64) ^ np.uint64(_TS_OFFSET)).astype(">u8"))
+
+
+def decode_all_ts(data: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """:func:`decode_ts` of what is at these places."""
+    stamps = np.ascontiguousarray(data[starts[:, np.newaxis] + np.arange(8)]).view(">u8").reshape(-1)
+    times: np.ndarray = (stamps.astype(np.uint64) ^ np.uint64(_TS_OFFSET)).view(np.int64)
+    return times
+
+
 def group_prefix(kg: int, section: int) -> bytes:
     """What all stored keys of one section of a key group start with."""
     return kg.to_bytes(2, "big") + bytes([section])
@@ -58,6 +76,11 @@ def state_prefix(kg: int, key: bytes, slot: int | None = None) -> bytes:
 def state_key(kg: int, key: bytes, slot: int, sub: bytes = b"") -> bytes:
     """The stored key of one cell."""
     return b"%b\x01%b%c%b" % (kg.to_bytes(2, "big"), key, slot, sub)
+
+
+def stored_keys(groups: np.ndarray, section: int, *parts: bytes | pa.BinaryArray) -> pa.BinaryArray:
+    """The stored keys of many entries of one section; ``parts``: what follows, in the order above."""
+    return joined(binary_from_records(groups.astype(">u2")), bytes([section]), *parts)
 
 
 def timer_index_prefix(kind: TimerKind, kg: int) -> bytes:

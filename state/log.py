@@ -10,6 +10,7 @@ from itertools import islice, pairwise
 from operator import ge
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 
 from ..errors import CorruptStateError
@@ -71,6 +72,25 @@ class LogWriter(PoolWriter):
         if len(self._keys) >= _LOG_BATCH_ENTRIES or self._bytes >= _LOG_BATCH_BYTES:
             self._write_batch()
 
+    def put_arrays(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
+        """The same as Arrow has them; null is a tombstone."""
+        if not len(keys):
+            return
+        if self._keys:
+            self._write_batch()
+        first = keys[0].as_py()
+        if self._last is None:
+            self._first = first
+        elif first <= self._last:
+            raise out_of_order(first, self._last)
+        ascends = pc.less(keys[:-1], keys[1:])
+        if ascends.false_count:
+            raise out_of_order(keys[ascends.index(False).as_py() + 1].as_py(), self._last)
+        self._last = keys[-1].as_py()
+        for start in range(0, len(keys), _LOG_BATCH_ENTRIES):
+            part = [array.slice(start, _LOG_BATCH_ENTRIES) for array in (keys, values)]
+            self._write(pa.record_batch(part, schema=_LOG_SCHEMA))
+
     def _add(self, key: bytes, value: bytes | None) -> None:
         last = self._last
         if last is None:
@@ -85,17 +105,21 @@ class LogWriter(PoolWriter):
             self._write_batch()
 
     def _write_batch(self) -> None:
+        self._write(
+            pa.record_batch(
+                [pa.array(self._keys, pa.binary()), pa.array(self._values, pa.binary())], schema=_LOG_SCHEMA
+            )
+        )
+        self._keys, self._values, self._bytes = [], [], 0
+
+    def _write(self, batch: pa.RecordBatch) -> None:
         if self._stream is None:
             self._stream = pa.ipc.new_stream(
                 self._sink, _LOG_SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")
             )
-        batch = pa.record_batch(
-            [pa.array(self._keys, pa.binary()), pa.array(self._values, pa.binary())], schema=_LOG_SCHEMA
-        )
         self._tombstones += batch.column(1).null_count
         self._entries += batch.num_rows - batch.column(1).null_count
         self._stream.write_batch(batch)
-        self._keys, self._values, self._bytes = [], [], 0
 
     def finish(self) -> list[StateFile]:
         """Publish the file; empty if there was no entry."""

@@ -12,8 +12,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
+
+from .blocks import BlockCells, BlockKeys, entries_of
+from .byte_arrays import bytes_of
 from .files import StateWriter
-from .keyed import BlockCells, BlockKeys, KeyedState, NoKey
+from .keyed import KeyedState, NoKey
 from .keygroups import KeyGroupRange
 from .layout import TIMER_KINDS, TIMER_SLOTS, TimerKind, after_prefix, encode_ts, state_prefix
 from .registry import StateRegistry
@@ -40,8 +44,10 @@ class RocksDBKeyedState(KeyedState):
         self._key_groups = key_groups
         self._database = replica.database if replica is not None else None
         self._index_cursor = replica.cursor() if replica is not None else None
-        #: Changes of every key that has any, by what its stored cells start with; the current one's join when the next
-        #: key comes.
+        #: Changes of blocks of keys that nobody has asked for since, in the order of their keys.
+        self._blocks: list[tuple[BlockKeys, list[BlockCells]]] = []
+        #: Changes of every other key that has any, by what its stored cells start with; the current one's join when the
+        #: next key comes.
         self._overlay: dict[bytes, _Changes] = {}
         self._key_group = -1
         self._key = b""
@@ -62,6 +68,8 @@ class RocksDBKeyedState(KeyedState):
 
     def set_current_key(self, key_group: int, key: bytes) -> None:
         """Make a key the current one."""
+        if self._blocks:
+            self._take_blocks_apart()
         if key_group != self._key_group:
             if key_group not in self._key_groups:
                 raise ValueError(
@@ -88,23 +96,34 @@ class RocksDBKeyedState(KeyedState):
         self._key_group, self._key, self._prefix = -1, b"", b""
         self.changes = NoKey()
 
-    def read_cells(self, prefixes: Sequence[bytes], suffix: bytes) -> list[bytes | None]:
+    def read_cells(self, keys: BlockKeys, suffix: bytes) -> pa.BinaryArray:
         """One cell of each key."""
-        overlay = self._overlay
-        changed = [prefix in overlay and suffix in overlay[prefix] for prefix in prefixes]
-        asked = [prefix + suffix for prefix, is_changed in zip(prefixes, changed, strict=True) if not is_changed]
-        stored = iter(self._replica.multi_get(asked) if self._replica is not None else [None] * len(asked))
-        return [
-            overlay[prefix][suffix] if is_changed else next(stored)
-            for prefix, is_changed in zip(prefixes, changed, strict=True)
-        ]
+        if self._blocks and keys.at(0) <= self._blocks[-1][0].at(-1):
+            self._take_blocks_apart()
+        overlay, slot = self._overlay, len(suffix)
+        names = bytes_of(keys.cells(suffix)) if overlay or self._replica is not None else []
+        asked = [name for name in names if suffix not in overlay.get(name[:-slot], ())] if overlay else names
+        stored = self._replica.multi_get(asked) if self._replica is not None else [None] * len(asked)
+        if len(asked) < len(names):
+            found = iter(stored)
+            changes = (overlay.get(name[:-slot], {}) for name in names)
+            stored = [one[suffix] if suffix in one else next(found) for one in changes]
+        return pa.array(stored, pa.binary()) if names else pa.nulls(len(keys), pa.binary())
 
     def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
         """Note what changes."""
-        overlay = self._overlay
-        for one in cells:
-            for place in one.changed:
-                overlay.setdefault(keys.prefixes[place], {})[one.suffix] = one.values[place]
+        changed = [one for one in cells if len(one.places)]
+        if changed:
+            self._blocks.append((keys, changed))
+
+    def _take_blocks_apart(self) -> None:
+        """Note the blocks' changes key by key: one of the keys is to be the current one."""
+        for keys, cells in self._blocks:
+            for one in cells:
+                names = bytes_of(keys.take(one.places).cells())
+                for prefix, value in zip(names, bytes_of(one.values), strict=True):
+                    self._overlay.setdefault(prefix, {})[one.suffix] = value
+        self._blocks = []
 
     def end_block(self) -> None:
         """Keys come one by one again."""
@@ -219,6 +238,12 @@ class RocksDBKeyedState(KeyedState):
         if self.changes:
             self._overlay[self._prefix] = self.changes
         fresh = self._replica is None
+        if not self._overlay:
+            for block, cells in self._blocks:
+                names, stored = entries_of(block, cells, fresh)
+                writer.put_arrays(names, stored)
+            return
+        self._take_blocks_apart()
         keys: list[bytes] = []
         values: list[bytes | None] = []
         index: IndexChanges | None = None

@@ -1,23 +1,24 @@
 """Values of a state variable for many keys at once, as Arrow columns.
 
-The bytes are those of :class:`~.codec.RowCodec`: what is written here is read there, and the other way round.  There is
-one call of C for a whole column where that one has Python for each value.
+The bytes are those of :class:`~.codec.RowCodec`: what is written here is read there, and the other way round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from decimal import Decimal
-from typing import Any
+from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from ..errors import StateSchemaError
+from ..errors import CorruptStateError, StateSchemaError
+from .byte_arrays import data_of, offsets_of
 from .codec import RowCodec
-from .conversions import decimal_of, unscaled_of
+from .layout import decode_all_ts, encode_ts
+from .message_columns import MessageColumn, Messages, UnreadError, column_of, packed_rows
 
-#: Makes of a column the list of what travels, and of that list a column.
-_Conversion = tuple[Callable[[pa.Array], list[Any]], Callable[[Sequence[Any]], pa.Array]]
+#: Rows of fewer fields say how many in one byte.
+_FEW_FIELDS = 16
+_TS_BYTES = 8
 
 
 class RowColumns:
@@ -26,83 +27,112 @@ class RowColumns:
     Args:
         codec: of the variable's values.
         name: the variable, for errors.
+        ttl_ms: how long a value lives; None: for ever.
 
     Raises:
         StateSchemaError: a field is a list, a map or a struct, of which there is no such form.
     """
 
-    def __init__(self, codec: RowCodec, name: str) -> None:
+    def __init__(self, codec: RowCodec, name: str, ttl_ms: int | None = None) -> None:
         self._codec = codec
         self._name = name
+        self._ttl_ms = ttl_ms
         self.type = pa.struct(list(codec.schema))
-        self._conversions = [_conversion(field, name) for field in codec.schema]
+        self._columns = [_column(field, name) for field in codec.schema]
+        count = len(self._columns)
+        fields = bytes([0x90 | count]) if count < _FEW_FIELDS else b"\xdc" + count.to_bytes(2, "big")
+        self._head = codec.version + fields
 
-    def encode(self, columns: Sequence[pa.Array]) -> list[bytes]:
-        """The bytes of each value.
+    def encode(self, columns: Sequence[pa.Array], now_ms: int = 0) -> pa.BinaryArray:
+        """What is stored of each value.
 
         Args:
             columns: one for each field, of its type.
+            now_ms: when their time to live begins.
 
         Raises:
             StateSchemaError: null in a field that is not nullable.
         """
-        for column, field in zip(columns, self._codec.schema, strict=True):
-            if column.null_count and not field.nullable:
+        rows = len(columns[0])
+        if not rows:
+            return pa.array([], pa.binary())
+        packed = []
+        for coded, array, field in zip(self._columns, columns, self._codec.schema, strict=True):
+            if array.null_count and not field.nullable:
                 raise StateSchemaError(
                     f"state field {field.name!r} of {self._name!r} got nulls; it is declared as not nullable"
                 )
-        travelling = [to_list(column) for column, (to_list, _) in zip(columns, self._conversions, strict=True)]
-        return self._codec.pack_rows(zip(*travelling, strict=True))
+            packed.append(coded.pack(array, _nulls(array)))
+        expiry = b"" if self._ttl_ms is None else encode_ts(min(now_ms + self._ttl_ms, 2**63 - 1))
+        return packed_rows(expiry + self._head, packed, rows)
 
-    def decode(self, values: Sequence[bytes | None]) -> pa.StructArray:
-        """Inverse of :meth:`encode`; None is null."""
-        there = [value for value in values if value is not None]
-        if not there:
-            return pa.nulls(len(values), self.type)
-        rows = self._codec.unpack_rows(there)
-        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-        arrays = [to_array(column) for column, (_, to_array) in zip(columns, self._conversions, strict=True)]
-        found = pa.StructArray.from_arrays(arrays, fields=list(self.type))
-        if len(there) == len(values):
+    def decode(self, stored: pa.BinaryArray, now_ms: int = 0) -> pa.StructArray:
+        """Inverse of :meth:`encode`; null is null, and so is what has expired by now."""
+        nulls = _nulls(stored)
+        there = stored if nulls is None else stored.drop_null()
+        offsets, data = offsets_of(there), data_of(there)
+        starts, ends = offsets[:-1], offsets[1:]
+        lives: np.ndarray | None = None
+        if self._ttl_ms is not None and len(there):
+            lives = decode_all_ts(data, starts) > now_ms
+            starts, ends = starts[lives] + _TS_BYTES, ends[lives]
+        if not len(starts):
+            return pa.nulls(len(stored), self.type)
+        found = self._decoded(data, starts, ends)
+        if len(starts) == len(stored):
             return found
-        place = iter(range(len(there)))
-        return found.take(pa.array([None if value is None else next(place) for value in values], pa.int64()))
+        places = np.arange(len(stored)) if nulls is None else np.flatnonzero(~nulls)
+        return _spread(found, places if lives is None else places[lives], len(stored))
+
+    def _decoded(self, data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.StructArray:
+        try:
+            return self._read(data, starts, ends)
+        except UnreadError:
+            # Of an older schema, or damaged, which is said here.
+            codec, held = self._codec, data.tobytes()
+            values = [_again(codec, held[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        newest = pa.array(values, pa.binary())
+        offsets = offsets_of(newest)
+        return self._read(data_of(newest), offsets[:-1], offsets[1:])
+
+    def _read(self, data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.StructArray:
+        messages = Messages(data, starts, ends)
+        for byte in self._head:
+            if (messages.bytes_here() != byte).any():
+                raise UnreadError
+            messages.skip(1)
+        arrays = [column.read(messages) for column in self._columns]
+        messages.check_end()
+        if any(array.null_count and not field.nullable for array, field in zip(arrays, self.type, strict=True)):
+            raise UnreadError
+        return pa.StructArray.from_arrays(arrays, fields=list(self.type))
 
 
-def _conversion(field: pa.Field, name: str) -> _Conversion:
-    data_type, types = field.type, pa.types
-    if types.is_boolean(data_type) or types.is_string(data_type) or types.is_binary(data_type):
-        return pa.Array.to_pylist, lambda values: pa.array(values, data_type)
-    if types.is_signed_integer(data_type) or types.is_floating(data_type):
-        return _numbers, lambda values: pa.array(values, data_type)
-    if types.is_timestamp(data_type) or types.is_duration(data_type) or types.is_time64(data_type):
-        return _as_numbers(pa.int64(), data_type)
-    if types.is_date32(data_type):
-        return _as_numbers(pa.int32(), data_type)
-    if types.is_decimal128(data_type):
-        precision, scale = data_type.precision, data_type.scale
-
-        def digits(column: pa.Array) -> list[Any]:
-            values: list[Decimal | None] = column.to_pylist()
-            return [None if value is None else str(unscaled_of(value, precision, scale)) for value in values]
-
-        def decimals(values: Sequence[Any]) -> pa.Array:
-            return pa.array([None if text is None else decimal_of(int(text), scale) for text in values], data_type)
-
-        return digits, decimals
-    raise StateSchemaError(
-        f"field {field.name!r} of state {name!r} is {data_type}: values with lists, maps or structs inside have no form"
-        " of columns; use the state one key at a time, in handleInputRows"
-    )
+def _again(codec: RowCodec, value: bytes) -> bytes:
+    """A value as it would be written today."""
+    row = codec.decode(value)
+    try:
+        return codec.encode(row)
+    except StateSchemaError as error:
+        raise CorruptStateError(f"a state value does not fit its schema: {error}") from error
 
 
-def _as_numbers(number: pa.DataType, data_type: pa.DataType) -> _Conversion:
-    return lambda column: _numbers(column.view(number)), lambda values: pa.array(values, number).view(data_type)
+def _nulls(array: pa.Array) -> np.ndarray | None:
+    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
 
 
-def _numbers(column: pa.Array) -> list[Any]:
-    if column.null_count:
-        values: list[Any] = column.to_pylist()
-        return values
-    numbers: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
-    return numbers
+def _spread(found: pa.StructArray, places: np.ndarray, rows: int) -> pa.StructArray:
+    """The values at their places, null elsewhere."""
+    source = np.full(rows, -1, dtype=np.int64)
+    source[places] = np.arange(len(places))
+    return found.take(pa.array(source, mask=source < 0))
+
+
+def _column(field: pa.Field, name: str) -> MessageColumn:
+    column = column_of(field.type)
+    if column is None:
+        raise StateSchemaError(
+            f"field {field.name!r} of state {name!r} is {field.type}: values with lists, maps or structs inside have no"
+            " form of columns; use the state one key at a time, in handleInputRows"
+        )
+    return column

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Sequence
+from itertools import repeat
+from operator import setitem
 
+import pyarrow as pa
 from pyarrow import fs
 from rocksdict import SstFileWriter
 
 from ..errors import CheckpointError
+from .byte_arrays import bytes_of
 from .files import StateFile, out_of_order
 from .pool import PoolWriter, file_sha256, writing
 from .rocksdb import table_options
@@ -17,6 +21,8 @@ from .rocksdb import table_options
 #: Entries, or size of one value, after which the size of the file being written is looked at.
 _CHUNK_ENTRIES = 4096
 _CHUNK_BYTES = 64 * 1024
+#: Bytes of values that become Python's at a time.
+_ARRAY_BYTES = 1 << 20
 
 
 class SstWriter(PoolWriter):
@@ -68,6 +74,12 @@ class SstWriter(PoolWriter):
         for start in range(0, len(keys), _CHUNK_ENTRIES):
             self._put_chunk(keys[start : start + _CHUNK_ENTRIES], values[start : start + _CHUNK_ENTRIES])
 
+    def put_arrays(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
+        """The same as Arrow has them; null is a tombstone."""
+        entries = max(1, min(_CHUNK_ENTRIES, len(keys) * _ARRAY_BYTES // max(1, values.nbytes)))
+        for start in range(0, len(keys), entries):
+            self._put_chunk(bytes_of(keys.slice(start, entries)), bytes_of(values.slice(start, entries)))
+
     def _put_chunk(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         if not all(values) and None in values:
             for key, value in zip(keys, values, strict=True):
@@ -78,7 +90,7 @@ class SstWriter(PoolWriter):
             return
         writer = self._writer or self._open(keys[0])
         try:
-            deque(map(writer.__setitem__, keys, values), maxlen=0)
+            deque(map(setitem, repeat(writer), keys, values), maxlen=0)  # type: ignore[arg-type]
         except Exception as error:
             raise self._refused(error, keys[0]) from error
         self._added(keys[-1], len(keys), _CHUNK_BYTES)

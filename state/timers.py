@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .blocks import BlockCells, BlockKeys
+from .byte_arrays import bytes_of
 from .cursor import ReplicaCursor
 from .layout import (
     TIMER_KINDS,
+    TIMER_SECTIONS,
     TIMER_SLOTS,
     TimerKind,
     after_prefix,
     encode_ts,
     parse_timer_index,
+    stored_keys,
     timer_index_prefix,
 )
 from .replica import ShardReplica
@@ -34,9 +38,23 @@ class IndexChanges:
         self._changes: dict[bytes, bytes | None] = {}
         self._prefixes = {kind: timer_index_prefix(kind, key_group) for kind in TIMER_KINDS}
 
+    def __bool__(self) -> bool:
+        """True if there are any."""
+        return bool(self._changes)
+
     def add(self, key: bytes, suffix: bytes, value: bytes | None) -> None:
         """Note the change of a timer cell of ``key``."""
         self._changes[self._prefixes[_KIND_OF_SLOT[suffix[0]]] + suffix[1:] + key] = value
+
+    def add_all(self, keys: BlockKeys, timers: BlockCells, fresh: bool) -> None:
+        """Note changes of timer cells of a block; ``fresh``: there is nothing from before that could be deleted."""
+        assert timers.subs is not None
+        section = TIMER_SECTIONS[_KIND_OF_SLOT[timers.suffix[0]]]
+        own = keys.take(timers.places)
+        names = bytes_of(stored_keys(own.groups, section, timers.subs, own.keys))
+        for name, value in zip(names, bytes_of(timers.values), strict=True):
+            if value is not None or not fresh:
+                self._changes[name] = value
 
     def entries(self) -> list[tuple[bytes, bytes | None]]:
         """All changes in stored order."""

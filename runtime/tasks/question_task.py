@@ -70,5 +70,8 @@ class _Nothing:
     def put_many(self, keys: object, values: object) -> None:
         raise AssertionError("what asks writes no state")
 
+    def put_arrays(self, keys: object, values: object) -> None:
+        raise AssertionError("what asks writes no state")
+
     def write(self, rows: pa.RecordBatch) -> None:
         raise AssertionError("what asks puts nothing out")

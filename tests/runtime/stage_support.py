@@ -16,7 +16,7 @@ from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.state.keygroups import KeyGroupRange
 from mixedmode.state.lineage import ShardLineage
 from mixedmode.state.log import LogWriter
-from mixedmode.state.replica import ReplicaCache
+from mixedmode.state.replica import ReplicaCache, ShardReplica
 from mixedmode.state.sst import SstWriter
 from pyarrow import fs
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -120,9 +120,7 @@ class Stage:
         """One epoch over the rows, or over ``source``; returns what the processor yielded, in order."""
         self.epoch += 1
         filesystem, name = fs.LocalFileSystem(), f"e{self.epoch:08d}"
-        base = None
-        if self._lineage.files:
-            base = self._cache.acquire("job", 0, self._lineage, filesystem, self._pool, self._local, 1 << 20)
+        base = self._replica()
         writer_class = SstWriter if style == "sorted" else LogWriter
         writer = writer_class(filesystem, self._pool, self._local, name, self.epoch)
         defaults = {
@@ -138,6 +136,17 @@ class Stage:
         self.operator.run(context, iter(batches(rows, batch_rows)) if source is None else source)
         self._lineage = self._lineage.append(writer.finish())
         return output.rows
+
+    def _replica(self) -> ShardReplica | None:
+        if not self._lineage.files:
+            return None
+        filesystem = fs.LocalFileSystem()
+        return self._cache.acquire("job", 0, self._lineage, filesystem, self._pool, self._local, 1 << 20)
+
+    def stored(self) -> dict[bytes, bytes]:
+        """Everything that is stored after the last epoch."""
+        replica = self._replica()
+        return {} if replica is None else dict(replica.scan(b"", b"\xff\xff\xff"))
 
     def stream(self, rows: list[Input], watermark_ms: int = MIN_WATERMARK, **spec: Any) -> list[tuple[Any, ...]]:
         """A micro-batch (or a clock tick) under a watermark."""

@@ -8,6 +8,7 @@ import os
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from mixedmode.errors import CorruptStateError
 from mixedmode.state.files import StateFile
@@ -46,6 +47,37 @@ def test_keys_must_be_strictly_ascending(workspace: Workspace, kind: str, second
     bulk = getattr(workspace, kind)()
     with pytest.raises(ValueError, match="strictly ascending"):
         bulk.put_many([stored(0, b"b"), stored(0, second)], [b"", b""])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_are_written_as_lists_are(workspace: Workspace, kind: str) -> None:
+    """The same files, whether entries come one by one, as lists or as Arrow arrays; nulls are tombstones; the order is
+    checked."""
+    entries = [
+        (stored(0, b"%04d" % number), None if number % 7 == 0 else b"v" * (number % 3)) for number in range(5000)
+    ]
+    keys, values = [key for key, _ in entries], [value for _, value in entries]
+    writer = getattr(workspace, kind)()
+    writer.put(stored(0, b""), b"first")
+    writer.put_arrays(pa.array(keys[:9], pa.binary()), pa.array(values[:9], pa.binary()))
+    writer.put_many(keys[9:10], values[9:10])
+    writer.put_arrays(pa.array([], pa.binary()), pa.array([], pa.binary()))
+    writer.put_arrays(pa.array(keys, pa.binary())[10:], pa.array(values, pa.binary())[10:])
+    with pytest.raises(ValueError, match=keys[-1].hex()):
+        writer.put_arrays(pa.array(keys[-1:], pa.binary()), pa.array(values[-1:], pa.binary()))
+    files = writer.finish()
+    assert sum(file.entries for file in files) == 1 + len(keys) - values.count(None)
+    assert sum(file.tombstones for file in files) == values.count(None)
+    assert (files[0].first_key, files[-1].last_key) == (stored(0, b""), keys[-1])
+    found = contents(workspace.replica(ShardLineage(WHOLE, tuple(files))))
+    assert found == {
+        stored(0, b""): b"first",
+        **{key: value for key, value in zip(keys, values, strict=True) if value is not None},
+    }
+    bulk = getattr(workspace, kind)()
+    unsorted = pa.array([keys[1], keys[3], keys[2]], pa.binary())
+    with pytest.raises(ValueError, match="strictly ascending"):
+        bulk.put_arrays(unsorted, pa.array([b"", b"", b""], pa.binary()))
 
 
 @pytest.mark.parametrize("kind", KINDS)

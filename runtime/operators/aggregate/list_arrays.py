@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..columnar.record_codec import RecordCodec, ragged
+from ....state.byte_arrays import ragged
+from ..columnar.record_codec import RecordCodec
 
 
 def list_lengths(array: pa.Array) -> np.ndarray:

@@ -14,14 +14,18 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from ....state.layout import CELL_SECTION, TIMER_SECTIONS, after_prefix, timer_index_key, timer_index_prefix
+from ....state.byte_arrays import bytes_of
+from ....state.layout import (
+    CELL_SECTION,
+    TIMER_SECTIONS,
+    after_prefix,
+    encode_all_ts,
+    stored_keys,
+    timer_index_key,
+    timer_index_prefix,
+)
 from ...protocols.event_time import MAX_WATERMARK
 from ..contract import ShardContext
-from .key_batches import prefixed
-
-_CELL = bytes([CELL_SECTION])
-_TIMER = bytes([TIMER_SECTIONS["event"]])
-_SIGN = np.uint64(1 << 63)
 
 
 class Cells:
@@ -29,7 +33,7 @@ class Cells:
 
     def __init__(self, context: ShardContext, slot: int) -> None:
         self._context = context
-        self._slot = pa.scalar(bytes([slot]), pa.binary())
+        self._slot = bytes([slot])
         self._group: int | None = None
         #: Index changes of the key group that is being written; None: to be deleted.
         self._index: list[tuple[bytes, bytes | None]] = []
@@ -38,7 +42,7 @@ class Cells:
 
     def names(self, groups: np.ndarray, keys: pa.BinaryArray) -> list[bytes]:
         """Stored keys of the cells."""
-        return prefixed(groups, _CELL, keys, self._slot)
+        return bytes_of(stored_keys(groups, CELL_SECTION, keys, self._slot))
 
     def read(self, names: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Which cells exist, and their values end to end: ``(exists, data, offsets)``."""
@@ -83,11 +87,7 @@ class Cells:
         """Index entries to put or to delete."""
         if not len(groups):
             return []
-        stamps = (ts_ms.astype(np.int64).view(np.uint64) ^ _SIGN).astype(">u8").view(np.uint8).reshape(-1, 8)
-        stamped = pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(8), len(groups), [None, pa.py_buffer(np.ascontiguousarray(stamps))]
-        ).cast(pa.binary())
-        names = prefixed(groups, _TIMER, stamped, keys)
+        names = bytes_of(stored_keys(groups, TIMER_SECTIONS["event"], encode_all_ts(ts_ms), keys))
         if put:
             earliest = int(ts_ms.min())
             self._next_ms = earliest if self._next_ms is None else min(self._next_ms, earliest)

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ....state.key_fields import binary_from_matrix
+from ....sorter.batches import join
+from ....state.byte_arrays import binary_from_records, bytes_of, joined
 from ....state.keygroups import KeyGroupRange
 from ....state.keys import KeyCodec
 from ....state.layout import CELL_SECTION, after_prefix, parse_timer_index, timer_index_key, timer_index_prefix
@@ -24,6 +25,8 @@ from ..processor.keyed_rows import KEY_GROUP_COLUMN
 
 #: Keys handled in one go when due timers come in between.
 _CHUNK_KEYS = 16_384
+#: Batches are not gathered beyond that.
+_GATHERED_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -59,29 +62,53 @@ class KeyRows:
     starts: np.ndarray
 
 
-def whole_keys(batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], codec: KeyCodec) -> Iterator[KeyRows]:
-    """Cut the sorted input so that no key straddles two pieces: each batch's last key waits for the next batch."""
+def whole_keys(
+    batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], codec: KeyCodec, least_rows: int = 1
+) -> Iterator[KeyRows]:
+    """Cut the sorted input so that no key straddles two pieces: each batch's last key waits for the next batch.
+
+    Args:
+        batches: the input.
+        key_columns: columns of the key.
+        codec: encodes keys.
+        least_rows: pieces have about so many, unless they are large: what is done for a piece as a whole costs each row
+            the less, the more there are.
+    """
     waiting: list[pa.RecordBatch] = []
     last: tuple[int, bytes] | None = None
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        if waiting and sum(part.num_rows for part in waiting) <= batch.num_rows:
+    for gathered in _gathered(batches, least_rows):
+        parts = gathered
+        if waiting and sum(part.num_rows for part in waiting) <= sum(part.num_rows for part in parts):
             # Most keys have few rows.  Those of a key with many are joined once, when all are there.
-            batch = pa.concat_batches([*waiting, batch])
-            waiting = []
+            parts, waiting = [*waiting, *parts], []
+        batch = join(parts)
         rows = key_rows(batch, key_columns, codec)
         cut = int(rows.starts[-1])
         head = (int(rows.groups[0]), rows.keys[0].as_py())
         if cut > 0 or head != last:
             complete = [*waiting, batch.slice(0, cut)] if cut > 0 else waiting
             if complete:
-                yield key_rows(pa.concat_batches(complete), key_columns, codec) if waiting else _first(rows, cut)
+                yield key_rows(join(complete), key_columns, codec) if waiting else _first(rows, cut)
             waiting = []
         waiting.append(batch.slice(cut))
         last = (int(rows.groups[cut]), rows.keys[-1].as_py())
     if waiting:
-        yield key_rows(pa.concat_batches(waiting), key_columns, codec)
+        yield key_rows(join(waiting), key_columns, codec)
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], least_rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Batches that have so many rows together, or are large."""
+    held: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
+            if rows >= least_rows or size_bytes >= _GATHERED_BYTES:
+                yield held
+                held, rows, size_bytes = [], 0, 0
+    if held:
+        yield held
 
 
 def _first(rows: KeyRows, stop: int) -> KeyRows:
@@ -280,13 +307,4 @@ def work_of(piece: KeyRows | None, low: int, high: int, extras: list[tuple[int, 
 
 def positions(groups: np.ndarray, keys: pa.BinaryArray) -> list[bytes]:
     """Key group and key as bytes that compare like the pair."""
-    return prefixed(groups, b"", keys)
-
-
-def prefixed(groups: np.ndarray, section: bytes, *parts: pa.Array | pa.Scalar) -> list[bytes]:
-    """Key group (two bytes), section and parts, joined row by row."""
-    prefix = np.zeros((len(groups), 2 + len(section)), dtype=np.uint8)
-    prefix[:, :2] = groups.astype(">u2").view(np.uint8).reshape(-1, 2)
-    prefix[:, 2:] = np.frombuffer(section, dtype=np.uint8)
-    joined = pc.binary_join_element_wise(binary_from_matrix(prefix), *parts, b"")
-    return list(joined.to_numpy(zero_copy_only=False))
+    return bytes_of(joined(binary_from_records(groups.astype(">u2")), keys))

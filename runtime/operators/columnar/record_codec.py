@@ -14,6 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....errors import CorruptStateError
+from ....state.byte_arrays import (
+    binary_array,
+    binary_from_records,
+    data_of,
+    offsets_of,
+    ragged,
+    stretches_of,
+    validity_of,
+)
 
 _LENGTH = np.dtype("<u4")
 
@@ -65,9 +74,9 @@ class RecordCodec:
             kind = self._kinds[i]
             assert isinstance(kind, _Varying)
             payload = kind.encode(columns[i])
-            head[f"l{i}"] = np.diff(_offsets(payload))
+            head[f"l{i}"] = np.diff(offsets_of(payload))
             parts.append(payload)
-        records = _binary_from_records(head)
+        records = binary_from_records(head)
         return pc.binary_join_element_wise(records, *parts, b"") if parts else records
 
     def decode(self, data: np.ndarray, offsets: np.ndarray) -> list[pa.Array]:
@@ -115,13 +124,13 @@ class RecordListCodec:
         bounds = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=bounds[1:])
         records = self.record.encode(columns)
-        offsets = _offsets(records)
-        bodies = _binary(_data(records), offsets[bounds])
+        offsets = offsets_of(records)
+        bodies = binary_array(data_of(records), offsets[bounds])
         if self.record.width is not None:
             return bodies
         sizes = np.diff(offsets).astype(_LENGTH)
-        heads = _binary(sizes.view(np.uint8), bounds * _LENGTH.itemsize)
-        counts = _binary_from_records(lengths.astype(_LENGTH))
+        heads = binary_array(sizes.view(np.uint8), bounds * _LENGTH.itemsize)
+        counts = binary_from_records(lengths.astype(_LENGTH))
         return pc.binary_join_element_wise(counts, heads, bodies, b"")
 
     def decode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
@@ -168,7 +177,7 @@ class _Bytes(_Varying):
         return pc.fill_null(array.cast(pa.binary()), b"")
 
     def decode(self, data: np.ndarray, offsets: np.ndarray, nulls: np.ndarray) -> pa.Array:
-        buffers = [_validity(nulls), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+        buffers = [validity_of(nulls), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
         plain = pa.string() if pa.types.is_string(self._type) or pa.types.is_large_string(self._type) else pa.binary()
         return pa.Array.from_buffers(plain, len(nulls), buffers).cast(self._type)
 
@@ -267,64 +276,8 @@ def fixed_values(array: pa.Array, dtype: np.dtype, normalise_floats: bool = Fals
 def _fixed_array(values: np.ndarray, nulls: np.ndarray, data_type: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(data_type):
         return pa.array(values.astype(bool), mask=nulls)
-    buffers = [_validity(nulls), pa.py_buffer(np.ascontiguousarray(values))]
+    buffers = [validity_of(nulls), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(data_type, len(nulls), buffers)
-
-
-def ragged(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The positions ``starts[i], ..., starts[i] + lengths[i] - 1`` of all i, one after the other."""
-    offsets = np.cumsum(lengths) - lengths
-    return np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))
-
-
-def large_binary(data: np.ndarray, offsets: np.ndarray) -> pa.LargeBinaryArray:
-    """Bytes that lie one after the other, as an array."""
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, dtype=np.int64)), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
-
-
-def stretches_of(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Stretches of bytes, one after the other, without a position per byte.
-
-    Args:
-        data: the bytes.
-        starts: where each stretch begins, not before the end of the one before it.
-        lengths: how long each is.
-    """
-    if not len(starts):
-        return data[:0]
-    bounds = np.empty(2 * len(starts), dtype=np.int64)
-    bounds[0::2], bounds[1::2] = starts, starts + lengths
-    found = large_binary(data, bounds).take(pa.array(np.arange(0, len(bounds), 2)))
-    return np.frombuffer(found.buffers()[2] or b"", dtype=np.uint8)[: int(lengths.sum())]
-
-
-def _validity(nulls: np.ndarray) -> pa.Buffer | None:
-    return pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
-
-
-def _offsets(array: pa.BinaryArray) -> np.ndarray:
-    """Offsets that start at 0."""
-    raw = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    return (raw - raw[0]).astype(np.int64) if len(raw) else np.zeros(1, dtype=np.int64)
-
-
-def _data(array: pa.BinaryArray) -> np.ndarray:
-    _, offsets, data = array.buffers()
-    raw = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    if data is None or len(raw) == 0:
-        return np.zeros(0, dtype=np.uint8)
-    return np.frombuffer(data, dtype=np.uint8)[raw[0] : raw[-1]]
-
-
-def _binary(data: np.ndarray, offsets: np.ndarray) -> pa.BinaryArray:
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
-
-
-def _binary_from_records(records: np.ndarray) -> pa.BinaryArray:
-    width = records.dtype.itemsize
-    return _binary(records.view(np.uint8).reshape(-1), np.arange(len(records) + 1, dtype=np.int64) * width)
 
 
 def _misfit(what: str) -> CorruptStateError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....errors import CorruptStateError
-from ..columnar.record_codec import large_binary, ragged
+from ....state.byte_arrays import large_binary, ragged
 
 _FORMAT = 1
 _HEAD = np.dtype([("format", "u1"), ("timer", "<i8"), ("next", "<u4"), ("chunks", "<u4"), ("rows", "<u4")])

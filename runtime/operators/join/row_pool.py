@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ....state.byte_arrays import large_binary
 from ...platform.arrow_types import arrow_schema
-from ..columnar.record_codec import RecordCodec, large_binary
+from ..columnar.record_codec import RecordCodec
 from .blocks import record_bytes, record_offsets
 from .columns import LEFT, RIGHT
 from .definition import JoinSide

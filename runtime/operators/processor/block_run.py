@@ -7,6 +7,7 @@ they do without blocks: in a sorted pass at the end of their key, else behind al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,15 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 from pyspark.sql.types import StructType
 
 from ....errors import OutputSchemaError
-from ....state.keyed import BlockCells, BlockKeys, KeyedState
-from ....state.layout import CELL_SECTION, TimerKind
+from ....state.blocks import BlockCells, BlockKeys
+from ....state.byte_arrays import bytes_of
+from ....state.keyed import KeyedState
+from ....state.layout import TimerKind
 from ....state.row_columns import RowColumns
 from ...platform.arrow_types import arrow_schema
-from ..columnar.key_batches import KeyRows, prefixed
+from ..columnar.key_batches import KeyRows
 from .definition import BLOCK_HANDLER
-from .key_block import KeyBlock
+from .key_block import BlockTimers, KeyBlock
 
 
 class BlockRun:
@@ -61,6 +64,7 @@ class BlockRun:
         pieces: Iterator[KeyRows],
         times: TimerValues,
         due: Iterator[tuple[int, bytes]],
+        due_upto_ms: int | None,
         settle: Callable[[int, bytes, bool], None],
     ) -> int:
         """All blocks of a sorted pass; returns how many keys had rows or were due.
@@ -69,43 +73,40 @@ class BlockRun:
             pieces: the shard's rows, no key in two of them.
             times: what the handler is told.
             due: keys whose timers from before this pass are due, ascending.
-            settle: called at the end of each key that has timers, as the current one; told whether it was due.
+            due_upto_ms: up to when a timer is due that is registered in this pass; None: none is.
+            settle: called at the end of each key with a timer that is due, as the current one; told whether it is one
+                from before.
         """
-        state, keys = self._state, 0
-        head = next(due, None)
+        state, keys, ahead = self._state, 0, _Ahead(due)
         for piece in pieces:
-            first = (int(piece.groups[0]), piece.keys[0].as_py())
-            last = (int(piece.groups[-1]), piece.keys[-1].as_py())
-            while head is not None and head < first:
-                head, keys = self._settled(head, due, settle), keys + 1
             block, cells = self._handled(piece, times)
-            keys += len(block)
-            if not block.timers and (head is None or head > last):
-                state.write_cells(block.stored, cells)
-                state.end_block()
-                continue
+            timers = block.timers()
             state.end_block()
-            changes, timers = self._by_key(block, cells)
-            for place, here in enumerate(zip(block.stored.groups, block.stored.keys, strict=True)):
-                while head is not None and head < here:
-                    head, keys = self._settled(head, due, settle), keys + 1
-                state.set_current_key(*here)
-                state.changes.update(changes.get(place, {}))
-                self._set_timers(timers.get(place, ()))
-                settle(*here, head == here)
-                if head == here:
-                    head = next(due, None)
-        while head is not None:
-            head, keys = self._settled(head, due, settle), keys + 1
+            alone, at = _Alone(block, cells, timers, due_upto_ms), 0
+            if timers is not None:
+                assert self._kind is not None
+                cells = [*cells, timers.cells(self._kind)]
+            keys += len(block)
+            # Keys with due timers come one by one, those between them at once.
+            for place, key, has_rows, was_due in alone.of(ahead):
+                self._write_cells(block, cells, at, place)
+                at = place + has_rows
+                state.set_current_key(*key)
+                if has_rows:
+                    state.changes.update(alone.changes_of(place))
+                    self._set_timers(alone.timers_of(place))
+                settle(*key, was_due)
+                keys += not has_rows
+            self._write_cells(block, cells, at, len(block))
+        for key in ahead.upto(None):
+            state.set_current_key(*key)
+            settle(*key, True)
+            keys += 1
         return keys
 
-    def _settled(
-        self, key: tuple[int, bytes], due: Iterator[tuple[int, bytes]], settle: Callable[[int, bytes, bool], None]
-    ) -> tuple[int, bytes] | None:
-        """Settle a key without rows; returns the next one that is due."""
-        self._state.set_current_key(*key)
-        settle(*key, True)
-        return next(due, None)
+    def _write_cells(self, block: KeyBlock, cells: list[BlockCells], start: int, stop: int) -> None:
+        if start < stop:
+            self._state.write_cells(block.stored.slice(start, stop), [one.slice(start, stop) for one in cells])
 
     def live_epoch(self, pieces: Iterator[KeyRows], times: TimerValues) -> int:
         """All blocks of a live epoch; returns how many keys had rows."""
@@ -115,18 +116,18 @@ class BlockRun:
             keys += len(block)
             state.write_cells(block.stored, cells)
             state.end_block()
-            for place, timers in self._by_key(block, [])[1].items():
-                state.set_current_key(block.stored.groups[place], block.stored.keys[place])
-                self._set_timers(timers)
+            timers = block.timers()
+            if timers is not None:
+                for place, own in _by_place(timers).items():
+                    state.set_current_key(*block.stored.at(place))
+                    self._set_timers(own)
         return keys
 
     def _handled(self, piece: KeyRows, times: TimerValues) -> tuple[KeyBlock, list[BlockCells]]:
         """Call the handler for the keys of a piece; what it has changed is not written yet."""
-        groups, keys = piece.groups[piece.starts], piece.keys
-        stored = BlockKeys(groups.tolist(), keys.to_pylist(), prefixed(groups, bytes([CELL_SECTION]), keys))
         block = KeyBlock(
             self._state,
-            stored,
+            BlockKeys(piece.groups[piece.starts], piece.keys),
             piece.batch.select(self._key_columns).take(pa.array(piece.starts)),
             piece.batch.select(self._input),
             np.append(piece.starts, piece.batch.num_rows),
@@ -164,25 +165,88 @@ class BlockRun:
                 [_cast(batch.column(field.name), field) for field in self._output], schema=self._output
             )
 
-    @staticmethod
-    def _by_key(
-        block: KeyBlock, cells: list[BlockCells]
-    ) -> tuple[dict[int, dict[bytes, bytes | None]], dict[int, list[tuple[int, bool]]]]:
-        """What changes, and which timers do, by the place of the key."""
-        changes: dict[int, dict[bytes, bytes | None]] = {}
-        for one in cells:
-            for place in one.changed:
-                changes.setdefault(place, {})[one.suffix] = one.values[place]
-        timers: dict[int, list[tuple[int, bool]]] = {}
-        for place, ts_ms, registered in block.timers:
-            timers.setdefault(place, []).append((ts_ms, registered))
-        return changes, timers
-
     def _set_timers(self, timers: Iterable[tuple[int, bool]]) -> None:
         """Register and delete timers of the current key, in the order in which the handler has."""
         for ts_ms, registered in timers:
             assert self._kind is not None
             (self._state.register_timer if registered else self._state.delete_timer)(self._kind, ts_ms)
+
+
+class _Ahead:
+    """The keys whose timers from before are due, as far as the pass has not come to them."""
+
+    def __init__(self, due: Iterator[tuple[int, bytes]]) -> None:
+        self._due = due
+        self._head = next(due, None)
+
+    def upto(self, last: tuple[int, bytes] | None) -> Iterator[tuple[int, bytes]]:
+        """Those up to and with a key (None: all); one that has been asked for is not ahead any more."""
+        while self._head is not None and (last is None or self._head <= last):
+            yield self._head
+            self._head = next(self._due, None)
+
+
+class _Alone:
+    """The keys of a block that come one by one, since timers of theirs are due.
+
+    Args:
+        block: the block.
+        cells: what has changed.
+        timers: what has become of timers.
+        due_upto_ms: up to when those are due; None: none is.
+    """
+
+    def __init__(
+        self, block: KeyBlock, cells: list[BlockCells], timers: BlockTimers | None, due_upto_ms: int | None
+    ) -> None:
+        self._keys = block.stored
+        self._cells = cells
+        self._timers = timers
+        self._places: list[int] = []
+        if timers is not None and due_upto_ms is not None:
+            self._places = np.unique(timers.places[timers.registered & (timers.times_ms <= due_upto_ms)]).tolist()
+
+    def of(self, ahead: _Ahead) -> Iterator[tuple[int, tuple[int, bytes], bool, bool]]:
+        """Each with its place, whether it has rows, and whether it was due before; those without rows in between."""
+        keys, places = self._keys, iter(self._places)
+        place = next(places, len(keys))
+        for head in ahead.upto(keys.at(-1)):
+            found = keys.place_of(*head)
+            while place < found:
+                yield place, keys.at(place), True, False
+                place = next(places, len(keys))
+            has_rows = keys.at(found) == head
+            yield found, head, has_rows, True
+            if has_rows and place == found:
+                place = next(places, len(keys))
+        while place < len(keys):
+            yield place, keys.at(place), True, False
+            place = next(places, len(keys))
+
+    def changes_of(self, place: int) -> dict[bytes, bytes | None]:
+        """What has changed of a key, but for timers."""
+        return {suffix: values[place] for suffix, values in self._values if place in values}
+
+    def timers_of(self, place: int) -> Iterable[tuple[int, bool]]:
+        """What has become of its timers: when, and whether it is registered."""
+        return self._own_timers.get(place, ())
+
+    @cached_property
+    def _values(self) -> list[tuple[bytes, dict[int, bytes | None]]]:
+        return [(one.suffix, dict(zip(one.places.tolist(), bytes_of(one.values), strict=True))) for one in self._cells]
+
+    @cached_property
+    def _own_timers(self) -> dict[int, list[tuple[int, bool]]]:
+        return {} if self._timers is None else _by_place(self._timers)
+
+
+def _by_place(timers: BlockTimers) -> dict[int, list[tuple[int, bool]]]:
+    """What becomes of timers, by the place of the key: when, and whether it is registered."""
+    found: dict[int, list[tuple[int, bool]]] = {}
+    entries = zip(timers.places.tolist(), timers.times_ms.tolist(), timers.registered.tolist(), strict=True)
+    for place, ts_ms, registered in entries:
+        found.setdefault(place, []).append((ts_ms, registered))
+    return found
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:

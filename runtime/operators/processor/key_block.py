@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....errors import PlanError, StateSchemaError
-from ....state.keyed import BlockCells, BlockKeys, KeyedState
-from ....state.layout import decode_ts, encode_ts
+from ....state.blocks import BlockCells, BlockKeys
+from ....state.keyed import KeyedState
+from ....state.layout import TIMER_SLOTS, TimerKind, encode_all_ts
 from ....state.registry import StateDescriptor
 from ....state.row_columns import RowColumns
 
@@ -43,7 +45,7 @@ class KeyBlock:
         keys: pa.RecordBatch,
         rows: pa.RecordBatch,
         starts: np.ndarray,
-        timer_kind: str | None,
+        timer_kind: TimerKind | None,
         columns: dict[str, RowColumns],
     ) -> None:
         self.keys = keys
@@ -55,12 +57,12 @@ class KeyBlock:
         self._timer_kind = timer_kind
         self._values: dict[str, ValueColumn] = {}
         self._is_open = True
-        #: Timers to be deleted and registered: (place of the key, ms, whether it is registered).
-        self.timers: list[tuple[int, int, bool]] = []
+        #: Timers deleted and registered, call by call.
+        self._timers: list[BlockTimers] = []
 
     def __len__(self) -> int:
         """Number of keys."""
-        return len(self.stored.keys)
+        return len(self.stored)
 
     @cached_property
     def key_of_row(self) -> np.ndarray:
@@ -83,7 +85,7 @@ class KeyBlock:
                     " one key at a time (in handleExpiredTimer, say)"
                 )
             if name not in self._columns:
-                self._columns[name] = RowColumns(item.row_codec(), name)
+                self._columns[name] = RowColumns(item.row_codec(), name, item.ttl_ms)
             found = self._values[name] = ValueColumn(self, item, self._columns[name])
         return found
 
@@ -104,8 +106,10 @@ class KeyBlock:
         if self._timer_kind is None:
             raise PlanError(f"{method}() needs timeMode 'eventTime' or 'processingTime'; the operator's is 'none'")
         times = _array(times_ms, pa.int64(), len(self), f"{method}() takes a time in ms for each key")
-        for place in np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)).tolist():
-            self.timers.append((place, times[place].as_py(), registered))
+        places = np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False))
+        if len(places):
+            times_ms = times.drop_null().to_numpy()
+            self._timers.append(BlockTimers(places, times_ms, np.full(len(places), registered)))
 
     # -- the engine's side -------------------------------------------------------------------------------------------
 
@@ -119,10 +123,44 @@ class KeyBlock:
         if not self._is_open:
             raise PlanError("a KeyBlock was used after its handleArrowRows had ended; take what you need of it before")
 
+    def timers(self) -> BlockTimers | None:
+        """What becomes of timers; None: nothing."""
+        return merged(self._timers) if self._timers else None
+
     def close(self) -> list[BlockCells]:
-        """The handler has ended; what it has changed."""
+        """The handler has ended; what it has changed, but for timers."""
         self._is_open = False
         return [cells for column in self._values.values() if (cells := column.changes()) is not None]
+
+
+@dataclass(frozen=True)
+class BlockTimers:
+    """What becomes of timers of a block's keys, one for each entry, ascending by key and time."""
+
+    places: np.ndarray
+    times_ms: np.ndarray
+    #: False: it is deleted.
+    registered: np.ndarray
+
+    def cells(self, kind: TimerKind) -> BlockCells:
+        """The cells that say so."""
+        values = pa.array([b"", None], pa.binary()).take(pa.array((~self.registered).astype(np.int8)))
+        return BlockCells(bytes([TIMER_SLOTS[kind]]), self.places, values, encode_all_ts(self.times_ms))
+
+    def where(self, mask: np.ndarray) -> BlockTimers:
+        """Some of them."""
+        return BlockTimers(self.places[mask], self.times_ms[mask], self.registered[mask])
+
+
+def merged(calls: Sequence[BlockTimers]) -> BlockTimers:
+    """What becomes of timers after all of these calls; the last one that names a timer counts."""
+    places = np.concatenate([call.places for call in calls])
+    times_ms = np.concatenate([call.times_ms for call in calls])
+    order = np.lexsort((times_ms, places))  # stable: of equal ones the last call is last
+    is_last = np.ones(len(order), dtype=bool)
+    places, times_ms = places[order], times_ms[order]
+    is_last[:-1] = (places[1:] != places[:-1]) | (times_ms[1:] != times_ms[:-1])
+    return BlockTimers(places, times_ms, np.concatenate([call.registered for call in calls])[order]).where(is_last)
 
 
 class ValueColumn:
@@ -134,22 +172,15 @@ class ValueColumn:
         self._columns = columns
         self._suffix = bytes([descriptor.slot])
         self._now_ms = block.state.now_ms
-        ttl_ms = descriptor.ttl_ms
-        self._expiry = None if ttl_ms is None else encode_ts(min(self._now_ms + ttl_ms, 2**63 - 1))
         #: As they are stored; None: not read yet.
-        self._cells: list[bytes | None] | None = None
-        self._changed = np.zeros(len(block), dtype=bool)
+        self._cells: pa.BinaryArray | None = None
+        #: Which of them have been written; None: none.
+        self._changed: np.ndarray | None = None
 
     def get(self) -> pa.StructArray:
         """The value of each key; null where there is none."""
         self._block.check_open()
-        cells = self._stored()
-        if self._expiry is None:
-            return self._columns.decode(cells)
-        now_ms = self._now_ms
-        return self._columns.decode(
-            [None if cell is None or decode_ts(cell[:8]) <= now_ms else cell[8:] for cell in cells]
-        )
+        return self._columns.decode(self._stored(), self._now_ms)
 
     def update(self, values: Columns, where: Any = None) -> None:
         """Set the value of each key; with a TTL its time starts again.
@@ -175,29 +206,31 @@ class ValueColumn:
             )
             for field in self._columns.type
         ]
-        if places is None:
-            encoded = self._columns.encode(columns)
-            self._cells = list(encoded) if self._expiry is None else [self._expiry + value for value in encoded]
-            self._changed[:] = True
-            return
-        encoded = self._columns.encode([column.take(pa.array(places)) for column in columns])
-        cells = self._stored()
-        for place, value in zip(places.tolist(), encoded, strict=True):
-            cells[place] = value if self._expiry is None else self._expiry + value
-        self._changed[places] = True
+        if places is not None:
+            columns = [column.take(pa.array(places)) for column in columns]
+        self._set(places, self._columns.encode(columns, self._now_ms))
 
     def clear(self, where: Any = None) -> None:
         """Remove the value of each key; ``where`` as in :meth:`update`."""
         self._block.check_open()
         places = self._places(where)
-        cells = self._stored()
-        for place in range(len(cells)) if places is None else places.tolist():
-            cells[place] = None
-        self._changed[slice(None) if places is None else places] = True
+        self._set(places, pa.nulls(len(self._block) if places is None else len(places), pa.binary()))
 
-    def _stored(self) -> list[bytes | None]:
+    def _set(self, places: np.ndarray | None, cells: pa.BinaryArray) -> None:
+        """Write cells; ``places``: of the keys, None: of all."""
+        if places is None:
+            self._cells, self._changed = cells, np.ones(len(self._block), dtype=bool)
+            return
+        source = np.arange(len(self._block))
+        source[places] = len(self._block) + np.arange(len(places))
+        self._cells = pa.concat_arrays([self._stored(), cells]).take(pa.array(source))
+        if self._changed is None:
+            self._changed = np.zeros(len(self._block), dtype=bool)
+        self._changed[places] = True
+
+    def _stored(self) -> pa.BinaryArray:
         if self._cells is None:
-            self._cells = self._block.state.read_cells(self._block.stored.prefixes, self._suffix)
+            self._cells = self._block.state.read_cells(self._block.stored, self._suffix)
         return self._cells
 
     def _places(self, where: Any) -> np.ndarray | None:
@@ -219,10 +252,12 @@ class ValueColumn:
 
     def changes(self) -> BlockCells | None:
         """What is to be written; None: nothing."""
-        if self._changed.all():
-            return BlockCells(self._suffix, self._stored(), range(len(self._changed))) if len(self._changed) else None
-        changed = np.flatnonzero(self._changed).tolist()
-        return BlockCells(self._suffix, self._stored(), changed) if changed else None
+        if self._changed is None or self._cells is None:
+            return None
+        places = np.flatnonzero(self._changed)
+        return BlockCells(
+            self._suffix, places, self._cells if self._changed.all() else self._cells.take(pa.array(places))
+        )
 
 
 def _column(values: Any, field: str, state: str) -> Any:

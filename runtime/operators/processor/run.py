@@ -40,6 +40,8 @@ from .task_coordinator import TaskCoordinator
 if TYPE_CHECKING:
     from .definition import ProcessorStage
 
+#: Blocks of keys have about so many rows.
+_BLOCK_ROWS = 131_072
 #: A key without rows of its own: as :data:`Keyed`, without an event time and rows.
 _Due = tuple[int, bytes, tuple[Any, ...], int, None]
 
@@ -129,9 +131,8 @@ class ProcessorRun:
 
     def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[KeyRows]:
         """The shard's rows in pieces of whole keys."""
-        return whole_keys(
-            admitted(self._operator, self._epoch, self._counters, rows), self._operator.key_columns, self._codec
-        )
+        taken = admitted(self._operator, self._epoch, self._counters, rows)
+        return whole_keys(taken, self._operator.key_columns, self._codec, _BLOCK_ROWS)
 
     def _blocks(self, state: KeyedState) -> BlockRun:
         operator = self._operator
@@ -155,12 +156,16 @@ class ProcessorRun:
         due = self._due_keys(state) if fires and self._context.base is not None else iter(())
 
         def settle(group: int, key: bytes, was_due: bool) -> None:
-            if fires and (was_due or state.has_new_timers):
+            if was_due or state.has_new_timers:
                 self._show_key(self._codec.decode(key))
                 self._fire_due(state, walk)
                 self._key = ()
 
-        self._counters.keys += self._blocks(state).sorted_pass(self._pieces(rows), self._row_times, due, settle)
+        kind = KIND_OF_MODE.get(self._operator.time_mode)
+        upto_ms = epoch.firing_watermark_ms if kind == "event" else epoch.processing_timers_upto_ms
+        self._counters.keys += self._blocks(state).sorted_pass(
+            self._pieces(rows), self._row_times, due, None if upto_ms == MIN_WATERMARK else upto_ms, settle
+        )
 
     def _end(self) -> None:
         """The processor's own hooks, if the input has ended; there is no current key, and no state to use."""

@@ -53,15 +53,16 @@ def test_a_key_begins_where_its_bytes_change(names: list[str]) -> None:
     assert [*rows.starts.tolist(), len(groups)] == [0, *ends]
 
 
+@pytest.mark.parametrize("rows_a_piece", [1, 7, 100])
 @pytest.mark.parametrize("rows_a_batch", [1, 2, 3, 5, 24])
-def test_keys_are_whole_however_rows_are_cut_into_batches(rows_a_batch: int) -> None:
-    """No key is in two pieces, and none is lost, also where a batch holds a part of one."""
+def test_keys_are_whole_however_rows_are_cut_into_batches(rows_a_batch: int, rows_a_piece: int) -> None:
+    """No key is in two pieces, and none is lost, also where a batch holds a part of one, or batches are gathered."""
     batch, codec = sorted_batch(["float"], [1, 2, 7])
     expected = key_rows(batch, ("float",), codec)
     parts = iter([batch.slice(at, rows_a_batch) for at in range(0, batch.num_rows, rows_a_batch)])
     found = [
         (int(piece.groups[start]), key, stop - start)
-        for piece in whole_keys(parts, ("float",), codec)
+        for piece in whole_keys(parts, ("float",), codec, rows_a_piece)
         for start, stop, key in zip(
             piece.starts, [*piece.starts[1:], piece.batch.num_rows], piece.keys.to_pylist(), strict=True
         )

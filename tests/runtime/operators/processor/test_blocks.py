@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +14,11 @@ import stage_support
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError, StateSchemaError, UserCodeError
+from mixedmode.runtime.operators.processor import run
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DecimalType, StructType, TimestampType
-from stage_support import COUNT, EPOCH, Input, Stage
+from stage_support import COUNT, EPOCH, Input, Stage, batches
 
 _LAST = StructType().add("ts", TimestampType()).add("cents", DecimalType(10, 2))
 _LAPSE_MS = 10
@@ -87,12 +89,17 @@ def _ms(moment: Any) -> int:
     rows=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 60)), min_size=1, max_size=40),
     cuts=st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["backlog", "stream"])), max_size=4),
     batch_rows=st.integers(1, 12),
+    block_rows=st.sampled_from([1, 7, 65_536]),
 )
 def test_blocks_give_what_one_key_after_the_other_does(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int]], cuts: list[tuple[int, str]], batch_rows: int
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, int]],
+    cuts: list[tuple[int, str]],
+    batch_rows: int,
+    block_rows: int,
 ) -> None:
-    """In sorted passes and live epochs, with timers between, one after the other over the same state; and the two forms
-    take over from each other."""
+    """In sorted passes and live epochs, with timers between, one after the other over the same state, which is the same
+    to the byte; and the two forms take over from each other."""
     inputs: list[Input] = [(key, ms, "") for key, ms in sorted(rows, key=lambda row: row[1])]
     places = [0, *sorted(min(place, len(inputs)) for place, _ in cuts), len(inputs)]
     styles = [style for _, style in cuts] + ["backlog"]
@@ -108,17 +115,90 @@ def test_blocks_give_what_one_key_after_the_other_does(
             part = inputs[places[index] : places[index + 1]]
             reached_ms = max([watermark_ms, *(row[1] for row in part if row[1] is not None)])
             watermarks = {"watermark_ms": watermark_ms, "firing_watermark_ms": reached_ms}
-            found.append(
-                sorted(stage.run(part, "sorted" if style == "backlog" else "random", batch_rows, **watermarks))
-            )
+            access = "sorted" if style == "backlog" else "random"
+            found.append(sorted(stage.run([], access, source=in_groups(part, batch_rows), **watermarks)))
+            found.append(stage.stored())
             found.append((stage.counters.keys, stage.counters.timers_fired, stage.counters.next_event_timer_ms))
             watermark_ms = reached_ms
         assert stage is not None
         return [*found, sorted(stage.backlog([], MAX_WATERMARK))]
 
     one_by_one = outcome([ByKey()])
-    assert outcome([InBlocks()]) == one_by_one
-    assert outcome([InBlocks(), ByKey()]) == one_by_one
+    with mock.patch.object(run, "_BLOCK_ROWS", block_rows):
+        assert outcome([InBlocks()]) == one_by_one
+        assert outcome([InBlocks(), ByKey()]) == one_by_one
+
+
+def in_groups(rows: list[Input], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Rows as Spark hands them over, their keys in three key groups."""
+    for batch in batches(rows, batch_rows):
+        groups = [{"a": 3, "b": 7, "c": 7}.get(key, 100) for key in batch["key"].to_pylist()]
+        yield batch.set_column(0, batch.schema.field(0), pa.array(groups, pa.int32()))
+
+
+class Alarms(StatefulProcessor):
+    """Sets timers as told, many in a call."""
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        for row in rows:
+            for command in row.does.split():
+                (self._handle.registerTimer if command[0] == "+" else self._handle.deleteTimer)(int(command[1:]))
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
+        yield ("fired", key[0], expiredTimerInfo.getExpiryTimeInMs())
+
+
+class AlarmsInBlocks(Alarms):
+    """The same by column, one call for the first command of each key, one for the second and so on."""
+
+    def handleArrowRows(self, block: Any, timerValues: Any) -> None:
+        rows = block.rows["does"].to_pylist()
+        told = [" ".join(rows[start:stop]).split() for start, stop in zip(block.starts, block.starts[1:], strict=False)]
+        for at in range(max(map(len, told))):
+            commands = [one[at] if at < len(one) else None for one in told]
+            for sign, call in (("+", block.registerTimers), ("-", block.deleteTimers)):
+                times = [int(one[1:]) if one is not None and one[0] == sign else None for one in commands]
+                call(pa.array(times, pa.int64()))
+
+
+@settings(max_examples=30)
+@given(
+    epochs=st.lists(
+        st.tuples(
+            st.sampled_from(["sorted", "random"]),
+            st.dictionaries(
+                st.sampled_from("bcde"),
+                st.lists(st.tuples(st.sampled_from("+-"), st.integers(0, 12)), min_size=1, max_size=5),
+            ),
+            st.integers(0, 12),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    mode=st.sampled_from(["eventTime", "processingTime"]),
+)
+def test_timers_by_column_are_those_of_single_keys(
+    tmp_path_factory: pytest.TempPathFactory, epochs: list[Any], mode: str
+) -> None:
+    """Those that are due fire, those that are not stay, in cells and index as they would one key at a time; of several
+    calls for one timer the last one counts."""
+
+    def outcome(processor: StatefulProcessor) -> list[Any]:
+        stage, found = Stage(tmp_path_factory.mktemp("stage"), mode, processor), []
+        for access, alarms, reached_ms in epochs:
+            inputs = [(key, None, " ".join(f"{sign}{ms}" for sign, ms in told)) for key, told in alarms.items()]
+            reached = "firing_watermark_ms" if mode == "eventTime" else "processing_timers_upto_ms"
+            found.append(sorted(stage.run([], access, source=in_groups(inputs, 2), **{reached: reached_ms})))
+            found.append(stage.stored())
+            counters = stage.counters
+            found.append((counters.next_event_timer_ms, counters.next_processing_timer_ms, counters.timers_fired))
+        return found
+
+    assert outcome(AlarmsInBlocks()) == outcome(Alarms())
 
 
 def test_values_with_a_time_to_live_expire_in_blocks_too(tmp_path: Any) -> None:

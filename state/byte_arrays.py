@@ -1,0 +1,119 @@
+"""Many byte strings at once: Arrow's binary arrays, what they are made of, and lists of Python's bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def binary_array(data: np.ndarray, offsets: np.ndarray) -> pa.BinaryArray:
+    """Bytes that lie one after the other, as an array."""
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def large_binary(data: np.ndarray, offsets: np.ndarray) -> pa.LargeBinaryArray:
+    """The same for more than 2 GiB."""
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, dtype=np.int64)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def binary_from_matrix(matrix: np.ndarray) -> pa.BinaryArray:
+    """Each row of a byte matrix as one value of a binary array."""
+    rows, width = matrix.shape
+    if rows * width >= 2**31:
+        raise pa.ArrowInvalid(f"{rows} keys of {width} bytes do not fit one binary array; encode smaller batches")
+    return binary_array(matrix, np.arange(rows + 1, dtype=np.int32) * np.int32(width))
+
+
+def binary_from_records(records: np.ndarray) -> pa.BinaryArray:
+    """Each value of any numpy type as its bytes."""
+    offsets = np.arange(len(records) + 1, dtype=np.int64) * records.dtype.itemsize
+    return binary_array(np.ascontiguousarray(records).view(np.uint8).reshape(-1), offsets)
+
+
+def offsets_of(array: pa.BinaryArray) -> np.ndarray:
+    """Where values begin and end in :func:`data_of`."""
+    raw = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    return (raw - raw[0]).astype(np.int64) if len(raw) else np.zeros(1, dtype=np.int64)
+
+
+def data_of(array: pa.BinaryArray) -> np.ndarray:
+    """The bytes of all values, one after the other."""
+    _, offsets, data = array.buffers()
+    raw = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    if data is None or len(raw) == 0:
+        return np.zeros(0, dtype=np.uint8)
+    return np.frombuffer(data, dtype=np.uint8)[raw[0] : raw[-1]]
+
+
+def matrix_of(array: pa.BinaryArray) -> np.ndarray | None:
+    """The values as rows of a byte matrix, without a copy; None: they are not all of one width, or some are null."""
+    if array.null_count or not len(array):
+        return None
+    offsets = offsets_of(array)
+    width = int(offsets[1])
+    if int(offsets[-1]) != width * len(array) or (np.diff(offsets) != width).any():
+        return None
+    return data_of(array).reshape(len(array), width)
+
+
+def bytes_of(array: pa.BinaryArray) -> list[Any]:
+    """The values as Python has them: bytes, None where one is null."""
+    matrix = matrix_of(array)
+    values: Any = array
+    if matrix is not None and matrix.shape[1]:
+        values = pa.Array.from_buffers(pa.binary(matrix.shape[1]), len(matrix), [None, pa.py_buffer(matrix)])
+    found: list[Any] = values.to_numpy(zero_copy_only=False).tolist()
+    return found
+
+
+def joined(*parts: bytes | pa.BinaryArray) -> pa.BinaryArray:
+    """Parts joined value by value, none of them null; bytes are the same for all values."""
+    rows = len(next(part for part in parts if not isinstance(part, bytes)))
+    matrices: list[np.ndarray] = []
+    for part in parts:
+        matrix = np.frombuffer(part, dtype=np.uint8)[np.newaxis] if isinstance(part, bytes) else matrix_of(part)
+        if matrix is None:
+            return pc.binary_join_element_wise(*[_scalar(one) for one in parts], b"")
+        matrices.append(matrix)
+    whole = np.empty((rows, sum(matrix.shape[1] for matrix in matrices)), dtype=np.uint8)
+    at = 0
+    for matrix in matrices:
+        whole[:, at : at + matrix.shape[1]] = matrix
+        at += matrix.shape[1]
+    return binary_from_matrix(whole)
+
+
+def _scalar(part: bytes | pa.BinaryArray) -> pa.Scalar | pa.BinaryArray:
+    return pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part
+
+
+def ragged(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The positions ``starts[i], ..., starts[i] + lengths[i] - 1`` of all i, one after the other."""
+    offsets = np.cumsum(lengths) - lengths
+    return np.repeat(starts - offsets, lengths) + np.arange(int(lengths.sum()))
+
+
+def stretches_of(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Stretches of bytes, one after the other, without a position per byte.
+
+    Args:
+        data: the bytes.
+        starts: where each stretch begins, not before the end of the one before it.
+        lengths: how long each is.
+    """
+    if not len(starts):
+        return data[:0]
+    bounds = np.empty(2 * len(starts), dtype=np.int64)
+    bounds[0::2], bounds[1::2] = starts, starts + lengths
+    found = large_binary(data, bounds).take(pa.array(np.arange(0, len(bounds), 2)))
+    return np.frombuffer(found.buffers()[2] or b"", dtype=np.uint8)[: int(lengths.sum())]
+
+
+def validity_of(nulls: np.ndarray) -> pa.Buffer | None:
+    """The buffer that says which values of an array are null."""
+    return pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
