@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from processor_cost import Idle, Recent, Totals, TotalsInBlocks, cpu_us_per_row, rows_of_a_shard
+from processor_cost import Idle, Recent, Totals, TotalsInBlocks, cpu_us_per_row, parts_of_blocks, rows_of_a_shard
 
 _PROCESSORS = (
     ("idle", Idle),
@@ -44,6 +44,10 @@ def test_processor_cost(benchmark: Any, bench: Any, tmp_path: Path, rows_per_key
             f"{name}: {whole:.2f} µs a row, of it {in_memory - rows_made:.2f} user code, state and output, "
             f"{whole - in_memory:.2f} files of the state"
         )
+    budgets = [parts_of_blocks(batches, tmp_path / "state") for _ in range(rounds)]
+    parts = {part: median(budget[part] for budget in budgets) for part in budgets[0]}
+    told = ", ".join(f"{part} {us * 1000:.0f}" for part, us in parts.items())
+    notes.append(f"trivial in blocks, ns a row by part ({rows // rows_per_key:,} keys, one file): {told}")
     findings = {
         f"cost-trivial-{rows_per_key}": cost["trivial, state in files"],
         f"cost-life-{rows_per_key}": cost["as in life, state in files"],
