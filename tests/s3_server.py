@@ -9,6 +9,8 @@ What a bucket's name begins with says how it behaves:
 - ``lost``: the answer to the first end of a large upload is.
 - ``guarded``: only requests with :data:`ACCESS_KEY` are let in.
 - ``naive``: conditions of writes are not looked at; ``old``: they are refused.
+- ``single-<status>``: what would remove several objects is refused so.
+- ``kept-<code>``: what would remove several objects says of the first one, the first time, that it has failed so.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -23,6 +26,7 @@ import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
 from typing import Any
 
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret"
@@ -31,6 +35,7 @@ RATE = 20
 #: How a request fails: before anything is done, or done and not told; with an answer, with none, or with half of one.
 FAILURES = ("refused", "done-but-refused", "cut", "done-but-cut", "half")
 _COUNTS = "/_failures"
+_REQUESTS = "/_requests"
 
 
 class S3Server:
@@ -65,7 +70,14 @@ class S3Server:
 
     def failures(self, bucket: str) -> dict[str, int]:
         """How many requests to a bucket have failed, by the way they did."""
-        with urllib.request.urlopen(f"http://{self.address}{_COUNTS}", timeout=60) as answer:
+        return self._told(_COUNTS, bucket)
+
+    def requests(self, bucket: str) -> dict[str, int]:
+        """How many requests there were to a bucket, by their method; those for many objects with what they do."""
+        return self._told(_REQUESTS, bucket)
+
+    def _told(self, what: str, bucket: str) -> dict[str, int]:
+        with urllib.request.urlopen(f"http://{self.address}{what}", timeout=60) as answer:
             found: dict[str, dict[str, int]] = json.load(answer)
             return found.get(bucket, {})
 
@@ -92,15 +104,20 @@ class Unreliable:
         self._store = store
         self._chances: dict[str, random.Random] = {}
         self._failed: dict[str, Counter[str]] = {}
+        self._asked: dict[str, Counter[str]] = {}
         self._choosing = threading.Lock()
         #: A condition and the write that depends on it are one step in a real store.
         self._writing = threading.Lock()
 
     def __call__(self, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         bucket = request["PATH_INFO"].split("/")[1]
-        if request["PATH_INFO"] == _COUNTS:
+        if request["PATH_INFO"] in (_COUNTS, _REQUESTS):
             start("200 OK", [("Content-Type", "application/json")])
-            return [json.dumps(self._failed).encode()]
+            return [json.dumps(self._failed if request["PATH_INFO"] == _COUNTS else self._asked).encode()]
+        removes_many = request["REQUEST_METHOD"] == "POST" and request["QUERY_STRING"].startswith("delete")
+        with self._choosing:
+            asked = self._asked.setdefault(bucket, Counter())
+            asked["POST delete" if removes_many else request["REQUEST_METHOD"]] += 1
         # An answer before the end of the request would end the connection, which nobody asked for.
         if size := int(request.get("CONTENT_LENGTH") or 0):
             body = request["wsgi.input"].read(size)
@@ -111,6 +128,11 @@ class Unreliable:
             condition = request.pop("HTTP_IF_NONE_MATCH", None)
             if condition and bucket.startswith("old"):
                 return _error(start, "501 Not Implemented", "NotImplemented")
+        if removes_many and bucket.startswith("single-"):
+            status = bucket.removeprefix("single-")
+            return _error(start, f"{status} {HTTPStatus(int(status)).phrase}", "NotImplemented")
+        if removes_many and bucket.startswith("kept-") and asked["POST delete"] == 1:
+            return _kept(start, bucket.removeprefix("kept-"), request["wsgi.input"].read())
         is_made = request["REQUEST_METHOD"] == "PUT" and request["PATH_INFO"] == f"/{bucket}"
         failure = self._choose(bucket) if bucket.startswith("flaky-") and not is_made else None
         if bucket.startswith("lost") and request["REQUEST_METHOD"] == "POST" and "uploadId" in request["QUERY_STRING"]:
@@ -151,6 +173,13 @@ def _error(start: Callable[..., Any], status: str, code: str) -> list[bytes]:
     body = f"<Error><Code>{code}</Code><Message>Not now.</Message></Error>".encode()
     start(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
     return [body]
+
+
+def _kept(start: Callable[..., Any], code: str, wanted: bytes) -> list[bytes]:
+    key = re.findall(rb"<Key>(.*?)</Key>", wanted)[0]
+    body = b"<DeleteResult><Error><Key>%s</Key><Code>%s</Code><Message>x</Message></Error></DeleteResult>"
+    start("200 OK", [("Content-Type", "application/xml")])
+    return [body % (key, code.encode())]
 
 
 def _cut(request: dict[str, Any]) -> None:

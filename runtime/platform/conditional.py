@@ -12,11 +12,13 @@ import errno
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from .parallel import in_parallel
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
@@ -34,7 +36,16 @@ _PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0)
 #: same patience with that, so it is a minute in all.
 _PATIENCE_S = 30
 
+#: Files that one request removes, at most, of a store that has such requests.
+MOST_AT_ONCE = 1000
+#: What stands in the answers of those that have none.
+_NO_SUCH_REQUEST = ("501 Not Implemented", "405 Method Not Allowed", "<Code>NotImplemented", "<Code>MethodNotAllowed")
+#: What stands in an answer for many files if one of them may not be removed.
+_MAY_NOT = "AccessDenied"
+
 _RETRIES: RetryConfig = {"max_retries": _ATTEMPTS, "retry_timeout": timedelta(seconds=_PATIENCE_S)}
+#: For what is tried again here.
+ONCE: RetryConfig = {"max_retries": 0}
 
 
 @dataclass(frozen=True)
@@ -51,12 +62,15 @@ class ConditionalClient:
     Args:
         store: makes the library's, given how often it may try a request again.
         name: the bucket, for errors.
+        many: the library's, tried once, for a store that may have requests which remove many files; None: it has none.
     """
 
-    def __init__(self, store: Callable[[RetryConfig], ObjectStore], name: str) -> None:
+    def __init__(self, store: Callable[[RetryConfig], ObjectStore], name: str, many: ObjectStore | None = None) -> None:
         self._store = store(_RETRIES)
         #: For writes, which are tried again here: an answer that says never is told from one that says not now.
-        self._once = store({"max_retries": 0})
+        self._once = store(ONCE)
+        #: None once it has turned out that the store has no such requests.
+        self._many = many
         self._name = name
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
@@ -126,6 +140,34 @@ class ConditionalClient:
 
         with contextlib.suppress(FileNotFoundError):
             self._again(key, lambda: obstore.delete(self._store, key))
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove files that may be gone, at most :data:`MOST_AT_ONCE`; in one request, if the store has such.
+
+        Raises:
+            OSError: the store refuses it, or does not answer; some of the files may be gone.
+        """
+        import obstore
+        from obstore.exceptions import BaseError
+
+        def remove(many: ObjectStore) -> bool:
+            try:
+                obstore.delete(many, list(keys))
+                return True
+            except BaseError as error:
+                said = str(error)
+                if any(words in said for words in _NO_SUCH_REQUEST):
+                    return False
+                if _MAY_NOT in said:
+                    raise OSError(f"{self._name}: {said}") from error
+                raise
+
+        many = self._many
+        if many is not None and len(keys) > 1:
+            if self._again(f"{keys[0]} and {len(keys) - 1} others", lambda: remove(many)):
+                return
+            self._many = None
+        in_parallel(self.delete, keys)
 
     def _write(self, key: str, data: bytes, mode: Any) -> Version | None:
         import obstore

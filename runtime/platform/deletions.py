@@ -1,4 +1,4 @@
-"""Deletes many files: in turn on a disk, several at a time on an object store, which answers slowly."""
+"""Deletes many files: in turn on a disk; on object stores, which answer slowly, many at a time or by one request."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 
 from pyarrow import fs
 
+from .conditional import MOST_AT_ONCE
 from .filesystem import appears_whole
 from .parallel import in_parallel
+from .s3 import S3
 
 
 def delete_files(filesystem: fs.FileSystem, paths: Iterable[str], deleted: Callable[[], None] = lambda: None) -> None:
@@ -16,8 +18,8 @@ def delete_files(filesystem: fs.FileSystem, paths: Iterable[str], deleted: Calla
 
     Args:
         filesystem: where they are.
-        paths: the files.
-        deleted: called after each.
+        paths: the files; on S3 of one bucket.
+        deleted: called after each, or after each request for many.
     """
 
     def delete(path: str) -> None:
@@ -25,7 +27,12 @@ def delete_files(filesystem: fs.FileSystem, paths: Iterable[str], deleted: Calla
             filesystem.delete_file(path)
         deleted()
 
-    if appears_whole(filesystem):
+    if isinstance(filesystem, S3):
+        wanted = list(paths)
+        for begin in range(0, len(wanted), MOST_AT_ONCE):
+            filesystem.delete_files(wanted[begin : begin + MOST_AT_ONCE])
+            deleted()
+    elif appears_whole(filesystem):
         in_parallel(delete, paths)
     else:
         for path in paths:

@@ -9,9 +9,12 @@ import os
 import shutil
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .conditional import ConditionalClient
+from .conditional import ONCE, ConditionalClient
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
 
 #: Any of these says by which credentials Azure lets a process in, or where it gets some.
 _AZURE_CREDENTIALS = (
@@ -36,6 +39,7 @@ def s3_client(
     **_: object,
 ) -> ConditionalClient:
     """The client of a bucket of S3; the arguments are those of :class:`~.s3.S3Settings`."""
+    from obstore.exceptions import UnknownConfigurationKeyError
     from obstore.store import S3Store
 
     where = endpoint if endpoint is None or path_style else f"{bucket}.{endpoint}"
@@ -50,9 +54,19 @@ def s3_client(
     }
     options: Any = {"allow_http": True, **({} if proxy is None else {"proxy_url": proxy})}
     config: Any = {name: value for name, value in given.items() if value is not None}
-    return ConditionalClient(
-        lambda retries: S3Store(bucket, config=config, client_options=options, retry_config=retries), bucket
-    )
+
+    def store(retries: RetryConfig, **more: Any) -> S3Store:
+        whole: Any = {**config, **more}
+        return S3Store(bucket, config=whole, client_options=options, retry_config=retries)
+
+    def of_single(retries: RetryConfig) -> S3Store:
+        # Newer ones remove a single file by a request for many, too, which not every store that speaks S3 has.
+        try:
+            return store(retries, disable_bulk_delete=True)
+        except UnknownConfigurationKeyError:
+            return store(retries)
+
+    return ConditionalClient(of_single, bucket, store(ONCE))
 
 
 @lru_cache(maxsize=16)

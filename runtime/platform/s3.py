@@ -9,6 +9,7 @@ are nothing, so none is made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -84,6 +85,11 @@ class S3(fs.S3FileSystem):
         """Remove a file, which may be gone; the folder is not marked as one when its last file goes."""
         bucket, _, key = path.partition("/")
         self.client(bucket).delete(key)
+
+    def delete_files(self, paths: Sequence[str]) -> None:
+        """Remove files of one bucket, which may be gone; as many as ``conditional.MOST_AT_ONCE``."""
+        bucket, _, _ = paths[0].partition("/")
+        self.client(bucket).delete_many([path.partition("/")[2] for path in paths])
 
     def move(self, src: str, dest: str) -> None:
         """A copy by the store, then a removal: readers may see both."""

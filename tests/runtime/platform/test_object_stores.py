@@ -10,6 +10,9 @@ import obstore.store
 import pytest
 from mixedmode.runtime.platform import object_stores
 from mixedmode.runtime.platform.exclusive import conditional_client
+from mixedmode.runtime.platform.s3 import S3
+from mixedmode.runtime.platform.s3_settings import S3Settings
+from obstore.exceptions import UnknownConfigurationKeyError
 from pyarrow import fs
 
 
@@ -36,6 +39,22 @@ def test_a_google_bucket_for_everybody(made: list[dict[str, Any]]) -> None:
         made.clear()
         conditional_client(fs.GcsFileSystem(anonymous=anonymous), "bucket/file")
         assert made == 2 * [{"bucket": "bucket", **config}]
+
+
+def test_a_library_that_does_not_know_how_single_files_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older ones remove a single file as every store knows it, and refuse to be told so."""
+    made: list[bool] = []
+
+    def store(bucket: str, *, config: Mapping[str, Any], **_: Any) -> None:
+        if "disable_bulk_delete" in config:
+            raise UnknownConfigurationKeyError
+        made.append("skip_signature" in config)
+
+    monkeypatch.setattr(obstore.store, "S3Store", store)
+    object_stores.s3_client.cache_clear()
+    S3(S3Settings(anonymous=True, region="eu")).client("bucket")
+    object_stores.s3_client.cache_clear()
+    assert made == [True] * 3
 
 
 def test_a_login_at_azure(made: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from mixedmode.errors import OptionError
 from mixedmode.runtime.platform import s3
 from mixedmode.runtime.platform.conditional import WRITER_MARK
+from mixedmode.runtime.platform.deletions import delete_files
 from mixedmode.runtime.platform.exclusive import conditional_client, decides, put_if_absent
 from mixedmode.runtime.platform.filesystem import (
     delete_quietly,
@@ -186,6 +187,45 @@ def test_requests_that_fail_are_tried_again(object_store: S3Server, settings: di
     filesystem.delete_dir(folder)
     assert list_files(filesystem, folder) == []
     assert set(object_store.failures(bucket)) == set(FAILURES)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "files", "many", "single"),
+    [
+        ("bulk", 2012, 3, 0),
+        ("flaky-5-bulk", 2012, None, 0),
+        ("kept-InternalError", 12, 2, 0),
+        ("single-501", 12, 1, 12),
+        ("single-405", 12, 1, 12),
+    ],
+)
+def test_many_files_are_removed_in_few_requests(
+    object_store: S3Server, settings: dict[str, str], bucket: str, files: int, many: int | None, single: int
+) -> None:
+    """A thousand each, though some fail and some files are gone; one by one where the store has no such requests."""
+    filesystem, folder = resolve(f"s3a://{object_store.make(bucket)}/x")
+    assert isinstance(filesystem, s3.S3)
+    here, told = [f"{folder}/{number} <&é" for number in range(9)], list[str]()
+    for path in here:
+        assert put_if_absent(filesystem, path, b"x")
+    gone = [f"{folder}/gone-{number}" for number in range(files - 8)]
+    delete_files(filesystem, [*gone, *here[1:]], lambda: told.append("request"))
+    assert [info.path for info in list_files(filesystem, folder)] == here[:1]
+    asked = object_store.requests(bucket)
+    assert len(told) == -(-files // 1000) and asked.get("DELETE", 0) == single
+    assert asked["POST delete"] == many or many is None
+    delete_files(filesystem, here[:1])
+    assert list_files(filesystem, folder) == []
+    assert object_store.requests(bucket)["POST delete"] == asked["POST delete"], "of one file it is as ever"
+
+
+def test_files_that_may_not_be_removed_are_told_at_once(object_store: S3Server, settings: dict[str, str]) -> None:
+    """Trying again would change nothing."""
+    bucket = object_store.make("kept-AccessDenied")
+    filesystem, folder = resolve(f"s3a://{bucket}/x")
+    with pytest.raises(OSError, match="AccessDenied"):
+        delete_files(filesystem, [f"{folder}/1", f"{folder}/2"])
+    assert object_store.requests(bucket)["POST delete"] == 1
 
 
 def test_an_upload_that_failed_is_told_from_an_earlier_file_of_its_size(

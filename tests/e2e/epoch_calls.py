@@ -1,0 +1,53 @@
+"""Counts what the epochs of a query with rows cost the driver: calls to the JVM, and plans that Spark has to make."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from mixedmode.runtime.driver.epoch_runner import EpochRunner
+from mixedmode.runtime.platform.executed_templates import ExecutedTemplate
+from py4j.clientserver import ClientServerConnection
+
+
+class EpochCalls:
+    """Counts on the thread that runs an epoch.
+
+    Args:
+        replace: as ``setattr``.
+    """
+
+    def __init__(self, replace: Callable[[Any, str, Any], None] = setattr) -> None:
+        #: Of each epoch its calls.
+        self.by_epoch: list[int] = []
+        #: Of each epoch its jobs whose plan was there already.
+        self.ready: list[int] = []
+        self._now = threading.local()
+        send, run, collected = (
+            ClientServerConnection.send_command,
+            EpochRunner.streaming_epoch,
+            ExecutedTemplate.collected,
+        )
+
+        def counted(connection: Any, command: str) -> Any:
+            if hasattr(self._now, "calls"):
+                self._now.calls += 1
+            return send(connection, command)
+
+        def epoch(runner: Any, phase: Any, rows: Any, *others: Any) -> None:
+            self._now.calls = self._now.ready = 0
+            run(runner, phase, rows, *others)
+            if rows is not None:
+                self.by_epoch.append(self._now.calls)
+                self.ready.append(self._now.ready)
+            del self._now.calls, self._now.ready
+
+        def ready(template: Any, *arguments: Any) -> Any:
+            if hasattr(self._now, "ready"):
+                self._now.ready += 1
+            return collected(template, *arguments)
+
+        replace(ClientServerConnection, "send_command", counted)
+        replace(EpochRunner, "streaming_epoch", epoch)
+        replace(ExecutedTemplate, "collected", ready)
