@@ -121,7 +121,8 @@ class StagesTogether:
     def _part(self, stage: StageSpec, spec: EpochSpec, sorter: Sorter) -> Part:
         state = self.state.stages[stage.uid]
         inboxes = self.events.take(range(len(state.shards)), state, with_events=False)
-        return Part(self.executors[stage.uid], spec, state.lineages, inboxes, sorter)
+        executor, lineages = self.executors[stage.uid], state.lineages
+        return Part(executor, spec, lineages, inboxes, sorter, executor.pins_for(lineages))
 
     def _following(self, base: EpochSpec, second: StageSpec, first: Ran) -> EpochSpec:
         """What the second stage does if this is what the first one has done."""

@@ -78,6 +78,7 @@ class ExecutedTemplate:
         holds: Callable[[DataFrame], bool],
         *,
         is_rdd: bool = True,
+        beside: str | None = None,
     ) -> ExecutedTemplate | None:
         """The physical plan of operations that have a :class:`.plan_templates.PlanTemplate`.
 
@@ -89,6 +90,7 @@ class ExecutedTemplate:
             parameters: columns that the rows have besides, with a number that is the same for all of them.
             holds: whether the plan is as expected.
             is_rdd: the rows will be an RDD; False: of several.
+            beside: as of :meth:`.plan_templates.PlanTemplate.of`.
 
         Returns:
             The template; None: this version of Spark has other plans.
@@ -100,7 +102,7 @@ class ExecutedTemplate:
             if not holds(made):
                 return None
             top = query_execution(made).executedPlan()
-            bottom, nodes = path(top)
+            bottom, nodes = path(top, beside)
             if class_name(bottom) != _ROWS:
                 return None
             attributes = list(items(bottom.output()))
@@ -119,7 +121,7 @@ class ExecutedTemplate:
                 inner = bottom.copy(columns, *members(bottom)[1:])
                 project = java_class(spark, "org.apache.spark.sql.execution.ProjectExec")(whole_columns, inner)
                 top = top.transformDown(java_class(spark, f"{_PYTHON}Utils").toScalaMap({bottom: project}))
-                bottom, nodes = path(top)
+                bottom, nodes = path(top, beside)
             arrows = [node for node in nodes if class_name(node) == _ARROW_NODE]
             functions = tuple(ArrowNode.of(node, kind) for node, kind in zip(arrows, returns, strict=True))
             result = java_session(spark).parseDataType(made.schema.json())

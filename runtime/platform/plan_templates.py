@@ -22,8 +22,8 @@ from pyspark.sql.types import DataType, LongType, StructField, StructType
 from .gateway import java_class, scala_sequence
 from .micro_batch import AlikeFrames
 from .python_functions import java_function
-from .spark_expressions import class_name, items, parsed
-from .spark_plans import analyzed, contains, frame_of
+from .spark_expressions import class_name, items, parsed, with_children
+from .spark_plans import analyzed, contains, frame_of, straight_below
 from .spark_session import empty_frame
 
 if TYPE_CHECKING:
@@ -102,6 +102,25 @@ class ArrowNode:
 
 
 @dataclass(frozen=True)
+class _JoiningNode:
+    """A node that joins rows that are the same each time to those that are not."""
+
+    node: Any
+    children: tuple[Any, ...]
+    #: Which of the children has the rows that are not.
+    place: int
+
+    @classmethod
+    def of(cls, node: Any, child: Any) -> _JoiningNode:
+        children = tuple(items(node.children()))
+        return cls(node, children, next(at for at, one in enumerate(children) if one.fastEquals(child)))
+
+    def over(self, spark: SparkSession, child: Any) -> Any:
+        """The node over other rows."""
+        return with_children(spark, self.node, [*self.children[: self.place], child, *self.children[self.place + 1 :]])
+
+
+@dataclass(frozen=True)
 class PlanTemplate:
     """The nodes of a plan, to be put onto rows.
 
@@ -125,6 +144,7 @@ class PlanTemplate:
         make: Callable[[DataFrame], DataFrame],
         returns: Sequence[DataType],
         parameters: Sequence[str] = (),
+        beside: str | None = None,
     ) -> PlanTemplate | None:
         """The plan of some operations.
 
@@ -134,6 +154,7 @@ class PlanTemplate:
             make: the operations.
             returns: what the functions among them return, from below.
             parameters: columns that the rows have besides, with a number that is the same for all of them.
+            beside: the column of rows that are joined to them, and are the same each time; None: there are none.
 
         Returns:
             The template; None: the operations take more than these rows, or do not do the same each time, or this
@@ -146,7 +167,7 @@ class PlanTemplate:
             # What is random is so anew each time, and what subqueries read is read anew.
             if not top.deterministic() or contains(spark, top, "PLAN_EXPRESSION"):
                 return None
-            bottom, nodes = path(top)
+            bottom, nodes = path(top, beside)
             # The same rows: no operation has put others in their place.
             if not bottom.fastEquals(analyzed(leaf)):
                 return None
@@ -155,9 +176,12 @@ class PlanTemplate:
             place = java_class(spark, "org.apache.spark.sql.catalyst.analysis.GetColumnByOrdinal")
             found = [aliased(spark, one, place(at, one.dataType())) for at, one in enumerate(rows)]
             made = {one.name(): _parameter(spark, one) for one in others}
-            marked, types = [], list(returns)
-            for node in nodes:  # with more functions than those that are told, types end before the nodes
-                marked.append(ArrowNode.of(node, types.pop(0)) if class_name(node) == _ARROW_NODE else node)
+            marked, types = list[Any](), list(returns)
+            for node, child in zip(nodes, [bottom, *nodes], strict=False):
+                if class_name(node) == _ARROW_NODE:  # with more than those that are told, types end before the nodes
+                    marked.append(ArrowNode.of(node, types.pop(0)))
+                else:
+                    marked.append(node if int(node.children().size()) == 1 else _JoiningNode.of(node, child))
             if types:
                 return None
             template = cls(spark, scala_sequence(spark, found), made, tuple(marked))
@@ -185,18 +209,28 @@ class PlanTemplate:
         for node in self.nodes:
             if isinstance(node, ArrowNode):
                 plan = node.over(self.spark, plan, next(remaining))
+            elif isinstance(node, _JoiningNode):
+                plan = node.over(self.spark, plan)
             else:
                 plan = node.withNewChildInternal(plan)
         return frame_of(self.spark, plan)
 
 
-def path(top: Any) -> tuple[Any, list[Any]]:
-    """The leaf of a plan and the nodes above it, from below; ValueError: it has several leaves."""
+def path(top: Any, beside: str | None = None) -> tuple[Any, list[Any]]:
+    """The leaf of a plan and the nodes above it, from below.
+
+    Args:
+        top: the plan.
+        beside: the column of rows that may be joined on the way; None: none may.
+
+    Raises:
+        ValueError: there are several leaves.
+    """
     nodes, node = [], top
-    while (children := int(node.children().size())) == 1:
+    while (child := straight_below(node, beside)) is not None:
         nodes.append(node)
-        node = node.children().apply(0)
-    if children:
+        node = child
+    if node.children().size():
         raise ValueError
     return node, nodes[::-1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from .spark_expressions import NO_SUCH_MEMBER
@@ -24,16 +25,15 @@ class Executors:
         self._scheduler = self._context.taskScheduler()
 
     def membership(self) -> tuple[frozenset[str], int]:
-        """Changes whenever one comes, goes, or is told to go; two questions, however many there are.
+        """Changes whenever one comes, goes, or is told to go; four calls, however many there are, before each job.
 
         Returns:
             What changes, and how many of them are to be given tasks: :meth:`places` may know of one a little later.
         """
         addresses = self._addresses()
-        leaving = ""
+        names: list[str] = []
         with contextlib.suppress(NO_SUCH_MEMBER):
-            leaving = str(self._scheduler.executorsPendingDecommission().keys().mkString(","))
-        names = [name for name in leaving.split(",") if name]
+            names = _keys(self._scheduler.executorsPendingDecommission())
         found = {f"at {name}" for name in addresses} | {f"leaving {name}" for name in names}
         return frozenset(found), len(addresses) - 1 - len(names)
 
@@ -56,7 +56,12 @@ class Executors:
 
     def _addresses(self) -> list[str]:
         """Of the driver, and of all executors."""
-        return str(self._context.getExecutorMemoryStatus().keys().mkString(",")).split(",")
+        return _keys(self._context.getExecutorMemoryStatus())
+
+
+def _keys(entries: Any) -> list[str]:
+    """The keys of a Scala map, which are names, in one call."""
+    return re.findall(r"([^\s,(]+) -> ", str(entries.toString()))
 
 
 class JobTasks:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 HANDLE = "_jdf"
 #: Parts of the names of Spark's plan nodes that run Python.
 PYTHON_NODES = ("Python", "Pandas", "InArrow")
+#: What stands for the code that Spark makes of nodes.
+_CODE_NODES = ("WholeStageCodegenExec", "InputAdapter")
 #: What a plan's text draws its tree with.
 _BRANCHES = " :+-"
 
@@ -162,6 +164,27 @@ def uppermost_exchange(frame: DataFrame) -> Exchange | None:
     return Exchange(kind, int(partitioning.numPartitions()), int(partitioning.expressions().size()), text)
 
 
+def straight_below(node: Any, beside: str | None = None) -> Any:
+    """The child of a node; None: it has none, or it branches.
+
+    Args:
+        node: of any plan.
+        beside: children whose only column has this name do not count; None: all do.
+    """
+    children = node.children()
+    if children.size() == 1:
+        return children.apply(0)
+    if beside is None:
+        return None
+    found = [child for child in items(children) if not _is_of(child, beside)]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_of(plan: Any, column: str) -> bool:
+    columns = plan.output()
+    return bool(columns.size() == 1 and columns.apply(0).name() == column)
+
+
 @dataclass(frozen=True)
 class Spread:
     """How an exchange spreads rows."""
@@ -169,27 +192,39 @@ class Spread:
     partitions: int
     #: By the hash of so many expressions; None: in another way.
     expressions: int | None
+    #: Whether the rows are joined at once to those beside, with no exchange of these.
+    meets_beside: bool = False
 
 
-def straight_spreads(frame: DataFrame) -> tuple[list[Spread], int]:
-    """The exchanges of a physical plan, from above, and how many of its nodes run Python.
+def straight_spreads(frame: DataFrame, beside: str | None = None) -> list[list[Spread]]:
+    """The exchanges of a physical plan, from above: those above all nodes that run Python, then those below each.
 
     Of a plan that branches it is the part above the first branch.
+
+    Args:
+        frame: has the plan.
+        beside: the column of rows that are joined on the way, which is no branch then; None: it is one.
     """
-    node, found, python = query_execution(frame).executedPlan(), [], 0
-    while True:
+    node, found, meets = query_execution(frame).executedPlan(), [list[Spread]()], False
+    while node is not None:
         kind = class_name(node)
-        python += any(mark in kind for mark in PYTHON_NODES)
+        if any(mark in kind for mark in PYTHON_NODES):
+            found.append([])
         if kind == "ShuffleExchangeExec":
             spread = node.outputPartitioning()
             is_hash = class_name(spread) == "HashPartitioning"
             expressions = int(spread.expressions().size()) if is_hash else None
-            found.append(Spread(int(spread.numPartitions()), expressions))
+            found[-1].append(Spread(int(spread.numPartitions()), expressions, meets))
         elif "Exchange" in kind:  # of another kind
-            found.append(Spread(0, None))
-        if node.children().size() != 1:
-            return found, python
-        node = node.children().apply(0)
+            found[-1].append(Spread(0, None))
+        if kind not in _CODE_NODES:
+            meets = node.children().size() > 1 and "Exchange" not in _text_beside(node, beside)
+        node = straight_below(node, beside)
+    return found
+
+
+def _text_beside(node: Any, column: str | None) -> str:
+    return "".join(str(child.toString()) for child in items(node.children()) if column and _is_of(child, column))
 
 
 def hash_partitions(frame: DataFrame) -> tuple[int, tuple[str, ...]] | None:

@@ -146,7 +146,7 @@ class EpochExecutor:
             MixedModeError: Spark has brought rows to other partitions than those of their shards.
             Exception: whatever a task has failed with.
         """
-        pins = self._pins_for(lineages)
+        pins = self.pins_for(lineages)
         visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)
         task = replace(
             self.task(epoch, lineages, visited, inboxes, None if frame is None else sorter),
@@ -211,10 +211,6 @@ class EpochExecutor:
             max_parallelism=self.max_parallelism,
             run_id=self.run_id,
         )
-
-    def is_pinned(self, lineages: Sequence[ShardLineage]) -> bool:
-        """Whether tasks go to where their shards' replicas are, one by one; ``lineages``: as for :meth:`execute`."""
-        return self._pins_for(lineages) is not None
 
     def task(
         self,
@@ -321,14 +317,18 @@ class EpochExecutor:
         Returns:
             The rows, and for each of their partitions its shard, or ``NO_SHARD``.
         """
-        pins = self._pins_for(lineages)
+        pins = self.pins_for(lineages)
         if pins is None:
             return self.spark.range(0, len(shards), 1, len(shards)), tuple(shards)
         partitions = tuple(shard if shard in shards else NO_SHARD for shard in range(len(lineages)))
         return pins.of(shards), partitions
 
-    def _pins_for(self, lineages: Sequence[ShardLineage]) -> ShardPins | None:
-        """What keeps shards in place; None: they have no state yet, or there is no choice of places now."""
+    def pins_for(self, lineages: Sequence[ShardLineage]) -> ShardPins | None:
+        """What keeps shards in place, for the next job; None: they have no state yet, or there is no choice now.
+
+        Args:
+            lineages: as for :meth:`execute`.
+        """
         if not any(lineage.files for lineage in lineages):
             return None
         with self._asking:  # an epoch may ask, and a compaction beside it

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from ..operators.admission import LATE_BOUND_COLUMN, bound_us
 from ..platform.executed_templates import ExecutedTemplate
 from ..platform.plan_templates import PlanShape, PlanTemplate
+from .placement import PIN_COLUMN, ShardPins
 from .publish_task import PublishTask
 from .report import REPORT_SCHEMA
 from .shard_task import ShardTask
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 #: More shapes of input than a stage has; what they keep of Spark's is let go then.
 _MANY = 16
 #: How rows come to their shards in a session of our own.
-OwnWay = HashExchange | InPlace | ShardExchange
+OwnWay = HashExchange | InPlace | ShardExchange | ShardPins
 #: The job over an input, and the task that it runs.
 Make = Callable[["DataFrame"], "tuple[DataFrame, ShardTask]"]
 
@@ -37,6 +38,8 @@ class _Key:
     """All that a job's plan depends on."""
 
     way: type
+    #: That of the pins.
+    dealing: int
     shape: PlanShape
     prepared_by: Hashable
     order: tuple[str, ...]
@@ -99,6 +102,7 @@ class JobTemplate:
         takes_late_bound: bool,
         shape: PlanShape,
         holds: Callable[[DataFrame], bool],
+        beside: str | None,
     ) -> JobTemplate | None:
         """The template of a job; None: its plan cannot be made once for all.
 
@@ -110,6 +114,7 @@ class JobTemplate:
             takes_late_bound: the bound of late rows is a column of the input.
             shape: that of its input.
             holds: whether Spark's plan is as expected.
+            beside: the column of rows that are joined to the input on the way; None: there are none.
         """
         made: list[ShardTask] = []
         returns: list[StructType] = []
@@ -121,7 +126,7 @@ class JobTemplate:
             return found
 
         bound = [LATE_BOUND_COLUMN] if takes_late_bound else []
-        plan = PlanTemplate.of(session, schema, job, returns, bound)
+        plan = PlanTemplate.of(session, schema, job, returns, bound, beside)
         if plan is None:
             return None
         functions = tuple(returns)
@@ -130,7 +135,7 @@ class JobTemplate:
             if not shape.is_of_rdds:
                 return None
             return ExecutedTemplate.of(
-                session, schema, lambda rows: make(rows)[0], functions, bound, holds, is_rdd=shape.is_rdd
+                session, schema, lambda rows: make(rows)[0], functions, bound, holds, is_rdd=shape.is_rdd, beside=beside
             )
 
         return cls(plan, made[0].columns, publishing, execute)
@@ -221,12 +226,15 @@ class JobTemplates:
         if any("Join" in kind for kind in shape.kinds):
             return None
         order, sorts = self._operator.order_in(task.epoch), task.sort is None
-        return _Key(type(way), shape, by, order, sorts, task.hands_on is None)
+        dealing = way.dealing if isinstance(way, ShardPins) else 0
+        return _Key(type(way), dealing, shape, by, order, sorts, task.hands_on is None)
 
     def _template(self, key: _Key, way: OwnWay, make: Make, *, checks: bool) -> JobTemplate | None:
         if key not in self._known:
             if len(self._known) >= _MANY:
                 self._known.clear()
+            for known in [one for one in self._known if one.way is key.way and one.dealing != key.dealing]:
+                del self._known[known]
             schema = StructType.fromJson(json.loads(key.shape.schema))
             try:
                 self._known[key] = JobTemplate.of(
@@ -237,6 +245,7 @@ class JobTemplates:
                     takes_late_bound=self._operator.takes_late_bound,
                     shape=key.shape,
                     holds=way.holds if checks else lambda _: True,
+                    beside=PIN_COLUMN if isinstance(way, ShardPins) else None,
                 )
             except AnalysisException:  # it is for the user's session, which is found out and told where it is planned
                 self._known[key] = None

@@ -56,6 +56,8 @@ class ShardPins:
         self._membership: frozenset[str] = frozenset()
         self._present: list[str] = []
         self._rows: PlacedNumbers | None = None
+        #: Counts how often shards were dealt: what is planned for one dealing is of no use for another.
+        self.dealing = 0
 
     @staticmethod
     def are_possible(spark: SparkSession) -> bool:
@@ -89,6 +91,11 @@ class ShardPins:
                 self._deal()
         return len(self._present) > 1 and self._rows is not None
 
+    @property
+    def session(self) -> SparkSession:
+        """Where rows are planned."""
+        return self._session.session
+
     def adopt(self, frame: DataFrame) -> DataFrame:
         """The same rows, to be planned so that they can be joined to the pins."""
         return self._session.adopt(frame)
@@ -105,7 +112,7 @@ class ShardPins:
 
     def of(self, shards: Collection[int]) -> DataFrame:
         """The pins of some shards; the other partitions are there, and empty."""
-        return self._placed.where(F.col(PIN_COLUMN).isin(list(shards)))
+        return self._placed.where(f"{PIN_COLUMN} IN ({', '.join(map(str, shards))})")
 
     def holds(self, job: DataFrame) -> bool:
         """True if Spark's plan leaves the pins where they are: there is no exchange above their rows."""
@@ -135,6 +142,7 @@ class ShardPins:
         old = self._rows
         try:
             self._rows = PlacedNumbers.of(self._session.session, PIN_COLUMN, wanted)
+            self.dealing += 1
             if old is not None:
                 old.close()
         except (Py4JError, PySparkException, TypeError, ValueError) as error:  # another version of Spark

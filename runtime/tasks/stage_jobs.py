@@ -103,7 +103,7 @@ class StageJobs:
         parallelism, without = len(task.lineages), {shard for shard, _ in task.finished}
         own_session = self._has_own_session(task)
         if pins is not None and task.epoch.style == "random" and own_session:
-            job = self._planned(lambda pins: (self._beside_pins(pins, frame, task), task), pins)
+            job = self._planned_once(pins, frame, task, lambda rows: self.beside_pins(pins, rows, task))
             if job is not None:
                 yield job
         way: HashExchange | InPlace | None = None
@@ -189,6 +189,18 @@ class StageJobs:
             rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), without=without)
         return self._in_order(rows, task)
 
+    def beside_pins(self, pins: ShardPins, rows: DataFrame, task: ShardTask) -> DataFrame:
+        """As :meth:`in_shards`, where the shards' replicas are.
+
+        Args:
+            pins: say where that is.
+            rows: the input, of a session without adaptive execution.
+            task: works on them.
+        """
+        rows = self._prepared(rows, task.epoch)
+        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), keep_shard=True)
+        return self._in_order(pins.beside(rows, SHARD_COLUMN), task)
+
     def handed_on(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
         """The output of a task that hands its rows on within the job, and the task; ``rows`` are in their shards."""
         rows, task = as_mapped(rows, task)
@@ -250,11 +262,6 @@ class StageJobs:
             # The job's keys or aggregates name functions or variables of the user's session; there they are known.
             logger.info("rows are moved to their shards in the user's session: %s", error)
             return None
-
-    def _beside_pins(self, pins: ShardPins, frame: DataFrame, task: ShardTask) -> DataFrame:
-        rows = self._prepared(pins.adopt(frame), task.epoch)
-        rows = exchanged_by_shard(rows, self.max_parallelism, len(task.lineages), keep_shard=True)
-        return self._in_order(pins.beside(rows, SHARD_COLUMN), task)
 
     def _adopted(self, frame: DataFrame, task: ShardTask) -> DataFrame:
         return self._in_order(self._prepared(frame, task.epoch), task)

@@ -32,6 +32,7 @@ from ..platform.spark_session import PrivateSession
 from ..platform.worker_errors import translate
 from ..protocols.operator_events.task_events import ShardInbox
 from .executor import EpochExecutor, Executed
+from .placement import PIN_COLUMN, ShardPins
 from .report import REPORT_SCHEMA, ShardReport
 from .shard_task import ShardTask
 from .shuffle import HashExchange
@@ -53,6 +54,7 @@ class Part:
         lineages: committed state of every shard.
         inboxes: what goes to shards besides.
         sorter: who sorts.
+        pins: where the shards' replicas are; None: anywhere.
     """
 
     stage: EpochExecutor
@@ -60,10 +62,13 @@ class Part:
     lineages: Sequence[ShardLineage]
     inboxes: Mapping[int, ShardInbox]
     sorter: Literal["spark", "arrow"] = "spark"
+    pins: ShardPins | None = None
 
     @property
     def by_hash(self) -> bool:
         """Whether partitions are shards as Spark's aggregation by key leaves them; False: rows are moved by shard."""
+        if self.pins is not None:
+            return False
         return HashExchange.is_possible(self.stage.operator, self.stage.max_parallelism, len(self.lineages))
 
     @property
@@ -73,11 +78,18 @@ class Part:
         shards = tuple(bit_reversed(place, count) if self.by_hash else place for place in range(count))
         return self.stage.task(self.spec, self.lineages, shards, self.inboxes, self.sorter)
 
-    @property
-    def spread(self) -> Spread:
-        """How Spark's plan has to spread its rows."""
+    def in_shards(self, rows: DataFrame) -> DataFrame:
+        """Rows in its shards, in order; ``rows``: its input."""
+        if self.pins is not None:
+            return self.stage.jobs.beside_pins(self.pins, rows, self.task)
+        return self.stage.jobs.in_shards(rows, self.task, by_hash=self.by_hash)
+
+    def holds(self, spreads: Sequence[Spread]) -> bool:
+        """Whether Spark's plan brings rows to its shards; ``spreads``: the exchanges below its function, from above."""
+        if self.pins is not None:  # what its rows are prepared with may have exchanges of its own
+            return list(spreads[:1]) == [Spread(len(self.lineages), None, meets_beside=True)]
         keys = len(self.stage.operator.key_columns) if self.by_hash else None
-        return Spread(len(self.lineages), keys)
+        return list(spreads) == [Spread(len(self.lineages), keys)]
 
     def has_all(self, reports: Sequence[ShardReport]) -> bool:
         """Whether there is one report of each shard."""
@@ -111,6 +123,8 @@ class StagesInOneJob:
     _session: PrivateSession | None = field(init=False, default=None)
     #: Spark has not kept to a plan.
     _given_up: bool = field(init=False, default=False)
+    #: For which places of shards all that is: of each stage its pins' dealing; None: it has no pins.
+    _dealings: tuple[int | None, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         self._told = ToldReports(self.first.spark)
@@ -129,6 +143,10 @@ class StagesInOneJob:
         Raises:
             Exception: whatever a task has failed with.
         """
+        dealings = tuple(None if part.pins is None else part.pins.dealing for part in (first, second))
+        if dealings != self._dealings:  # executors have come or gone, which may be why it was given up
+            self._dealings, self._session, self._given_up = dealings, None, False
+            self._known.clear()
         job = None if self._given_up else self._job(frame, first, second)
         if job is None:
             return None
@@ -168,8 +186,6 @@ class StagesInOneJob:
         by = [part.stage.operator.prepares_by(part.spec) for part in parts]
         if None in by or not all(part.stage.jobs.has_own_session for part in parts):
             return None
-        if any(part.stage.is_pinned(part.lineages) for part in parts):
-            return None
         shape = PlanShape.of(frame)
         if not shape.is_of_rdds:
             return None
@@ -195,10 +211,8 @@ class StagesInOneJob:
         made: list[tuple[ShardTask, ShardTask]] = []
 
         def job(rows: DataFrame) -> DataFrame:
-            rows = self.first.jobs.in_shards(rows, task, by_hash=first.by_hash)
-            rows, one = self.first.jobs.handed_on(rows, task)
-            rows = self.second.jobs.in_shards(self.over(rows), following, by_hash=second.by_hash)
-            rows, other = self.second.jobs.reported(rows, following)
+            rows, one = self.first.jobs.handed_on(first.in_shards(rows), task)
+            rows, other = self.second.jobs.reported(second.in_shards(self.over(rows)), following)
             made.append((one, other))
             return rows
 
@@ -208,12 +222,17 @@ class StagesInOneJob:
         schema, session = StructType.fromJson(json.loads(shape.schema)), self._session.session
 
         def holds(found: DataFrame) -> bool:
-            return straight_spreads(found) == ([second.spread, first.spread], len(returns))
+            spreads = straight_spreads(found, PIN_COLUMN)
+            # Nothing is moved above all functions, and below one that stages rows.
+            nowhere = len(spreads) == len(returns) + 1 and not any(spreads[:-2])
+            return nowhere and second.holds(spreads[-2]) and first.holds(spreads[-1])
 
         # What is not the same each time has no template.
-        if PlanTemplate.of(session, schema, job, returns, bound) is None:
+        if PlanTemplate.of(session, schema, job, returns, bound, PIN_COLUMN) is None:
             return None
-        template = ExecutedTemplate.of(session, schema, job, returns, bound, holds, is_rdd=shape.is_rdd)
+        template = ExecutedTemplate.of(
+            session, schema, job, returns, bound, holds, is_rdd=shape.is_rdd, beside=PIN_COLUMN
+        )
         return None if template is None else _Job(template, tuple(one.columns for one in made[0]))
 
 

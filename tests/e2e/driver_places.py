@@ -1,12 +1,15 @@
-"""A job on a cluster whose rows tell which executor has processed them.
+"""Jobs on a cluster whose rows tell which executor has processed them, one after the other.
 
-``python driver_places.py <folder>`` prints for every micro-batch a line ``places`` with the executor of each shard,
-then a line ``misses`` with how many replicas each epoch had to build, and how many files of compactions there are.
+``python driver_places.py <folder>`` runs one with a single stage and one with two.  Behind some micro-batches an
+executor is lost, and another one comes; then there are some more.  A line ``places`` has the executor of each shard in
+a micro-batch of the first job, ``misses`` how many replicas each epoch of a stage had to build, ``calls`` and ``ready``
+what each micro-batch has cost the driver, ``compactions`` how many files of such there are.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +17,16 @@ from typing import Any
 
 import mixedmode
 import support
+from epoch_calls import EpochCalls
+from mixedmode.runtime.platform.spark_cluster import Executors
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 KEYS = 40
-BATCHES = 8
+STEADY, MORE = 4, 3
+SHARDS = 4
 
 
 class Place(StatefulProcessor):
@@ -45,22 +53,58 @@ def main(folder: Path) -> None:
     }
     spark = support.driver_session(os.environ["SESSIONS_MASTER"], settings)
     support.compact_eagerly()
+    calls = EpochCalls()
+    for name in ("one", "two"):
+        tell(name, spark, folder / name, calls)
+    os._exit(0)  # no need to wait for the JVM to say good-bye
+
+
+def tell(name: str, spark: SparkSession, folder: Path, calls: EpochCalls) -> None:
+    """Run a job, and print what there is to be told of it."""
     world = support.World(spark, folder)
     keyed = mixedmode.read(history=world.history(batch(0)), live=world.live()).groupBy("key")
     placed = keyed.transformWithState(Place(), "batch long, shard int, executor string", "append", "none")
-    query = world.start(placed, {"pipeline.parallelism": 4, "execution.checkpointing.interval": "1 ms"})
+    if name == "two":
+        placed = placed.groupBy("batch", "shard", "executor").agg(F.count("*").alias("keys"))
+        writer = placed.writeStream.format("noop").outputMode("update")
+    else:
+        writer = placed.writeStream.option("path", str(world.out))
+    writer = writer.option("checkpointLocation", str(world.checkpoints)).option("pipeline.parallelism", str(SHARDS))
+    query = writer.option("execution.checkpointing.interval", "1 ms").start()
     query.wait_for("live", 300)
-    for number in range(1, BATCHES + 1):
+    del calls.by_epoch[:], calls.ready[:]
+    for number in range(1, STEADY + MORE + 1):
+        if number == STEADY + 1:
+            lose_one(spark, folder / "lost")
         world.land(batch(number))
         query.processAllAvailable()
     query.stop()
-    misses = [record["stateOperators"][0]["customMetrics"]["replicaCacheMisses"] for record in query.recentProgress]
-    print("misses", *misses)
-    print("compactions", len(list(world.checkpoints.rglob("*-compacted-*"))))
-    found = {(row[0], row[1]): row[2] for row in world.output()}
-    for number in range(1, BATCHES + 1):
-        print("places", *(found.get((number, shard), "nowhere") for shard in range(4)), flush=True)
-    os._exit(0)  # no need to wait for the JVM to say good-bye
+    for stage in range(len(query.lastProgress.stateOperators)):
+        metrics = [record["stateOperators"][stage]["customMetrics"] for record in query.recentProgress]
+        print(name, "misses", *(one["replicaCacheMisses"] for one in metrics))
+    print(name, "compactions", len(list(world.checkpoints.rglob("*-compacted-*"))))
+    print(name, "calls", *calls.by_epoch)
+    print(name, "ready", *calls.ready)
+    found = {(row[0], row[1]): row[2] for row in world.output()} if name == "one" else {}
+    for number in range(1, STEADY + MORE + 1) if found else ():
+        print(name, "places", *(found.get((number, shard), "nowhere") for shard in range(SHARDS)), flush=True)
+
+
+def lose_one(spark: SparkSession, flag: Path) -> None:
+    """An executor dies; this returns when another one has taken its place, as the cluster sees to."""
+
+    def kill(_: int) -> None:
+        try:
+            os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return  # it runs again on another one
+        with open(f"/proc/{os.getppid()}/stat", encoding="utf-8") as daemon:
+            os.kill(int(daemon.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+
+    executors = Executors(spark)
+    before = set(executors.places())
+    spark.sparkContext.parallelize([0], 1).foreach(kill)
+    support.wait_until(lambda: len(now := set(executors.places())) == len(before) and now != before)
 
 
 def batch(number: int) -> list[support.Event]:

@@ -168,3 +168,24 @@ def test_the_threads_session_stays_while_a_plan_is_made(spark: SparkSession, ses
     assert ExecutedTemplate.of(session, ROWS, counted, [COUNTED], ["bound"], lambda _: True) is not None
     active = java_class(spark, "org.apache.spark.sql.classic.SparkSession").getActiveSession()
     assert active.get().equals(java_session(spark))
+
+
+def test_rows_that_are_joined_on_the_way_stay(spark: SparkSession, session: SparkSession) -> None:
+    """Of an own column, by which the template is told of them; every other join has no template."""
+    beside = as_rdd(session.range(3).select(F.col("id").alias("beside")))
+
+    def made(rows: DataFrame) -> DataFrame:
+        placed = rows.where("`a``b.c` < bound").repartition(2, "key")
+        joined = beside.hint("shuffle_hash").join(placed, F.expr("beside = key"), "left")
+        return joined.groupBy("beside").agg(F.count("key").alias("n")).toDF("key", "n").mapInArrow(adding(0), COUNTED)
+
+    nodes = PlanTemplate.of(session, ROWS, made, [COUNTED], ["bound"], "beside")
+    executed = ExecutedTemplate.of(session, ROWS, made, [COUNTED], ["bound"], lambda _: True, beside="beside")
+    assert nodes is not None and executed is not None
+    for rows, bound, added in ((10, 10, 0), (10, 4, 100), (0, 5, 1)):
+        expected = sorted(made(frame(session, rows).withColumn("bound", F.lit(bound))).collect())
+        for template in (nodes, executed):
+            found = template.over(as_rdd(frame(spark, rows)), [adding(added)], {"bound": bound})
+            assert sorted(found.collect()) == [(key, n + added) for key, n in expected]
+    assert PlanTemplate.of(session, ROWS, made, [COUNTED], ["bound"], "other") is None
+    assert ExecutedTemplate.of(session, ROWS, made, [COUNTED], ["bound"], lambda _: True) is None
