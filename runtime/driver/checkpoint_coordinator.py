@@ -111,10 +111,20 @@ class CheckpointCoordinator:
         elif (begun := self._begin(trigger, alone=False)) is not None:
             self._go_on_beside(begun)
 
-    def checkpoint_if_behind(self, trigger: str) -> bool:
-        """Have all that was processed in a complete checkpoint; False if that failed tolerably."""
+    def checkpoint_if_behind(self, trigger: str, *, when_due: bool = False) -> bool:
+        """Have all that was processed in a complete checkpoint; False if that failed tolerably.
+
+        Args:
+            trigger: why.
+            when_due: after one that has failed, wait until the scheduler says that the next is due (False until then):
+                for whoever asks with every step, which would use up the tolerated failures within seconds.
+        """
         self.wait()
-        return not self._has_news or self.checkpoint(trigger) is not None
+        if not self._has_news:
+            return True
+        if when_due and self._failures and not self.scheduler.due(clock_ms()):
+            return False
+        return self.checkpoint(trigger) is not None
 
     @property
     def _has_news(self) -> bool:
@@ -335,7 +345,9 @@ class CheckpointCoordinator:
                 f"checkpoint {number} failed ({error}); {self._failures} in a row, "
                 f"execution.checkpointing.tolerable-failed-checkpoints is {tolerated}"
             ) from error
-        logger.warning("checkpoint %s failed, the job goes on: %s", number, error)
+        next_ms = self.scheduler.next_trigger_ms()
+        due = "with the backlog's end" if next_ms is None else f"in {max(next_ms - clock_ms(), 0) / 1000:.1f} s"
+        logger.warning("checkpoint %s failed, the job goes on, and the next one is due %s: %s", number, due, error)
 
     def _report(self, one: Completion) -> CheckpointReport:
         cut, metadata = one.cut, one.metadata

@@ -91,6 +91,13 @@ class PauseSwitch:
             answer.set_result(None)
         return True
 
+    def refuse(self, reason: str) -> None:
+        """The run cannot come to a stand now, and goes on."""
+        with self._lock:
+            self._wanted = False
+            left, self._open = self._open, []
+        _refuse(left, reason)
+
     def go_on(self, now_ms: int) -> int:
         """The run goes on; returns how long it has stood still (ms)."""
         with self._lock:

@@ -1,9 +1,11 @@
 """What a run does about a pause, between two epochs.
 
 It takes a checkpoint, so that nothing is pending, and stands still: no row, timer or event is processed; savepoints are
-taken, and the location is held.  For inputs that may become idle the time does not count, since none of them could be
-read.  For everything else it does: processing time goes on, and what has become due meanwhile is due when the run goes
-on.
+taken, and the location is held.  Should the checkpoint fail within what is tolerated there is no pause, and whoever has
+asked for it is told: the run neither stands still with rows that nobody sees nor fails again with each step.
+
+For inputs that may become idle the time does not count, since none of them could be read.  For everything else it does:
+processing time goes on, and what has become due meanwhile is due when the run goes on.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ def stands_still(run: RunningJob, ending: Ending, phase: Phase) -> bool:
         phase: the phase that it is in.
     """
     pause = run.context.pause
-    if pause.is_wanted and not pause.stands and run.checkpoints.checkpoint_if_behind("pause"):
-        come_to_a_stand(run.context, phase)
+    if pause.is_wanted and not pause.stands:
+        if run.checkpoints.checkpoint_if_behind("pause"):
+            come_to_a_stand(run.context, phase)
+        else:
+            pause.refuse("its checkpoint failed, and the query goes on")
     if not pause.is_wanted:
         go_on(run)
         return False

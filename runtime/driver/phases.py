@@ -215,13 +215,13 @@ def commit_now(run: RunningJob, phase: Phase) -> bool:
         phase: the phase that it is in.
 
     Returns:
-        False if that failed tolerably.
+        False if that failed tolerably; the next time that it is tried is when a checkpoint is due.
     """
     upto_ms = now_ms()  # fixed: a timer that registers the next one again and again must not keep us here
     run.epochs.send_events(phase)  # once: a coordinator that answers each event with another must not either
     while run.epochs.tick(phase, upto_ms, idle=True):
         pass
-    return run.checkpoints.checkpoint_if_behind("requested")
+    return run.checkpoints.checkpoint_if_behind("requested", when_due=True)
 
 
 def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
@@ -263,7 +263,7 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
         run.sources.note_drained()
     run.checkpoints.checkpoint_if_due()
     ending.serve(phase)
-    # What users ask for is made visible; after a failure that is tolerated, with a later turn.
+    # What users ask for is made visible; after a failure that is tolerated, with the checkpoint that is due next.
     wishes = run.context.commits.pending()
     if wishes and commit_now(run, phase):
         run.context.commits.grant(wishes)

@@ -86,6 +86,9 @@ class AwaitedQuery(ToldQuery):
     def processAllAvailable(self) -> None:
         """Wait until everything that the sources hold now is processed and visible in the sink (for tests).
 
+        Should the checkpoint fail that is to show it, within
+        ``execution.checkpointing.tolerable-failed-checkpoints``, the one that is due next is waited for.
+
         Raises:
             QueryError: the query failed, or is paused.
         """

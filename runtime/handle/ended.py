@@ -41,7 +41,8 @@ class EndedQuery(AwaitedQuery):
         for its end.  For ``pipeline.watermark.idle-timeout`` it does not.  A query that is started again is not paused.
 
         Raises:
-            QueryError: the query has ended, or is resumed or ends before it stands still.
+            QueryError: the query has ended, is resumed or ends before it stands still, or its checkpoint fails within
+                ``execution.checkpointing.tolerable-failed-checkpoints``, and the query goes on.
         """
         if self._runner.is_inside:
             raise QueryError("pause() in the query's own foreachBatch function would wait for itself")

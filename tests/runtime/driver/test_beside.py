@@ -6,7 +6,9 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
 
 import pytest
 from beside_support import POINTS, Checkpointed, Died
@@ -14,9 +16,12 @@ from graph_kinds import Buckets, Unique, Windows
 from graph_support import Job, Row, Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixedmode.errors import CheckpointError
+from mixedmode.errors import CheckpointError, QueryError
 from mixedmode.runtime.checkpoints.lease.driver_lease import LocationLost
 from mixedmode.runtime.driver.completion import GivenUp
+from mixedmode.runtime.driver.pause_switch import PauseSwitch
+from mixedmode.runtime.driver.pausing import stands_still
+from mixedmode.runtime.driver.phases import commit_now
 from mixedmode.state import lineage
 
 GRAPHS = [
@@ -197,6 +202,57 @@ def test_a_checkpoint_that_fails_beside_epochs_leaves_its_rows_to_the_next(job: 
     job.store.guard = lambda: None
     job.end()
     assert (job.outcomes[-1], len(job.shown())) == ("3 complete", 1)
+
+
+def run_of(job: Checkpointed) -> Any:
+    """As much of a run as the steps of its clock need."""
+    facts: list[Any] = []
+    context = SimpleNamespace(pause=PauseSwitch(lambda: None), listener=SimpleNamespace(on=facts.append))
+    epochs = SimpleNamespace(send_events=lambda phase: None, tick=lambda *how, **when: False)
+    return SimpleNamespace(checkpoints=job.coordinator, epochs=epochs, context=context, state=job.state, facts=facts)
+
+
+def failing(job: Checkpointed, tolerated: int) -> None:
+    """Rows are pending, and checkpoints fail."""
+    job.spec.settings.__dict__["tolerable_failed_checkpoints"] = tolerated
+    job.store.guard = lambda: (_ for _ in ()).throw(OSError("no space"))
+    job.take("live", at(1, 20))
+    job.take("clock")
+    job.at_once = True
+
+
+def test_rows_that_a_user_waits_for_are_tried_again_when_a_checkpoint_is_due(job: Checkpointed) -> None:
+    """The steps of a run's clock come many times a second: after a failure that is tolerated they leave the others to
+    the scheduler, so that what may fail is not used up before the cause can be gone."""
+    failing(job, tolerated=2)
+    run, phase = run_of(job), cast(Any, SimpleNamespace(kind="live"))
+    assert [commit_now(run, phase) for _ in range(9)] == [False] * 9
+    assert job.outcomes == ["1 failed"]
+    job.scheduler.request()
+    assert [commit_now(run, phase) for _ in range(9)] == [False] * 9
+    assert job.outcomes == ["1 failed", "2 failed"]
+    job.store.guard = lambda: None
+    job.scheduler.request()
+    job.coordinator.checkpoint_if_due()  # as the clock does before it looks who waits
+    assert commit_now(run, phase), "they are visible"
+    assert (job.outcomes[2:], len(job.shown())) == (["3 complete"], 1)
+
+
+def test_a_pause_whose_checkpoint_fails_is_none(job: Checkpointed) -> None:
+    """Whoever has asked for it is told at once, and the run goes on; the next pause tries again."""
+    failing(job, tolerated=1)
+    run, serving = run_of(job), mock.Mock()
+    phase = cast(Any, SimpleNamespace(kind="live"))
+    answer = run.context.pause.ask()
+    assert [stands_still(run, serving, phase) for _ in range(9)] == [False] * 9
+    with pytest.raises(QueryError, match="not paused: its checkpoint failed, and the query goes on"):
+        answer.result(0)
+    assert (job.outcomes, run.facts, serving.serve.called) == (["1 failed"], [], False)
+    job.store.guard = lambda: None
+    answer = run.context.pause.ask()
+    assert stands_still(run, serving, phase)
+    answer.result(0)
+    assert (job.outcomes[1:], len(job.shown())) == (["2 complete"], 1)
 
 
 def test_a_location_that_is_lost_beside_epochs_ends_the_job(job: Checkpointed) -> None:

@@ -48,6 +48,17 @@ def test_lifted_before_the_run_stands_still(switch: PauseSwitch) -> None:
     assert not switch.stand(1000) and not switch.stands
 
 
+def test_pause_that_cannot_be_made(switch: PauseSwitch) -> None:
+    """A run that cannot come to a stand says why to whoever waits, and goes on until it is asked again."""
+    answer = switch.ask()
+    switch.refuse("its checkpoint failed")
+    with pytest.raises(QueryError, match="not paused: its checkpoint failed"):
+        answer.result(0)
+    assert not switch.is_wanted and not switch.stand(1000)
+    switch.ask()
+    assert switch.stand(2000)
+
+
 def test_end_of_the_run(switch: PauseSwitch) -> None:
     """A run that ends answers whoever waits for its pause, and can be neither paused nor resumed."""
     answer = switch.ask()
