@@ -9,12 +9,14 @@ import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import mixedmode
 import pytest
 import typer
 from mixedmode.planner.cli.app import app
 from mixedmode.planner.options.registry import OPTIONS
+from mixedmode.testing import Harness
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -42,6 +44,18 @@ def test_readme_example_is_the_file_that_runs() -> None:
     source = (ROOT / "examples" / "quickstart.py").read_text()
     _, _, body = source.partition('"""\n')
     assert next(blocks(README, "python")).strip() == body.strip()
+
+
+def test_the_example_of_blocks_of_keys_runs() -> None:
+    """As it stands on the page, over a backlog and then live."""
+    page = ROOT / "docs" / "processors.md"
+    (code,) = [code for code in blocks(page, "python") if "def handleArrowRows" in code]
+    scope: dict[str, Any] = {}
+    exec(compile(code, str(page), "exec"), scope)
+    columns = {"schema": "customer string, amount double", "output": "customer string, n long, total double"}
+    with Harness(scope["Totals"](), key="customer", **columns) as totals:
+        told = [*totals.backlog([("b", 2.5), ("a", 1.0), ("b", 0.5)]), *totals.push([("b", 4.0)])]
+        assert [tuple(row) for row in told] == [("a", 1, 1.0), ("b", 2, 3.0), ("b", 3, 7.0)]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
