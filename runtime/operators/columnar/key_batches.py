@@ -145,8 +145,14 @@ def key_rows(batch: pa.RecordBatch, key_columns: tuple[str, ...], codec: KeyCode
 
 def _differs(column: pa.Array) -> np.ndarray:
     """Which values differ from the one before, from the second on; all of those that cannot be compared."""
-    if not (_is_plain(column.type) or pa.types.is_floating(column.type)):
+    types, kind = pa.types, column.type
+    if not (_is_plain(kind) or types.is_floating(kind)):
         return np.ones(len(column) - 1, dtype=bool)
+    if types.is_primitive(kind) and not types.is_boolean(kind) and not column.null_count:
+        # Times as the numbers that they are: numpy takes the least one for none at all.
+        numbers = column if types.is_floating(kind) else column.view(f"int{kind.bit_width}")
+        values = numbers.to_numpy()
+        return np.asarray(values[1:] != values[:-1])
     found = pc.not_equal(column[1:], column[:-1])
     if column.null_count:
         there = column.is_valid().to_numpy(zero_copy_only=False)

@@ -22,6 +22,8 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "bool": (pa.bool_(), [None, None, False, False, False, True, True, True]),
     "decimal": (pa.decimal128(9, 2), [None, Decimal("-1.00"), *[Decimal("0.50")] * 2, *[Decimal("9.99")] * 4]),
     "time": (pa.timestamp("us", "UTC"), [None, -1, -1, 0, 0, 5, 6, 6]),
+    "least time": (pa.timestamp("us"), [-(2**63), -(2**63), -1, 0, 0, 5, 6, 2**63 - 1]),
+    "day": (pa.date32(), [-1, -1, 0, 0, 0, 5, 6, 6]),
     "duration": (pa.duration("us"), [None, -1, -1, 0, 0, 5, 6, 6]),
     "struct": (pa.struct([("a", pa.float64())]), [{"a": 0.0}, {"a": -0.0}, {"a": 1.0}, *[{"a": NAN}] * 5]),
     "list": (pa.list_(pa.int32()), [None, [], [], [1], [1], [1, 2], [2], [2]]),
