@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pytest
 from mixedmode.state.batch import BatchKeyedState
 from mixedmode.state.layout import TIMER_SLOTS, encode_ts, state_key, timer_index_key
@@ -31,6 +32,9 @@ class RecordingWriter:
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         self.largest_call = max(self.largest_call, len(keys))
         self.entries += zip(keys, values, strict=True)
+
+    def put_arrays(self, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
+        self.put_many(keys.to_pylist(), values.to_pylist())
 
 
 @pytest.fixture
