@@ -121,8 +121,7 @@ class StagesTogether:
     def _part(self, stage: StageSpec, spec: EpochSpec, sorter: Sorter) -> Part:
         state = self.state.stages[stage.uid]
         inboxes = self.events.take(range(len(state.shards)), state, with_events=False)
-        executor, lineages = self.executors[stage.uid], state.lineages
-        return Part(executor, spec, lineages, inboxes, sorter, executor.pins_for(lineages))
+        return Part(self.executors[stage.uid], spec, state.lineages, inboxes, sorter)
 
     def _following(self, base: EpochSpec, second: StageSpec, first: Ran) -> EpochSpec:
         """What the second stage does if this is what the first one has done."""

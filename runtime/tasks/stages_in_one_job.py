@@ -54,7 +54,7 @@ class Part:
         lineages: committed state of every shard.
         inboxes: what goes to shards besides.
         sorter: who sorts.
-        pins: where the shards' replicas are; None: anywhere.
+        pins: where the shards' replicas are, once :meth:`placed`; None: anywhere.
     """
 
     stage: EpochExecutor
@@ -63,6 +63,10 @@ class Part:
     inboxes: Mapping[int, ShardInbox]
     sorter: Literal["spark", "arrow"] = "spark"
     pins: ShardPins | None = None
+
+    def placed(self) -> Part:
+        """The same, with the places of the shards of now."""
+        return replace(self, pins=self.stage.pins_for(self.lineages))
 
     @property
     def by_hash(self) -> bool:
@@ -143,6 +147,7 @@ class StagesInOneJob:
         Raises:
             Exception: whatever a task has failed with.
         """
+        first, second = first.placed(), second.placed()
         dealings = tuple(None if part.pins is None else part.pins.dealing for part in (first, second))
         if dealings != self._dealings:  # executors have come or gone, which may be why it was given up
             self._dealings, self._session, self._given_up = dealings, None, False
