@@ -30,6 +30,7 @@ from .checkpoints.metadata import CheckpointMetadata, OperatorState, StateLayout
 from .checkpoints.savepoints.store import SavepointStore, open_store
 from .checkpoints.store import CheckpointStore
 from .operators.join.definition import HEADS
+from .platform.arrow_functions import mapped_in_arrow
 from .platform.cells import facts_html, table_html
 from .platform.filesystem import exists, path_text, resolve
 from .tasks.join_scan import JoinScan
@@ -344,7 +345,7 @@ class StateReader:
 
     def _frame(self, scan: Scan) -> DataFrame:
         count = len(scan.shards.visited)
-        return self._spark.range(0, count, 1, count).mapInArrow(scan, scan.schema)
+        return mapped_in_arrow(self._spark.range(0, count, 1, count), scan, scan.schema)
 
 
 def _scans(stored: OperatorState, shards: Shards) -> dict[str, RowScan | RecordScan]:

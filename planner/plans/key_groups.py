@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.emission import EMITTED_COLUMN, emitted_schema
+from ...runtime.platform.arrow_functions import mapped_in_arrow
 from ...runtime.platform.columns import holds_floats
 from ...runtime.platform.parquet import read_parquet
 from ...runtime.platform.spark_buckets import hash_partitioned
@@ -114,6 +115,6 @@ def _stay(spark: SparkSession, spec: StageSpec, earlier: KeyedOperator) -> bool:
         files = hash_partitioned(none, earlier.key_group_outputs, _SHARDS)
         rows = spec.edges[0].over(files, emitted=EMITTED_COLUMN in operator.sort_columns)
         prepared = with_key_group(operator.prepare(way.adopt(rows), ANY_EPOCH), operator, _SHARDS)
-        return way.holds(prepared.mapInArrow(rows_of_the_stage, prepared.schema))
+        return way.holds(mapped_in_arrow(prepared, rows_of_the_stage, prepared.schema))
     except AnalysisException:  # it names what only the user's session has
         return False

@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from ...errors import OptionError, PlanError
 from ...runtime.operators.tail import Branch, Tail, TailColumn
+from ...runtime.platform.arrow_functions import mapped_in_arrow
 from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.platform.spark_expressions import (
     attribute,
@@ -65,7 +66,7 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
     for field in schema.fields:
         _check_type(field)
     row_schema = stage.template.schema
-    stand_in = spark.range(0, 2, 1, 2).mapInArrow(rows_of_the_stage, row_schema)
+    stand_in = mapped_in_arrow(spark.range(0, 2, 1, 2), rows_of_the_stage, row_schema)
     behind = reduce(lambda frame, step: step(frame), part.steps, stand_in)
     above = nodes_above(behind, rows_of_the_stage.__name__) or []  # none: nothing can get through, and Spark knows it
     kinds = [found[1] for node in above if (found := _NODE_NAME.match(node)) is not None]

@@ -32,6 +32,7 @@ from ..connectors.staged_form import StagedColumn, StagedForm, columns_of, sourc
 from ..connectors.staged_output import SPARK_SCHEMA, partition_values
 from ..connectors.staging import StagedFile, check_staged, epoch_of, staging_folder, writer_of
 from ..connectors.transaction import SinkTransaction
+from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, resolve
@@ -184,7 +185,7 @@ def _restaged(job: JobSpec, old: _Old, sources: list[int]) -> tuple[StagedFile, 
 def _run(spark: SparkSession, task: RestageTask, files: int) -> list[str]:
     """The reports of the tasks, one for each file."""
     try:
-        rows = spark.range(0, files, 1, files).mapInArrow(task, REPORT_SCHEMA).collect()
+        rows = mapped_in_arrow(spark.range(0, files, 1, files), task, REPORT_SCHEMA).collect()
     except Exception as error:
         translated = translate(error)
         raise translated from translated.__cause__

@@ -20,6 +20,7 @@ from ...state.lineage import ShardLineage
 from ...state.registry import StateRegistry, schema_from_json
 from ..checkpoints.metadata import OperatorState, ShardState, StateLayout
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.columns import quoted
 from ..platform.worker_errors import translate
 from ..tasks.report import REPORT_SCHEMA, ShardReport
@@ -193,7 +194,7 @@ class StageChange:
     def _run(self, spark: SparkSession, task: StateChangeTask, groups: Sequence[KeyGroupRange]) -> list[ShardReport]:
         rows = self._in_shards(len(groups))
         try:
-            found = ShardReport.of_rows(rows.mapInArrow(task, REPORT_SCHEMA).collect())
+            found = ShardReport.of_rows(mapped_in_arrow(rows, task, REPORT_SCHEMA).collect())
             if not found:  # Spark has found out that there are no rows, and has run no task
 
                 def without_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -202,7 +203,7 @@ class StageChange:
                     return task(iter(()))
 
                 places = spark.range(0, len(groups), 1, len(groups))
-                found = ShardReport.of_rows(places.mapInArrow(without_rows, REPORT_SCHEMA).collect())
+                found = ShardReport.of_rows(mapped_in_arrow(places, without_rows, REPORT_SCHEMA).collect())
         except Exception as error:
             translated = translate(error)
             if translated is error:

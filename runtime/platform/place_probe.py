@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ...errors import OptionError
+from .arrow_functions import mapped_in_arrow
 from .exclusive import decides
 from .filesystem import appears_whole, delete_quietly, is_local, list_files, read_bytes, resolve
 from .spark_paths import HadoopPlace, missing_client, spark_uri
@@ -155,7 +156,9 @@ def _from_a_worker(spark: SparkSession, places: Mapping[str, tuple[fs.FileSystem
     context = spark.sparkContext
     context.setJobDescription("mixedmode: trying the job's folders from a worker")
     try:
-        rows = spark.range(0, 1, 1, 1).mapInArrow(try_them, "option string, host string, trouble string").collect()
+        rows = mapped_in_arrow(
+            spark.range(0, 1, 1, 1), try_them, "option string, host string, trouble string"
+        ).collect()
     except Exception as error:
         found = worker_setup_error(error, context.pythonExec)
         if found is None:

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from ...errors import PlanError
 from ...state.key_hash import is_hashable
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.arrow_types import arrow_schema
 from ..platform.filesystem import delete_quietly
 from ..platform.parquet_scan import NotTakenError
@@ -194,7 +195,7 @@ class ColumnarPass:
         )
 
     def _reports(self, task: PartialScanTask) -> list[ScanReport]:
-        places = self.spark.range(0, len(task.parts), 1, len(task.parts)).mapInArrow(task, REPORT_SCHEMA)
+        places = mapped_in_arrow(self.spark.range(0, len(task.parts), 1, len(task.parts)), task, REPORT_SCHEMA)
         at_once = self.settings.backlog_max_cores
         if at_once is None:
             rows = places.collect()

@@ -22,8 +22,10 @@ from ...state.local_folder import local_root
 from ...state.packed_lineages import PackedLineages
 from ...state.registry import StateRegistry
 from ...state.replica import process_cache
+from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.failpoints import failpoint
 from ..platform.worker_errors import translate
+from ..platform.worker_tasks import task_begins
 from .report import NO_SHARD, REPORT_COLUMN, REPORT_SCHEMA
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class CompactionTask:
     change: StateRewrite | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task_begins()
         for _ in batches:
             pass
         context = TaskContext.get()
@@ -87,7 +90,7 @@ def compact_shards(rows: DataFrame, task: CompactionTask) -> dict[int, ShardLine
         CorruptStateError: a file of a shard is not as it was written.
     """
     try:
-        reports = rows.mapInArrow(task, REPORT_SCHEMA).collect()
+        reports = mapped_in_arrow(rows, task, REPORT_SCHEMA).collect()
     except Exception as error:
         translated = translate(error)
         raise translated from translated.__cause__

@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from ..operators.aggregate import operator as _aggregates  # noqa: F401  (what tasks import)
 from ..operators.processor import operator as _processors  # noqa: F401
+from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.spark_session import activate, unheard
+from ..platform.worker_tasks import task_begins
 from . import shard_task as _tasks  # noqa: F401
 
 if TYPE_CHECKING:
@@ -56,14 +58,14 @@ def _start(spark: SparkSession) -> None:
         activate(session)
         context.setJobDescription(_DESCRIPTION)
         workers = max(context.defaultParallelism, 1)
-        session.range(0, workers, 1, workers).mapInArrow(_imported, "worker long").collect()
+        mapped_in_arrow(session.range(0, workers, 1, workers), _imported, "worker long").collect()
     except Exception as error:  # the session may be stopped meanwhile, or never have had an executor
         logger.debug("Python workers were not started beforehand: %s", error)
 
 
 def _imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in a worker, which has imported this module, and so what it imports."""
+    task_begins()
     for _ in batches:
         pass
-    # The first array that is made of Python's values has Arrow import pandas.
     yield pa.RecordBatch.from_pydict({"worker": pa.array([0], pa.int64())})

@@ -15,6 +15,7 @@ from pyspark.sql.types import Row, StructField, StructType
 from ...state.keygroups import key_group_of, shard_of
 from ...state.keys import KeyCodec
 from ...state.reader import Ident
+from ..platform.arrow_functions import mapped_in_arrow
 from .scan_task import RecordScan, RowScan, Scan, Shards, TimerScan, struct_of
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def lookup(spark: SparkSession, shards: Shards, scans: Mapping[str, RowScan | Re
     timers = TimerScan(shards)
     task = LookupTask(shards, (*scans.items(), (_TIMERS, timers)))
     found: dict[str, list[Any]] = {name: [] for name in (*scans, _TIMERS)}
-    for name, data in spark.range(0, 1, 1, 1).mapInArrow(task, _COLUMNS).collect():
+    for name, data in mapped_in_arrow(spark.range(0, 1, 1, 1), task, _COLUMNS).collect():
         scan = timers if name == _TIMERS else scans[name]
         with pa.ipc.open_stream(bytes(data)) as reader:
             found[name] += [_own(scan, row) for row in _rows(reader.read_all(), scan.schema)]

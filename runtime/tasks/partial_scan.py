@@ -20,6 +20,7 @@ from ..platform.long_expressions import computed
 from ..platform.parquet_scan import FilePart, NotTakenError
 from ..platform.partial_calls import Sums, aggregated
 from ..platform.scan_plans import PartialScan, ScanKey
+from ..platform.worker_tasks import task_begins
 from .partial_runs import Buckets, in_order, write_run
 from .partial_sort import RowsToSort
 from .report import report_batch
@@ -78,6 +79,7 @@ class PartialScanTask:
     memory_bytes: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task_begins()
         for _ in batches:
             pass
         context = TaskContext.get()

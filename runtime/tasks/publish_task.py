@@ -13,10 +13,10 @@ from pyspark import TaskContext
 from ...errors import MixedModeError
 from ..operators.emission import EMITTED_COLUMN
 from ..operators.projection import Projection
+from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
-from ..platform.worker_garbage import spare_what_is_loaded
-from ..platform.worker_socket import acknowledge_at_once
+from ..platform.worker_tasks import task_begins
 from .handed_report import take_report
 from .report import NO_SHARD, REPORT_SCHEMA, ShardReport, report_batch
 from .shard_task import ShardTask
@@ -46,7 +46,7 @@ def published(
     if tail is not None:
         rows = tail.over(rows)
     # mapInArrow looks columns up by name and takes dots and backticks for syntax.
-    return rows.toDF(*[f"c{place}" for place in range(len(rows.columns))]).mapInArrow(publish, REPORT_SCHEMA)
+    return mapped_in_arrow(rows.toDF(*[f"c{place}" for place in range(len(rows.columns))]), publish, REPORT_SCHEMA)
 
 
 def projected(rows: DataFrame, projection: Projection | None, *, marked: bool) -> DataFrame:
@@ -92,8 +92,7 @@ class PublishTask:
     output_schema: StructType
 
     def __call__(self, batches: Batches) -> Batches:
-        acknowledge_at_once()
-        spare_what_is_loaded()
+        task_begins()
         context = TaskContext.get()
         assert context is not None, "output is published only inside a Spark task"
         shard = self.task.shards[context.partitionId()]

@@ -14,8 +14,7 @@ from pyspark import TaskContext
 
 from ...state.local_folder import local_root
 from ..operators.contract import ShardContext, ShardCounters
-from ..platform.worker_garbage import spare_what_is_loaded
-from ..platform.worker_socket import acknowledge_at_once
+from ..platform.worker_tasks import task_begins
 from .meter import TaskMeter
 from .report import NO_SHARD
 from .shard_task import ShardTask, checked_rows, operator_of
@@ -40,8 +39,7 @@ class QuestionTask:
             for _ in batches:
                 pass
             return
-        acknowledge_at_once()
-        spare_what_is_loaded()
+        task_begins()
         key_groups = task.lineages[shard].key_groups
         shard_context = ShardContext(
             shard,

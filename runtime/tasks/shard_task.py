@@ -38,8 +38,7 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.checksummed import seal
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import write_atomically
-from ..platform.worker_garbage import spare_what_is_loaded
-from ..platform.worker_socket import acknowledge_at_once
+from ..platform.worker_tasks import task_begins
 from ..protocols.operator_events.task_events import ShardInbox, TaskEvents
 from .handed_report import leave_report
 from .input_times import InputTimes
@@ -102,8 +101,7 @@ class ShardTask:
         shard = self.shards[context.partitionId()]
         if shard == NO_SHARD:
             return
-        acknowledge_at_once()
-        spare_what_is_loaded()
+        task_begins()
         stored = self.stored_report(shard)
         if stored is not None:
             for _ in batches:

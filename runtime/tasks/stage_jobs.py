@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.columns import quoted
 from .job_templates import ExecutedJob, JobTemplates, OwnWay
 from .placement import ShardPins
@@ -205,7 +206,7 @@ class StageJobs:
         """The output of a task that hands its rows on within the job, and the task; ``rows`` are in their shards."""
         rows, task = as_mapped(rows, task)
         assert task.hands_on is not None
-        return projected(rows.mapInArrow(task, task.hands_on), self.operator.projection, marked=True), task
+        return projected(mapped_in_arrow(rows, task, task.hands_on), self.operator.projection, marked=True), task
 
     def reported(self, rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:
         """The reports of a task, and the task; ``rows`` are in their shards."""
@@ -279,7 +280,7 @@ class StageJobs:
     def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         asked = self.operator.asks_about(rows)
         if asked is not None:
-            rows = self.operator.answered(rows.mapInArrow(QuestionTask(task), asked))
+            rows = self.operator.answered(mapped_in_arrow(rows, QuestionTask(task), asked))
             task = replace(task, sort=None)
         rows, task = as_mapped(rows, task)
         return self._mapped(rows, task, task)
@@ -287,8 +288,8 @@ class StageJobs:
     def _mapped(self, rows: DataFrame, task: ShardTask, function: ArrowFunction) -> DataFrame:
         """The reports of ``function``, which runs the task."""
         if task.hands_on is None:
-            return rows.mapInArrow(function, REPORT_SCHEMA)
-        handed_on = rows.mapInArrow(function, task.hands_on)
+            return mapped_in_arrow(rows, function, REPORT_SCHEMA)
+        handed_on = mapped_in_arrow(rows, function, task.hands_on)
         return published(handed_on, self.operator.projection, self.tail, self.publishing(task))
 
     def publishing(self, task: ShardTask) -> PublishTask:

@@ -37,6 +37,7 @@ from ..operators.contract import ShardCounters
 from ..operators.processor.keyed_rows import HandedOverRows, KeyedRows, KeySlices
 from ..operators.processor.row_reader import RowReader
 from ..platform.failpoints import failpoint
+from ..platform.worker_tasks import task_begins
 from .report import ShardReport, report_batch
 from .scan_task import Shards, struct_of
 
@@ -99,6 +100,7 @@ class StateChangeTask:
     local_dir: str | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task_begins()
         context = TaskContext.get()
         assert context is not None, "state is changed only inside a Spark task"
         yield report_batch(self.of_shard(context.partitionId(), context.taskAttemptId(), batches).to_bytes())

@@ -17,10 +17,11 @@ from pyspark import TaskContext
 
 from ..connectors.output_place import OutputPlace
 from ..connectors.staging import StagedFile
+from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.arrow_types import arrow_schema
 from ..platform.failpoints import failpoint
 from ..platform.spark_observations import observed_metrics
-from ..platform.worker_socket import acknowledge_at_once
+from ..platform.worker_tasks import task_begins
 from .publish_task import typed_rows
 from .report import REPORT_SCHEMA, report_batch
 
@@ -59,7 +60,7 @@ def staged_behind(
     # mapInArrow looks columns up by name and takes dots and backticks for syntax.
     rows = rows.toDF(*[f"c{at}" for at in range(len(rows.columns))])
     task = TailTask(place, tail.schema, epoch, run_id)
-    job = rows.mapInArrow(task, REPORT_SCHEMA)
+    job = mapped_in_arrow(rows, task, REPORT_SCHEMA)
     found = [json.loads(bytes(row[0])) for row in job.collect()]
     files = tuple(StagedFile(**file) for one in found for file in one["files"])
     return Staged(files, sum(one["dropped_rows"] for one in found)), observed_metrics(job) if tail.observed else {}
@@ -75,7 +76,7 @@ class TailTask:
     run_id: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        acknowledge_at_once()
+        task_begins()
         context = TaskContext.get()
         assert context is not None, "output is staged only inside a Spark task"
         attempt = f"{self.run_id}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from .....errors import CheckpointError, OptionError
+from ....platform.arrow_functions import mapped_in_arrow
 from ....platform.columns import column_fold, quoted
 from ....platform.failpoints import failpoint
 from ....platform.filesystem import exists, read_bytes, write_atomically
@@ -195,7 +196,7 @@ class KafkaSink(PerCheckpointSink):
         """The rows as they are staged, in a task for each lane."""
         assert self._spark is not None, "open() comes first"
         send = FileTask(task, self._filesystem, self._staging, tuple(lanes), tuple(self.schema.fieldNames()))
-        return self._spark.range(0, len(lanes), 1, len(lanes)).mapInArrow(send, SENT_SCHEMA)
+        return mapped_in_arrow(self._spark.range(0, len(lanes), 1, len(lanes)), send, SENT_SCHEMA)
 
     def _chosen(self, task: SendTask, transaction: SinkTransaction, lanes: list[Lane]) -> DataFrame:
         """Those that no later one replaces, which Spark finds: a lane's in a partition, in their order."""
@@ -213,7 +214,7 @@ class KafkaSink(PerCheckpointSink):
             *names, F.col(_LANE), (F.col(_START) + F.col(_ROW)).alias(_POSITION)
         )
         in_lanes = placed.repartitionById(lanes[-1].number + 1, F.col(_LANE)).sortWithinPartitions(_POSITION)
-        return in_lanes.mapInArrow(RowTask(task, {lane.number: lane.rows for lane in lanes}), SENT_SCHEMA)
+        return mapped_in_arrow(in_lanes, RowTask(task, {lane.number: lane.rows for lane in lanes}), SENT_SCHEMA)
 
     def _check_remembered(self, begun_ms: int, number: int) -> None:
         """Raise CheckpointError if Kafka may have forgotten how far an earlier attempt had come."""
@@ -236,7 +237,7 @@ def _check_workers(spark: SparkSession) -> None:
         yield from batches
 
     try:
-        spark.range(0, 1, 1, 1).mapInArrow(look, "id bigint").collect()
+        mapped_in_arrow(spark.range(0, 1, 1, 1), look, "id bigint").collect()
     except Exception as error:
         translated = translate(error)
         raise translated from translated.__cause__
