@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import standalone
@@ -41,6 +44,14 @@ CONF = {
 #: Lines of a driver's log.
 GONE, REGISTERED, LEAVING = "Lost executor", "Registering block manager", "Decommission executors"
 _PAUSE_S, _DELAY_S = 30 * 60, 10 * 60
+#: Runs ``python -m module`` as if it were another Python.
+OTHER_VERSION = """
+import collections, runpy, sys
+sys.argv = sys.argv[2:]
+Version = collections.namedtuple("Version", "major minor micro releaselevel serial")
+sys.version_info = Version(3, 99, 0, "final", 0)
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 
 
 @dataclass
@@ -242,3 +253,48 @@ def test_workers_come_and_go(cluster: standalone.Cluster, job: Job, tmp_path: Pa
     assert run.driver.count("the job has ended") == 1
     assert sum(epoch["late"] for epoch in [*told, *epochs(run.driver)]) == 0
     assert output() == expected
+
+
+def test_workers_with_a_wrong_python_are_told_at_the_start(cluster: standalone.Cluster, tmp_path: Path) -> None:
+    """One that is not there, one without mixedmode, one of another version: each is named, with what is wrong and what
+    to set, before anything runs.
+
+    The driver finds all of them under their names, and they are right there.
+    """
+    here, there, packages = (tmp_path / name for name in ("here", "there", "packages"))
+    for folder in (here, there, packages):
+        folder.mkdir()
+    for path in Path(pa.__file__).parents[1].iterdir():
+        if "mixedmode" not in path.name:
+            (packages / path.name).symlink_to(path)
+    other = tmp_path / "other.py"
+    other.write_text(OTHER_VERSION)
+    without = f'PYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"'
+    says = {
+        "gone": (None, "cannot be started there: "),
+        "bare": (without, "has not what tasks need: No module named 'mixedmode'"),
+        "other": (f'exec {sys.executable} {other} "$@"', "is of another version than the driver's: "),
+        "right": (f'exec {sys.executable} "$@"', ""),
+    }
+    for name, (command, _) in says.items():
+        for folder, line in ((here, says["right"][0]), (there, command)):
+            if line is not None:
+                (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+                (folder / name).chmod(0o755)
+    if not cluster.alive():
+        cluster.add_workers(1)
+    path = os.environ["PATH"]
+    conf = {**CONF, "spark.executorEnv.PATH": f"{there}:{path}", "spark.cores.max": "1"}
+    environment = {"FOLDER": str(tmp_path), "INTERPRETERS": " ".join(says), "PATH": f"{here}:{path}"}
+    conf["spark.scheduler.minRegisteredResourcesRatio"] = "0"
+    script = Path(__file__).with_name("driver_interpreters.py")
+    driver = standalone.Submitted(cluster.url, script, conf, environment, tmp_path / "driver.log")
+    try:
+        driver.wait_until(lambda: driver.count("told ") == len(says), "all have been tried")
+    finally:
+        driver.end(signal.SIGKILL)
+    told = {line.split()[1]: line for line in driver.lines() if line.startswith("told ")}
+    assert told.pop("right") == "told right nothing"
+    for name, line in told.items():
+        assert line.startswith(f"told {name} MIXEDMODE_WORKER_PYTHON Spark's workers would run Python '{name}', "), line
+        assert says[name][1] in line and "set PYSPARK_PYTHON" in line
