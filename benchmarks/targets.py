@@ -91,6 +91,8 @@ TARGETS = (
            "keys/s/core"),
     Target("migration-aggregate", "migration to a complete checkpoint, state of an aggregate", "at least", 1e6,
            "keys/s/core"),
+    # Each file is read by the two shards that have its key groups; with each read by all of them it would be 8 x.
+    Target("rescale-twice", "replicas of twice the shards, CPU by that of as many as before", "at most", 2.5, "x"),
     Target("compaction-debt", "pending compaction of a replica right after migration", "at most", 0, "bytes"),
     Target("sorter-memory", "external sorter, memory by its budget", "at most", 1.25, "x"),
     Target("backlog-memory", "Python worker in a backlog, memory by the sorter's budget", "at most", 1.25, "x"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from mixedmode.state.compaction import compact
@@ -92,4 +93,11 @@ def test_rescale(benchmark: Any, bench: Any, tmp_path: Path) -> None:
     size = sum(lineage.size_bytes for lineage in state.lineages)
     told = [f"{way} {min(each):.2f} s" for way, each in compacted.items() if ways[way] != BEFORE]
     notes = (f"{size / 1e6:,.1f} MB of state", f"then files of their own, CPU: {', '.join(told)}")
-    bench.record(begun, seconds=seconds, baselines=(f"{BEFORE} shards",), notes=notes)
+    twice = median(seconds["16 shards"]) / median(seconds[f"{BEFORE} shards"])
+    bench.record(
+        begun,
+        seconds=seconds,
+        baselines=(f"{BEFORE} shards",),
+        notes=notes,
+        findings={"rescale-twice": twice},
+    )
