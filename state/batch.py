@@ -16,15 +16,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .blocks import BlockCells, BlockKeys, entries_of
-from .byte_arrays import bytes_of
+from .byte_arrays import bytes_of, data_of, offsets_of
 from .files import StateWriter
 from .keyed import KeyedState, NoKey
-from .layout import TIMER_KINDS, TimerKind, state_prefix
+from .layout import TIMER_KINDS, TimerKind, decode_all_ts, state_prefix
 from .registry import StateRegistry
 from .replica import ShardReplica
-from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, stored_timers
+from .timers import FIRST_TIMER_SLOT, IndexChanges, due_keys, earliest, index_names, kind_of, stored_timers
 
 #: Written entries are handed to the writer in chunks of about this size: 1,024 entries, fewer if they are large.
 _CHUNK_BYTES = 1 << 20
@@ -133,13 +134,45 @@ class BatchKeyedState(KeyedState):
     def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
         """Write what changes; all keys come after those that were there before, and no timer is due."""
         groups, ends = keys.groups, [len(keys)]
-        if any(one.suffix >= _FIRST_TIMER and len(one.places) for one in cells):
+        timers = next((one for one in cells if one.suffix >= _FIRST_TIMER and len(one.places)), None)
+        if timers is not None and self._base is None and self._keep_state:
+            self._write_with_timers(keys, cells, timers.that_stay())
+            return
+        if timers is not None:
             ends = [*(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(keys)]
         elif self._index and int(groups[0]) == self._key_group < int(groups[-1]):
             # Timers of keys before these go behind the cells of their group.
             ends = [int(np.searchsorted(groups, self._key_group, "right")), len(keys)]
         for start, stop in pairwise([0, *ends]):
             self._write_between(keys.slice(start, stop), [one.slice(start, stop) for one in cells])
+
+    def _write_with_timers(self, keys: BlockKeys, cells: Sequence[BlockCells], timers: BlockCells) -> None:
+        """The same where there was nothing before, so that index entries are known without a look at any."""
+        self.set_current_key(*keys.at(0))
+        names, values = entries_of(keys, cells, True)
+        group, key = keys.at(-1)
+        begun = 0
+        if group != self._key_group:
+            # The index entries of groups that end within the block are written with it, in the order of all.
+            assert self._index is not None
+            begun = int(np.searchsorted(keys.groups, group))
+            ended = timers.slice(0, begun)
+            waiting = [stored for stored, _ in self._index.entries()]
+            names = pa.concat_arrays([names, pa.array(waiting, pa.binary()), index_names(keys, ended)])
+            values = pa.concat_arrays([values, pa.array([b""] * (len(names) - len(values)), pa.binary())])
+            order = pc.array_sort_indices(names)
+            names, values = names.take(order), values.take(order)
+            for kind in TIMER_KINDS:
+                self._note(kind, self._index.earliest_put(kind))
+            if len(ended.places):
+                self._note(kind_of(ended), int(decode_all_ts(data_of(ended.subs), offsets_of(ended.subs)[:-1]).min()))
+            self._begin_group(group)
+        assert self._index is not None
+        self._index.add_all(keys.slice(begun, len(keys)), timers.slice(begun, len(keys)), True)
+        if len(names):
+            self._write_out()
+            self._writer.put_arrays(names, values)
+        self._key, self.changes = key, {}
 
     def _write_between(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
         """The same for some of the keys, of one group or all without timers."""

@@ -66,6 +66,15 @@ class BlockCells:
         subs = None if self.subs is None else self.subs.slice(low, high - low)
         return BlockCells(self.suffix, self.places[low:high] - start, self.values.slice(low, high - low), subs)
 
+    def that_stay(self) -> BlockCells:
+        """Those that are not deleted."""
+        if not self.values.null_count:
+            return self
+        there = self.values.is_valid()
+        subs = None if self.subs is None else self.subs.filter(there)
+        places = self.places[there.to_numpy(zero_copy_only=False)]
+        return BlockCells(self.suffix, places, self.values.drop_null(), subs)
+
     def names(self, keys: BlockKeys) -> pa.BinaryArray:
         """Their stored keys; ``keys``: of the block."""
         if self.subs is not None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from .blocks import BlockCells, BlockKeys
 from .byte_arrays import bytes_of
 from .cursor import ReplicaCursor
@@ -48,10 +50,7 @@ class IndexChanges:
 
     def add_all(self, keys: BlockKeys, timers: BlockCells, fresh: bool) -> None:
         """Note changes of timer cells of a block; ``fresh``: there is nothing from before that could be deleted."""
-        assert timers.subs is not None
-        section = TIMER_SECTIONS[_KIND_OF_SLOT[timers.suffix[0]]]
-        own = keys.take(timers.places)
-        names = bytes_of(stored_keys(own.groups, section, timers.subs, own.keys))
+        names = bytes_of(index_names(keys, timers))
         for name, value in zip(names, bytes_of(timers.values), strict=True):
             if value is not None or not fresh:
                 self._changes[name] = value
@@ -69,6 +68,18 @@ class IndexChanges:
         prefix = self._prefixes[kind]
         puts = [stored for stored, value in self._changes.items() if value is not None and stored.startswith(prefix)]
         return parse_timer_index(min(puts))[1] if puts else None
+
+
+def index_names(keys: BlockKeys, timers: BlockCells) -> pa.BinaryArray:
+    """The stored keys of the index entries of a block's timers."""
+    assert timers.subs is not None
+    own = keys.take(timers.places)
+    return stored_keys(own.groups, TIMER_SECTIONS[kind_of(timers)], timers.subs, own.keys)
+
+
+def kind_of(timers: BlockCells) -> TimerKind:
+    """What kind of timers a block's timer cells are."""
+    return _KIND_OF_SLOT[timers.suffix[0]]
 
 
 def stored_timers(

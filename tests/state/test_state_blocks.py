@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mixedmode.state.batch import BatchKeyedState
 from mixedmode.state.blocks import BlockCells, BlockKeys
@@ -18,11 +18,14 @@ from mixedmode.state.rocks import RocksDBKeyedState
 from state_support import NUMBER
 from test_batch import RecordingWriter
 
+TIMED: Any = ({0: b"x"}, {1: True, 2: False})
+EARLY: Any = ({0: b"x"}, {-2: True, -1: False})
+PLAIN: Any = ({0: b"x"}, {})
 #: What becomes of one key: its cells by slot (None: deleted), and whether its timers are registered, by their times.
 Change = tuple[dict[int, "bytes | None"], dict[int, bool]]
 CHANGES = st.tuples(
     st.dictionaries(st.integers(0, 1), st.none() | st.binary(max_size=3)),
-    st.dictionaries(st.integers(-2, 2), st.booleans(), max_size=2),
+    st.just({}) | st.dictionaries(st.integers(-2, 2), st.booleans(), max_size=2),
 )
 KEYS = st.dictionaries(st.tuples(st.integers(0, 2), st.binary(min_size=1, max_size=2)), CHANGES, min_size=1, max_size=8)
 
@@ -68,6 +71,10 @@ def at_once(state: Any, keys: list[tuple[tuple[int, bytes], Change]]) -> None:
     state.write_cells(block, cells)
 
 
+@example(keys={(0, b"a"): TIMED, (0, b"b"): PLAIN, (1, b"a"): PLAIN}, cuts=[(1, True)], fresh=True)
+@example(keys={(0, b"a"): EARLY, (0, b"b"): TIMED, (1, b"a"): TIMED}, cuts=[(1, True)], fresh=True)
+@example(keys={(0, b"a"): TIMED, (0, b"b"): EARLY, (1, b"a"): TIMED}, cuts=[(1, True)], fresh=True)
+@example(keys={(0, b"a"): EARLY, (0, b"b"): TIMED, (1, b"a"): TIMED}, cuts=[(1, True)], fresh=False)
 @given(keys=KEYS, cuts=st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=4), fresh=st.booleans())
 def test_a_sorted_pass_writes_blocks_as_it_writes_keys(
     keys: dict[tuple[int, bytes], Change], cuts: list[tuple[int, bool]], fresh: bool
