@@ -2,7 +2,8 @@
 
 A job's function is the same for all of its tasks, so it carries the lineages of all shards.  Here each shard's are some
 bytes: pickling and reading the function copies them, and only the shard's own are ever made objects again.  What a
-file's description is as bytes is remembered with it, so an epoch costs the driver no more than the files that are new.
+file's description is as bytes is remembered with it, so an epoch costs the driver no more than the files that are new;
+a worker remembers the other way round what it has read.
 
 Never on disk: both ends are the same version.
 """
@@ -10,6 +11,7 @@ Never on disk: both ends are the same version.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, overload
 
 import msgspec
@@ -65,6 +67,7 @@ def _packed(lineage: ShardLineage) -> bytes:
     return msgspec.msgpack.encode((groups.first, groups.last, files, lineage.replaced, lineage.replaced_by))
 
 
+@lru_cache(maxsize=16)
 def _unpacked(packed: bytes) -> ShardLineage:
     first, last, files, replaced, replaced_by = msgspec.msgpack.decode(packed)
     return ShardLineage(KeyGroupRange(first, last), tuple(map(_unpacked_file, files)), tuple(replaced), replaced_by)
@@ -82,6 +85,7 @@ def _packed_file(file: StateFile) -> bytes:
     return known
 
 
+@lru_cache(maxsize=4096)
 def _unpacked_file(packed: bytes) -> StateFile:
     (name, kind, size, digest, entries, tombstones, first_key, last_key, first_epoch, last_epoch, clip) = (
         msgspec.msgpack.decode(packed)
