@@ -126,6 +126,40 @@ class CheckpointCoordinator:
             return False
         return self.checkpoint(trigger) is not None
 
+    def checkpoint_beside(self, trigger: str) -> None:
+        """Take a checkpoint now, and complete it beside what comes next; :meth:`look` tells how it went.
+
+        One that is in flight is waited for.
+
+        Args:
+            trigger: why.
+
+        Raises:
+            CheckpointError: as of :meth:`checkpoint`.
+        """
+        self.wait()
+        begun = self._begin(trigger, alone=False)
+        if begun is not None:
+            self._go_on_beside(begun)
+
+    def beside_if_behind(self, trigger: str) -> int | None:
+        """As :meth:`checkpoint_beside`, if none is in flight and one would hold anything new.
+
+        Args:
+            trigger: why.
+
+        Returns:
+            The id of the one that is in flight, or would be had it not failed tolerably; None: there is nothing new.
+
+        Raises:
+            CheckpointError: as of :meth:`checkpoint`.
+        """
+        if self._in_flight is not None or not self._has_news:
+            return self.in_flight
+        number = self.next_id
+        self.checkpoint_beside(trigger)
+        return number
+
     @property
     def _has_news(self) -> bool:
         """Whether a checkpoint would hold anything that the last one does not; none is in flight."""
@@ -230,9 +264,9 @@ class CheckpointCoordinator:
     # -- beside the epochs -------------------------------------------------------------------------------------------
 
     @property
-    def is_in_flight(self) -> bool:
-        """Whether a checkpoint is being completed beside the epochs."""
-        return self._in_flight is not None
+    def in_flight(self) -> int | None:
+        """The id of the checkpoint that is being completed beside the epochs; None: there is none."""
+        return None if self._in_flight is None else self._in_flight.cut.number
 
     def look(self) -> None:
         """Take over what was completed beside the epochs since somebody looked.

@@ -70,11 +70,10 @@ class RescaleDesk:
         return not self._open and not self._begun
 
     def begin(self) -> list[RescaleRequest]:
-        """The requests that are open now; from here on nobody can withdraw them."""
+        """The requests that are to be done; nobody can withdraw them from here on."""
         with self._lock:
-            taken, self._open = self._open, []
-            self._begun += taken
-        return taken
+            self._begun, self._open = [*self._begun, *self._open], []
+            return list(self._begun)
 
     def grant(self) -> None:
         """All that was begun with is done, for good."""

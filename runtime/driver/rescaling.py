@@ -1,11 +1,12 @@
 """Deals the shards of a running job anew, between two epochs, without stopping it.
 
 1. What is pending becomes visible with a checkpoint of the old shards: rows of one key that different shards have
-   staged would have no order within one transaction.
+   staged would have no order within one transaction.  One is completed beside the epochs first, so that there is little
+   left for the one that the next epoch waits for.
 2. The key groups of each stage are dealt to its new shards, as a restart from that checkpoint would: files of the state
    are named by other lineages, none is read or written; events that wait for shards go along; plans are made anew.
-3. A checkpoint holds the new shards.  Until it is complete the old ones are what a restart finds, from then on the new
-   ones: ``_metadata`` names one dealing or the other.
+3. A checkpoint holds the new shards, completed beside the epochs, too.  Until it is complete the old ones are what a
+   restart finds, from then on the new ones: ``_metadata`` names one dealing or the other.
 
 Should the first checkpoint fail within what is tolerated, nothing is done.  Should the last one, the job goes on with
 its new shards, the next checkpoint holds them, and whoever has asked is answered then.
@@ -112,6 +113,10 @@ class Rescaling:
     run: RunningJob
     #: What was dealt and is in no checkpoint yet: shards by stage, before and after, and the last checkpoint before.
     _dealt: tuple[dict[str, int], dict[str, int], int] | None = field(init=False, default=None)
+    #: Whether another checkpoint was asked for, since the one that was to hold that has failed.
+    _asked_again: bool = field(init=False, default=False)
+    #: The checkpoint that is completed beside the epochs before shards are dealt.
+    _ahead: int | None = field(init=False, default=None)
 
     def serve(self) -> None:
         """Do what is asked for; the caller stands between two epochs."""
@@ -119,26 +124,48 @@ class Rescaling:
         if desk.is_idle or all(source.finished for source in run.state.sources.values()):
             return  # where no row comes any more, the job ends
         with run.context.turn:
-            if self._dealt is not None and run.scheduler.due(clock_ms()):
-                run.checkpoints.checkpoint(RESCALE)  # in a pause nobody else takes one
+            run.checkpoints.look()
             self._tell_if_held()
-            requests = desk.begin()
-            if not requests:
+            if self._dealt is not None:
+                self._go_on_holding()
                 return
-            shards = self._wanted(requests)
-            if shards and not run.checkpoints.checkpoint_if_behind(RESCALE):
-                desk.refuse_begun("its checkpoint failed, and the query goes on with the shards that it has")
-                return
-            if shards:
-                self._deal(shards)
-            self._tell_if_held()
-            if self._dealt is None:
+            shards = self._wanted(desk.begin())
+            if not shards:
                 desk.grant()
+            elif self._is_beside():
+                return
+            elif self._has_failed_beside() or not run.checkpoints.checkpoint_if_behind(RESCALE):
+                desk.refuse_begun("its checkpoint failed, and the query goes on with the shards that it has")
+            else:
+                self._deal(shards)
+            self._ahead = None
 
     def settle(self) -> None:
         """The run ends: a dealing that its last checkpoint holds is told, and answered."""
         with self.run.context.turn:
             self._tell_if_held()
+
+    def _is_beside(self) -> bool:
+        """Whether the checkpoint before the dealing is being completed; one that is in flight already is as good."""
+        checkpoints = self.run.checkpoints
+        if self._ahead is None:
+            self._ahead = checkpoints.beside_if_behind(RESCALE)
+        return self._ahead is not None and self._ahead == checkpoints.in_flight
+
+    def _has_failed_beside(self) -> bool:
+        return self._ahead is not None and self.run.state.checkpoint_id < self._ahead
+
+    def _go_on_holding(self) -> None:
+        """Have another checkpoint hold the shards if the one that was to hold them has failed: at once, or else when
+        one is due, since many failures in a row are not tolerated.  In a pause nobody else takes one."""
+        run = self.run
+        if run.checkpoints.in_flight is not None:
+            return
+        if not self._asked_again:
+            self._asked_again = True
+            run.scheduler.request()
+        if run.scheduler.due(clock_ms()):
+            run.checkpoints.checkpoint_beside(RESCALE)
 
     def _wanted(self, requests: Sequence[RescaleRequest]) -> dict[str, int]:
         """The stages that change, with their numbers of shards; what a later request says counts."""
@@ -153,15 +180,14 @@ class Rescaling:
 
     def _deal(self, shards: Mapping[str, int]) -> None:
         run, state = self.run, self.run.state
-        before = state.parallelism if self._dealt is None else self._dealt[0]
+        before = state.parallelism
         failpoint("rescale-before-dealing")
         deal_anew(state, run.events, run.epochs.graph, shards)
         run.tasks.lifecycle = lifecycle_of(run.job, state)  # whose sources are as after a restart: some have ended
         run.context.published.of_state(state)
-        self._dealt = (before, state.parallelism, state.checkpoint_id)
+        self._dealt, self._asked_again = (before, state.parallelism, state.checkpoint_id), False
         failpoint("rescale-dealt")
-        if run.checkpoints.checkpoint(RESCALE) is None:
-            run.scheduler.request()
+        run.checkpoints.checkpoint_beside(RESCALE)
 
     def _tell_if_held(self) -> None:
         """Answer and tell of a dealing, once a checkpoint holds it."""

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import standalone
 import support
+from mixedmode.runtime.driver import remote_client
 from mixedmode.runtime.platform.failpoints import VARIABLE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1500)]
@@ -163,6 +165,10 @@ class Run:
         self._told = len(found)
         return sum(epoch["restored"]["visits"] for epoch in found[seen:])
 
+    def rescale(self, shards: int) -> None:
+        """The job goes on with another number of shards; returns when a checkpoint holds them."""
+        remote_client.ask(str(self.job.folder / "location"), "rescale", parallelism=shards)
+
     def come(self, count: int) -> None:
         """Workers come, each with an executor that the driver knows."""
         known = self.driver.count(REGISTERED)
@@ -190,10 +196,10 @@ def test_workers_come_and_go(cluster: standalone.Cluster, job: Job, tmp_path: Pa
       on each task meets its state where the epoch before has left it.
     - The shards of a machine that is lost between two epochs are restored, those of others stay; one that comes takes
       its share; one that is decommissioned is left by its shards, and by no others; of two
-      that are lost at once both parts move to the one that is left.
+      that are lost at once both parts move to the one that is left.  Other numbers of shards are restored once.
     - The driver and its JVM are killed, and submitted again: it goes on from the last checkpoint, on the executors that
       Spark allocates as it goes, with Python workers of one task each, and survives a machine that is lost within an
-      epoch.  SIGTERM ends it in good order.
+      epoch, while somebody asks for other shards.  SIGTERM ends it in good order.
     - Nothing is late, and the output is what the rows come to.
     """
     events = support.stream_of(900, seed=5, keys=60, step_s=80)
@@ -224,6 +230,8 @@ def test_workers_come_and_go(cluster: standalone.Cluster, job: Job, tmp_path: Pa
     assert [run.restored(), run.restored()] == [2, 0], "what the lost ones had"
     run.come(1)
     assert run.restored() == 1
+    run.rescale(5)
+    assert [run.restored(), run.restored()] == [5, 0], "all shards are others"
     told = epochs(run.driver)
     run.driver.end(signal.SIGKILL)
 
@@ -239,9 +247,14 @@ def test_workers_come_and_go(cluster: standalone.Cluster, job: Job, tmp_path: Pa
     run = Run(job, cluster, run.events)
     run.through(run.land(40))
     in_epoch.unlink()
-    run.through(run.land(40))
-    run.driver.wait_until(in_epoch.exists, "a machine is lost in an epoch")
+    with ThreadPoolExecutor(1) as somebody:
+        rows = run.land(40)
+        asked = somebody.submit(run.rescale, 4)
+        run.driver.wait_until(in_epoch.exists, "a machine is lost in an epoch")
+        run.through(rows)
+        asked.result()
     run.land(len(run.events))
+    run.rescale(2)
     expected = hours_of(events)
     known = {row[0] for row in expected}
 

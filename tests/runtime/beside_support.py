@@ -170,7 +170,7 @@ class Checkpointed(Job):
         named = {stage.uid: {file.name for one in stage.lineages for file in one.files} for stage in self.stages}
         for uid, names in named.items():
             assert names <= set(os.listdir(self.store.pool(uid))), f"files of {uid} are gone that the job reads"
-        if self.store.latest() is None or self.coordinator.is_in_flight:  # which looks for its files
+        if self.store.latest() is None or self.coordinator.in_flight is not None:  # which looks for its files
             return
         kept = [self.store.read(number) for number in self.store.ids()]
         for held in (operator for one in kept for operator in one.operators):

@@ -158,10 +158,10 @@ def test_a_compaction_beside_epochs_replaces_what_was_cut(job: Checkpointed) -> 
     now = [one for one in job.stages[0].lineages if one.replaced]
     assert now
     assert all(len(one.files) == one.replaced_by + 2 for one in now)
-    assert job.coordinator.is_in_flight, "the files before are still to be removed"
+    assert job.coordinator.in_flight is not None, "the files before are still to be removed"
     job.complete()
     job.coordinator.look()
-    assert not job.coordinator.is_in_flight
+    assert job.coordinator.in_flight is None
     job.check_files()
     job.take("live", at(30))
     job.take("clock")

@@ -23,7 +23,7 @@ def test_each_request_is_answered() -> None:
     first, second, third = RescaleRequest(3), RescaleRequest(4, "a"), RescaleRequest(5)
     for request in (first, second):
         desk.ask(request)
-    assert desk.begin() == [first, second] and not desk.withdraw(first)
+    assert desk.begin() == desk.begin() == [first, second] and not desk.withdraw(first)
     desk.refuse(second, "why not")
     with pytest.raises(QueryError, match="the rescale to 4 shards of stage 'a' was not done: why not"):
         second.answer.result(0)
@@ -45,18 +45,41 @@ def test_each_request_is_answered() -> None:
         desk.ask(RescaleRequest(3))
 
 
-class Failing:
-    """Checkpoints of a run that fail, within what is tolerated, when they are told to."""
+class Checkpoints:
+    """Those of a run; they fail, within what is tolerated, or last until somebody looks, when they are told to."""
 
     def __init__(self, run: Any) -> None:
-        self.run, self.fails = run, False
+        self.run, self.fails, self.lasts, self.has_news = run, False, False, True
+        self.in_flight: int | None = None
+        self._attempted = 1
+        self.beside: list[bool] = []
 
-    def checkpoint(self, trigger: str) -> object:
-        self.run.state.checkpoint_id += not self.fails
-        return None if self.fails else trigger
+    def checkpoint_beside(self, trigger: str) -> None:
+        self._attempted += 1
+        self.in_flight = self._attempted
+        self.run.scheduler.triggered(0)
+        self.beside.append(True)
+        if not self.lasts:
+            self.look()
+
+    def look(self) -> None:
+        if self.in_flight is not None and not self.fails:
+            self.run.state.checkpoint_id = self.in_flight
+        self.in_flight = None
+
+    def beside_if_behind(self, trigger: str) -> int | None:
+        if self.in_flight is None and self.has_news:
+            self.checkpoint_beside(trigger)
+            return self._attempted
+        return self.in_flight
 
     def checkpoint_if_behind(self, trigger: str) -> bool:
-        return self.checkpoint(trigger) is not None
+        self.look()
+        if self.has_news:
+            self.beside.append(False)
+            self._attempted += 1
+            self.run.state.checkpoint_id = self._attempted
+        return True
 
 
 def rescaling_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Rescaling, Any, list[Any]]:
@@ -78,7 +101,7 @@ def rescaling_of(monkeypatch: pytest.MonkeyPatch) -> tuple[Rescaling, Any, list[
     )
     run.context.rescales, run.context.listener.on = RescaleDesk(), told.append
     run.scheduler = CheckpointScheduler(1 << 60, 0, 0, 0, frozenset({"live"}))
-    run.checkpoints = Failing(run)
+    run.checkpoints = Checkpoints(run)
     return Rescaling(run), run, told
 
 
@@ -99,20 +122,65 @@ def test_who_asks_is_answered_when_a_checkpoint_holds_the_shards(monkeypatch: py
     for one; one with which the run ends counts, too."""
     served, run, told = rescaling_of(monkeypatch)
     run.context.rescales.ask(request := RescaleRequest(4))
-    run.checkpoints.checkpoint_if_behind = lambda trigger: True
+    run.checkpoints.has_news = False
     run.checkpoints.fails = True
     served.serve()
     assert (run.state.parallelism, request.answer.done(), told) == ({"a": 4}, False, [])
     run.checkpoints.fails = False
     if how == "pause":
         served.serve()
+        served.serve()  # when it is complete
     else:
         served.settle()
         assert not request.answer.done()
         run.state.checkpoint_id += 1
         served.settle()
     request.answer.result(0)
-    assert [(one.before, one.after, one.checkpoint_id) for one in told] == [({"a": 1}, {"a": 4}, 2)]
+    held_by = 3 if how == "pause" else 2  # an id that has failed is not used again
+    assert [(one.before, one.after, one.checkpoint_id) for one in told] == [({"a": 1}, {"a": 4}, held_by)]
+
+
+def test_failures_that_are_tolerated_are_not_used_up_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more checkpoint is taken at once, further ones when they are due."""
+    served, run, told = rescaling_of(monkeypatch)
+    run.context.rescales.ask(request := RescaleRequest(4))
+    run.checkpoints.has_news, run.checkpoints.fails = False, True
+    for _ in range(5):
+        served.serve()
+    assert run.checkpoints.beside == [True, True] and not request.answer.done()
+    run.checkpoints.fails = False
+    run.scheduler.request()
+    served.serve()
+    served.serve()
+    assert request.answer.done() and len(told) == 1
+
+
+def test_epochs_go_on_beside_checkpoints_of_a_dealing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait for the one only that holds what came while the first was completed; whoever asks meanwhile is served
+    with those before, or after what was dealt is held."""
+    served, run, told = rescaling_of(monkeypatch)
+    run.checkpoints.lasts = True
+    first, second, third = RescaleRequest(4), RescaleRequest(5), RescaleRequest(6)
+    run.context.rescales.ask(first)
+    served.serve()
+    assert (run.checkpoints.beside, run.state.parallelism) == ([True], {"a": 1})
+    run.context.rescales.ask(second)
+    look, run.checkpoints.look = run.checkpoints.look, lambda: None
+    served.serve()
+    assert (run.checkpoints.beside, run.state.parallelism) == ([True], {"a": 1}), "it is not complete yet"
+    run.checkpoints.look = look
+    served.serve()
+    assert (run.checkpoints.beside, run.state.parallelism) == ([True, False, True], {"a": 5})
+    assert not first.answer.done()
+    run.context.rescales.ask(third)
+    run.checkpoints.look = lambda: None
+    served.serve()
+    assert run.state.parallelism == {"a": 5}
+    run.checkpoints.look, run.checkpoints.has_news = look, False
+    served.serve()
+    assert first.answer.done() and second.answer.done() and run.state.parallelism == {"a": 6}
+    served.serve()
+    assert third.answer.done() and len(told) == 2
 
 
 class Query(RescaledQuery):
