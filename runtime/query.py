@@ -17,6 +17,7 @@ from .driver.preflight import check_places
 from .driver.remote_requests import Request, RequestFolder, Requests
 from .driver.runner import JobRunner
 from .driver.sigterm import SIGTERM
+from .driver.start_settings import with_settings_of_now
 from .handle.rescale import RescaledQuery
 from .metrics.event_files import HistoryFolder
 from .metrics.history import RunHistory
@@ -46,6 +47,7 @@ def start_query(job: JobSpec) -> MixedQuery:
     """
     if job.settings.start_workers:
         start_workers(job.spark)
+    job = with_settings_of_now(job)
     check_places(job)
     query = MixedQuery(job)
     query._start()

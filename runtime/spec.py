@@ -325,6 +325,13 @@ class JobSpec:
     plan_json: str = "{}"
     #: Why the job must not begin with these sources, though it may go on with them; None: it may.
     begin_refused: str | None = None
+    #: The session with the settings of its start; None: it has not been started.
+    planned_in: SparkSession | None = None
+
+    @property
+    def planning(self) -> SparkSession:
+        """The session in which rows of the job are planned."""
+        return self.planned_in or self.spark
 
     @property
     def last_stage(self) -> StageSpec:

@@ -27,7 +27,7 @@ def exchanges_of(job: JobSpec, store: CheckpointStore) -> dict[str, Exchange]:
     for uid, schema in schemas.items():
         folder = store.exchange(uid)
         uri = spark_uri(job.spark, job.checkpoint_location or store.location, folder)
-        found[uid] = Exchange(job.spark, store.filesystem, folder, uri, schema)
+        found[uid] = Exchange(job.planning, store.filesystem, folder, uri, schema)
     return found
 
 

@@ -67,7 +67,7 @@ class LiveStart:
         """The landed rows, which belong to the first micro-batch; None: there are none, or they have been read."""
         if self._first is None or not self._first.rows or state.batch_id >= 0 or self.job.live is None:
             return None
-        return self._positions.landed(self.job.spark, self.job.live, self.location)
+        return self._positions.landed(self.job.planning, self.job.live, self.location)
 
     def was_read(self, state: JobState) -> None:
         """The landed rows, if there are any, have been processed."""

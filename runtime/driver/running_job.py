@@ -233,7 +233,7 @@ def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
 def _executor(job: JobSpec, state: JobState, uid: str, context: RunContext, output: OutputPlace) -> EpochExecutor:
     stage, tail = state.stages[uid], job.tail_in_stage if uid == job.last_stage.uid else None
     return EpochExecutor(
-        spark=job.spark,
+        spark=job.planning,
         operator=stage.operator,
         settings=job.settings,
         job_id=state.job_id,

@@ -53,7 +53,7 @@ class SourceRows:
         """These, and no rows of the lanes that are not named: even of no rows an aggregate may make one."""
         named = {*self.histories, *(number for rows in self.lives for number in rows)}
         empty = {
-            number: empty_frame(job.spark, lane.frame.schema)
+            number: empty_frame(job.planning, lane.frame.schema)
             for number, lane in enumerate(job.lanes)
             if number not in named
         }
