@@ -1,0 +1,179 @@
+"""Real SIGKILLs of a driver's JVM while Spark writes the log of the live query.
+
+Whatever is left of a write, a plain query of Spark goes on from it as the log says, and so does the job: once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import file_events
+import processes
+import pytest
+import support
+from driver_jvm import DriverJvm
+from file_events import FileEvents
+from mixedmode.runtime.platform.failpoints import VARIABLE
+from mixedmode.runtime.platform.query_log import started
+from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+DRIVER = Path(__file__).with_name("driver_sessions.py")
+OPTIONS = ("execution.backlog.final-watermark=observed", "execution.checkpointing.interval=1h")
+EVENTS = support.stream_of(300, seed=6)
+#: What Spark does to write a file of its log, in order: the event, and the file's name with its number.
+MOMENTS = {
+    "file begun": (file_events.CREATED, r"\.(\d+)\.[^.]+\.tmp"),
+    "checksum begun": (file_events.CREATED, r"\.\.(\d+)\.[^.]+\.tmp\.crc"),
+    "file written": (file_events.CLOSED, r"\.(\d+)\.[^.]+\.tmp"),
+    "file renamed": (file_events.RENAMED, r"(\d+)"),
+    "checksum renamed": (file_events.RENAMED, r"\.(\d+)\.crc"),
+}
+_LONGEST_S = 240
+
+
+class Job:
+    """A job whose drivers have a JVM of their own.
+
+    Args:
+        folder: for it.
+        jvm: starts drivers.
+        files: how many files land one after the other.
+    """
+
+    def __init__(self, folder: Path, jvm: DriverJvm, files: int) -> None:
+        self.folder, self.jvm = folder, jvm
+        self.log = folder / "checkpoints" / "spark"
+        for made in ("landing", "pending"):
+            (folder / made).mkdir(parents=True)
+        support.write(folder / "history.parquet", EVENTS[:100])
+        support.write(folder / "landing" / "00.parquet", EVENTS[100:140])
+        rows = -(-len(EVENTS[140:]) // files)
+        for number in range(files):
+            support.write(folder / "pending" / f"{number + 1:02d}.parquet", EVENTS[140 + number * rows :][:rows])
+        support.write(folder / "pending" / "99.parquet", support.flush_after(EVENTS))
+        written_ns = (folder / "landing" / "00.parquet").stat().st_mtime_ns
+        for number, path in enumerate(sorted((folder / "pending").iterdir()), start=1):
+            os.utime(path, ns=(written_ns + number * 10_000_000,) * 2)
+
+    def start(self) -> subprocess.Popen[str]:
+        """A driver that goes on with the job."""
+        environment = {VARIABLE: "", "SESSIONS_MASTER": "local[2,3]", "FILES": "one by one"}
+        said = open(self.folder / "said", "a", encoding="utf-8")  # noqa: SIM115  (the driver's)
+        with said:
+            return self.jvm.start(
+                DRIVER,
+                self.folder,
+                "sessions",
+                *OPTIONS,
+                environment=environment,
+                own_jvm=True,
+                stdout=said,
+                stderr=said,
+            )
+
+    def killed_at(self, part: str, moment: str) -> int:
+        """Kill the JVM at a moment of writing a file, behind what the job goes on from; returns the file's number."""
+        kinds, name = MOMENTS[moment]
+        driver = self.start()
+        try:
+            while (position := self.position) is None or not (self.log / part).is_dir():
+                assert driver.poll() is None, self.said
+                time.sleep(0.005)
+            with FileEvents(self.log / part, kinds) as events:
+                jvms = self._jvms(driver.pid)
+                for found in events.names(_LONGEST_S):
+                    match = re.fullmatch(name, found)
+                    if match and int(match[1]) > position:
+                        processes.kill(jvms)
+                        break
+                else:
+                    raise AssertionError(f"{part}: no {moment}\n{self.said}")
+            assert driver.wait(_LONGEST_S) != 0, "it has not noticed"
+            return int(match[1])
+        finally:
+            processes.kill([*processes.below(driver.pid), driver.pid])
+            driver.wait()
+
+    def _jvms(self, driver: int) -> list[int]:
+        while not (found := processes.find(driver, "jvm")):
+            time.sleep(0.005)
+        return found
+
+    @property
+    def position(self) -> int | None:
+        """The last micro-batch in the newest checkpoint; None: there is none."""
+        newest = max((self.folder / "checkpoints" / "mixedmode" / "checkpoints").glob("*/_metadata"), default=None)
+        if newest is None:
+            return None
+        spark = json.loads(json.loads(newest.read_text())["body"])["spark"]
+        return -1 if spark is None else int(spark["batch_id"])
+
+    @property
+    def said(self) -> str:
+        return (self.folder / "said").read_text()[-4000:]
+
+    @property
+    def output(self) -> list[tuple[Any, ...]]:
+        return support.without_flush(support.committed(self.folder / "out"))
+
+
+@pytest.mark.parametrize("part", ["offsets", "commits"])
+def test_killed_while_spark_writes_its_log(
+    spark: SparkSession, tmp_path: Path, driver_jvm: DriverJvm, part: str
+) -> None:
+    """Each life of the job ends at another moment of writing an entry; in the end its output is that of an undisturbed
+    run.  After each, a file under its own name is whole, and a plain query takes what no committed batch has taken."""
+    job = Job(tmp_path / "job", driver_jvm, files=len(MOMENTS) + 1)
+    for life, moment in enumerate(MOMENTS):
+        number = job.killed_at(part, moment)
+        left = sorted(path.name for path in (job.log / part).iterdir() if re.search(rf"\.?\b{number}\b", path.name))
+        _check_whole(job.log)
+        copied = tmp_path / f"log-{life}"
+        shutil.copytree(job.log, copied)
+        wanted = sorted(_rows_behind(copied, job.folder / "landing"))
+        assert sorted(_taken(spark, copied, job.folder / "landing")) == wanted, (moment, left)
+    driver = job.start()
+    assert driver.wait(_LONGEST_S) == 0, job.said
+    assert job.output == support.sessions_of(EVENTS)
+
+
+def _check_whole(log: Path) -> None:
+    """Entries under their own names are whole."""
+    for path in (log / "offsets").glob("[0-9]*"):
+        version, metadata, offset = path.read_text().splitlines()
+        assert (version, "logOffset" in json.loads(offset), json.loads(metadata)["batchWatermarkMs"]) == ("v1", True, 0)
+    for path in (log / "commits").glob("[0-9]*"):
+        version, entry = path.read_text().splitlines()
+        assert version == "v1" and isinstance(json.loads(entry), dict)
+
+
+def _rows_behind(log: Path, landing: Path) -> Iterator[str]:
+    """Names of the landed files that no committed batch has taken."""
+    done = max((int(path.name) for path in (log / "commits").glob("[0-9]*")), default=-1)
+    taken = -1 if done < 0 else json.loads((log / "offsets" / str(done)).read_text().splitlines()[2])["logOffset"]
+    lines = [line for path in (log / "sources" / "0").glob("[0-9]*") for line in path.read_text().splitlines()[1:]]
+    known = {Path(entry["path"]).name: entry["batchId"] for entry in map(json.loads, lines)}
+    yield from (path.name for path in landing.glob("[!.]*") if known.get(path.name, taken + 1) > taken)
+
+
+def _taken(spark: SparkSession, log: Path, landing: Path) -> list[str]:
+    """Names of the files that a plain query takes which goes on from a log."""
+    taken: list[str] = []
+
+    def take(batch: DataFrame, number: int) -> None:
+        taken.extend(Path(row[0]).name for row in batch.distinct().collect())
+
+    rows = spark.readStream.schema(support.ROW_SCHEMA).parquet(str(landing)).select("_metadata.file_path")
+    writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", log.as_uri()).trigger(availableNow=True)
+    started(writer, [spark], log.as_uri()).awaitTermination()
+    return taken
