@@ -1,7 +1,7 @@
 """Runs random jobs, kills what they consist of, and compares what they commit with what their rows must give.
 
 ``python tests/chaos/chaos.py --seconds 300 --seed 1`` (or ``make chaos SECONDS=300 SEED=1``); the last line is
-``N disturbed runs, K kills, D differences``.  ``--seed 1 --run 17`` repeats one of them.
+``N disturbed runs, K kills, E epochs beside checkpoints, D differences``.  ``--seed 1 --run 17`` repeats one of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="mixedmode-chaos-"))
     drivers = Drivers(folder, arguments.deadline)
     began = time.monotonic()
-    runs = kills = 0
+    runs = kills = overlaps = 0
     differences: list[int] = []
     try:
         for number in _numbers(arguments, began):
@@ -47,8 +47,9 @@ def main() -> int:
                 drivers.drop()
             runs += 1
             kills += len(run.kills)
+            overlaps += run.overlaps
             killed = ", ".join(map(str, run.kills)) or "nothing killed"
-            took = f"{time.monotonic() - started:.0f} s, {run.lives} drivers"
+            took = f"{time.monotonic() - started:.0f} s, {run.lives} drivers, {run.overlaps} epochs beside checkpoints"
             print(f"run {number}: {plan}: {killed}; {took}: {verdict}", flush=True)
             if verdict == "ok" and not arguments.keep:
                 shutil.rmtree(folder / f"run-{number}")
@@ -60,7 +61,8 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
     for number in differences:
         print(f"to reproduce: {_again(arguments, number)}")
-    print(f"{runs} disturbed runs, {kills} kills, {len(differences)} differences", flush=True)
+    beside = f"{overlaps} epochs beside checkpoints"
+    print(f"{runs} disturbed runs, {kills} kills, {beside}, {len(differences)} differences", flush=True)
     return 1 if differences else 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -38,10 +39,15 @@ class Disturber:
 
     Args:
         kills: file with a line for each kill: the number of the disturbance, and where it happened.
+        overlaps: file with a byte for each epoch that was applied while a checkpoint was completed beside it.
     """
 
-    def __init__(self, kills: Path) -> None:
+    def __init__(self, kills: Path, overlaps: Path) -> None:
         self._kills = kills
+        self._overlaps = overlaps
+        #: How much longer each step takes of a checkpoint that is completed beside epochs.
+        self.beside_s = 0.0
+        self._are_held = 0
         self._lock = threading.Lock()
         self._armed: list[tuple[int, Disturbance, Counter[str]]] = []
         self._waiting: list[threading.Thread] = []
@@ -84,6 +90,17 @@ class Disturber:
                 thread.start()
             else:
                 self._kill(number, one, name)
+        if threading.current_thread().name.startswith(failpoints.BESIDE):
+            self._take_long()
+        elif name == "epoch-applied" and self._are_held:
+            with open(self._overlaps, "ab") as overlaps:
+                overlaps.write(b".")
+
+    def _take_long(self) -> None:
+        if self.beside_s:
+            self._are_held += 1  # one thread completes checkpoints
+            time.sleep(self.beside_s)
+            self._are_held -= 1
 
     def _kill(self, number: int, one: Disturbance, name: str) -> None:
         found = processes.find(os.getpid(), one.victim)

@@ -60,6 +60,7 @@ class Driver:
     def start(self, plan: list[Any], folder: str, history: bool, out: str, checkpoints: str, **options: str) -> None:
         """Start the job of a plan and come to its live phase."""
         made, root = plan_of(*plan[:2], cluster=plan[2]), Path(folder)
+        self._disturber.beside_s = made.beside_ms / 1000
         lineage._FULL_MIN_BYTES, lineage._LOGS_MAX = (0, 2) if made.compacts_eagerly else _COMPACTION
         writer = self._job(made, root, history).writeStream
         if made.kind == "totals":
@@ -79,6 +80,8 @@ class Driver:
         reader = self._spark.read.schema(support.ROW_SCHEMA)
         past = reader.parquet(str(root / "history.parquet")) if history and plan.history else None
         stream = self._spark.readStream.schema(support.ROW_SCHEMA)
+        if plan.beside_ms:
+            stream = stream.option("maxFilesPerTrigger", 1)
         return jobs.job_of(
             plan, past, [stream.parquet(str(root / f"live-{n}" / "landing")) for n in range(plan.inputs)]
         )
@@ -101,7 +104,7 @@ class Driver:
 
 def main(folder: Path, replies: int, master: str) -> None:
     prepare_workers(folder)
-    disturber = Disturber(folder / "kills")
+    disturber = Disturber(folder / "kills", folder / "overlaps")
     spark = support.driver_session(master, _SETTINGS)
     cloudpickle.register_pickle_by_value(jobs)
     import mixedmode.runtime.query  # noqa: F401  (and with it whatever has failpoints)

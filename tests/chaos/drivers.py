@@ -66,6 +66,7 @@ class DriverProcess:
         os.close(far_end)
         self._replies = replies
         self._buffer = b""
+        self._overlaps = 0
         self._answer("to start")
 
     def ask(self, **command: Any) -> Any:
@@ -102,6 +103,12 @@ class DriverProcess:
             self._process.wait()
             raise Lost
         raise Wrong(f"{what}: {answer['error']}; see {self.log}")
+
+    def new_overlaps(self) -> int:
+        """How many epochs have run beside checkpoints since this was asked."""
+        path, before = self.folder / "overlaps", self._overlaps
+        self._overlaps = path.stat().st_size if path.exists() else 0
+        return self._overlaps - before
 
     def end(self) -> None:
         """Kill it and all that it has started."""

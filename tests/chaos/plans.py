@@ -66,6 +66,9 @@ class Plan:
     cluster: bool
     #: Ends with a drain instead of a row that pushes the watermark past everything.
     drains: bool
+    #: How long store and sink take at each step of a checkpoint that is completed beside epochs; 0: as long as they do.
+    #: If it is more, rows come a small file at a time, each an epoch, and checkpoints are due all the time.
+    beside_ms: int = 0
     steps: list[Step] = field(default_factory=list)
 
     @property
@@ -96,6 +99,7 @@ class Plan:
 
     def __str__(self) -> str:
         more = ("" if self.inputs == 1 else f", {self.inputs} inputs") + (", cluster" if self.cluster else "")
+        more += f", {self.beside_ms} ms beside" if self.beside_ms else ""
         steps = " ".join(f"{step.do}:{step.parallelism}" if step.parallelism else step.do for step in self.steps)
         return f"{self.kind}, {self.final_watermark}, {self.sink}{more} ({steps})"
 
@@ -140,7 +144,23 @@ def plan_of(seed: int, number: int, *, cluster: bool = False) -> Plan:
         drains=kind in ("sessions", *AGGREGATES) and chance.random() < 0.25,
     )
     _fill_in(chance, plan)
-    return plan
+    return _beside(random.Random(f"{seed}/{number}/beside"), plan)
+
+
+def _beside(chance: random.Random, plan: Plan) -> Plan:
+    """The plan, perhaps with checkpoints that take long and epochs that go on beside them."""
+    if chance.random() < 0.5:
+        return plan
+    files: list[tuple[int, list[Event]]] = []
+    parts: list[tuple[int, ...]] = []
+    for where, rows in plan.files:
+        # In order: what is in one file may come in any, but no row of a later file may be late.
+        rows, size = sorted(rows, key=lambda event: event[1]), max(1, -(-len(rows) // chance.choice([2, 3, 5])))
+        parts.append(tuple(range(len(files), len(files) + -(-len(rows) // size))))
+        files += [(where, rows[begin : begin + size]) for begin in range(0, len(rows), size)]
+    steps = [replace(step, files=tuple(part for file in step.files for part in parts[file])) for step in plan.steps]
+    options = {**plan.options, "execution.checkpointing.interval": chance.choice(["1 ms", "30 ms"])}
+    return replace(plan, files=files, steps=steps, options=options, beside_ms=chance.choice([30, 100, 300]))
 
 
 def _arriving(chance: random.Random, disorder_s: int) -> list[Event]:

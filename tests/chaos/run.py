@@ -41,6 +41,8 @@ class Run:
         #: Disturbances that were armed and have not happened, by number; and those that have.
         self._armed: dict[int, Disturbance] = {}
         self.kills: list[Disturbance] = []
+        #: How many epochs were applied while a checkpoint was completed beside them.
+        self.overlaps = 0
         self._explained = 0
         self._numbers = iter(range(10_000))
         self._inputs = [support.World(None, folder / f"live-{number}") for number in range(plan.inputs)]  # type: ignore[arg-type]
@@ -210,6 +212,7 @@ class Run:
     def _note_kills(self) -> None:
         if self._driver is None:
             return
+        self.overlaps += self._driver.new_overlaps()
         kills = self._driver.folder / "kills"
         happened = {int(line.split()[0]) for line in kills.read_text().splitlines()} if kills.exists() else set()
         for number, one in list(self._armed.items()):
