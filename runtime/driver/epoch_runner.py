@@ -170,7 +170,7 @@ class EpochRunner:
             at_once = self.graph.times.fires_at_once()
             for stage in self.job.readers:
                 state = self.state.stages[stage.uid]
-                frame = None if rows is None else rows.of(stage)
+                frame = None if rows is None or self._needs_none(stage, rows) else rows.of(stage)
                 state.watermark.advance(time_ms)
                 in_order = self.graph.times.in_order(stage)
                 looks = at_once or (in_order and stage.tells_inputs_apart)
@@ -181,6 +181,13 @@ class EpochRunner:
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
             self.deliver()
             failpoint("epoch-applied")
+
+    def _needs_none(self, stage: StageSpec, rows: SourceRows) -> bool:
+        """Whether a stage gets along without rows of which there are none; then only what is due takes a job.
+
+        Without keys there is a row even of no rows, and with the first epoch comes what a processor begins with.
+        """
+        return rows.are_none and bool(stage.operator.key_columns) and self.state.epoch > 0
 
     def _without_rows(self, stage: StageSpec, spec: EpochSpec) -> list[int]:
         """The shards that have something to do, if a stage has no rows in an epoch that brings some to others."""

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from ..connectors.sources.inputs import INPUT_COLUMN
 from ..connectors.sources.lanes import rows_by_lane
 from ..operators.steps import behind_steps, united
+from ..platform.micro_batch import partitions_of
 from ..platform.spark_session import empty_frame
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class SourceRows:
     #: Which rows of the histories; None: all.
     part: Part | None = None
     lives: tuple[Mapping[int, DataFrame], ...] = ()
+    #: There is no row, as Spark knows without a job: no partition is left of what the sources gave.
+    are_none: bool = False
 
     @classmethod
     def of_history(cls, job: JobSpec, part: Part | None = None) -> SourceRows:
@@ -43,11 +46,11 @@ class SourceRows:
     @classmethod
     def of_live(cls, job: JobSpec, rows: DataFrame) -> SourceRows:
         """Rows of the job's live frame."""
-        return cls().with_live(job, rows)
+        return replace(cls().with_live(job, rows), are_none=partitions_of(rows) == 0)
 
     def with_live(self, job: JobSpec, rows: DataFrame) -> SourceRows:
         """These, and rows of the job's live frame."""
-        return replace(self, lives=(*self.lives, rows_by_lane(job.lanes, rows)))
+        return replace(self, lives=(*self.lives, rows_by_lane(job.lanes, rows)), are_none=False)
 
     def with_empty(self, job: JobSpec) -> SourceRows:
         """These, and no rows of the lanes that are not named: even of no rows an aggregate may make one."""

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
 
 from .collected_rows import RowCollector
-from .gateway import java_class, java_session, java_type, logical_plan, query_execution, scala_sequence
-from .micro_batch import is_handed_over
+from .gateway import java_class, java_session, java_type, query_execution, scala_sequence
+from .micro_batch import is_handed_over, rdd_of
 from .plan_templates import ArrowNode, aliased, members, path
 from .spark_expressions import class_name, items
 from .spark_session import activate, empty_frame, keeping_active
@@ -189,7 +189,7 @@ class ExecutedTemplate:
         return last[0].over(self.spark, last[0].members[2].transformDown(self.others), last[1])
 
     def _rdd(self, rows: DataFrame) -> Any:
-        return logical_plan(rows).rdd() if self.is_rdd else query_execution(rows).toRdd()
+        return rdd_of(rows) if self.is_rdd else query_execution(rows).toRdd()
 
 
 def _array_of_one(spark: SparkSession) -> Any:

@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING, Any
 from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 
+from .gateway import logical_plan
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ALIKE = "_mixedmode_alike"
+_RDD = "_mixedmode_rdd"
+_PARTITIONS = "_mixedmode_partitions"
 _thread = threading.local()
 
 
@@ -81,3 +85,22 @@ class AlikeFrames:
         """Those that a frame is one of; None: of no such."""
         found = frame.__dict__.get(_ALIKE)
         return found if isinstance(found, AlikeFrames) else None
+
+
+def rdd_of(frame: DataFrame) -> Any:
+    """The RDD of a frame that is nothing else, as a micro-batch is; asked for once."""
+    known = frame.__dict__
+    if _RDD not in known:
+        known[_RDD] = logical_plan(frame).rdd()
+    return known[_RDD]
+
+
+def partitions_of(frame: DataFrame) -> int | None:
+    """How many partitions a micro-batch's rows have, asked once; None: the frame is not Spark's, as it came."""
+    if AlikeFrames.of(frame) is None:
+        return None
+    known = frame.__dict__
+    if _PARTITIONS not in known:
+        known[_PARTITIONS] = int(rdd_of(frame).getNumPartitions())
+    found: int = known[_PARTITIONS]
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mixedmode.runtime.driver.epoch_runner import EpochRunner
+from mixedmode.runtime.platform.batch_calls import BatchFunction
 from mixedmode.runtime.platform.executed_templates import ExecutedTemplate
 from py4j.clientserver import ClientServerConnection
 
@@ -21,13 +22,16 @@ class EpochCalls:
     def __init__(self, replace: Callable[[Any, str, Any], None] = setattr) -> None:
         #: Of each epoch its calls.
         self.by_epoch: list[int] = []
+        #: Of each micro-batch all calls, from where Spark calls with it to the end of that call.
+        self.by_batch: list[int] = []
         #: Of each epoch its jobs whose plan was there already.
         self.ready: list[int] = []
         self._now = threading.local()
-        send, run, collected = (
+        send, run, collected, take = (
             ClientServerConnection.send_command,
             EpochRunner.streaming_epoch,
             ExecutedTemplate.collected,
+            BatchFunction.call,
         )
 
         def counted(connection: Any, command: str) -> Any:
@@ -36,12 +40,22 @@ class EpochCalls:
             return send(connection, command)
 
         def epoch(runner: Any, phase: Any, rows: Any, *others: Any) -> None:
-            self._now.calls = self._now.ready = 0
+            within = hasattr(self._now, "calls")
+            before = self._now.calls = getattr(self._now, "calls", 0)
+            self._now.ready = 0
             run(runner, phase, rows, *others)
             if rows is not None:
-                self.by_epoch.append(self._now.calls)
+                self.by_epoch.append(self._now.calls - before)
                 self.ready.append(self._now.ready)
-            del self._now.calls, self._now.ready
+            del self._now.ready
+            if not within:
+                del self._now.calls
+
+        def batch(function: Any, frame: Any, batch_id: int) -> None:
+            self._now.calls = 0
+            take(function, frame, batch_id)
+            self.by_batch.append(self._now.calls)
+            del self._now.calls
 
         def ready(template: Any, *arguments: Any) -> Any:
             if hasattr(self._now, "ready"):
@@ -51,3 +65,4 @@ class EpochCalls:
         replace(ClientServerConnection, "send_command", counted)
         replace(EpochRunner, "streaming_epoch", epoch)
         replace(ExecutedTemplate, "collected", ready)
+        replace(BatchFunction, "call", batch)

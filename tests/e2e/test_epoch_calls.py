@@ -31,13 +31,13 @@ def firsts(history: DataFrame | None, live: DataFrame | None) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("job", "most"),
+    ("job", "most", "most_in_all"),
     # These numbers may only fall.
-    [(totals, 14), (support.sessions, 14), (firsts, 18)],
+    [(totals, 12, 15), (support.sessions, 11, 14), (firsts, 16, 19)],
     ids=["an aggregate", "a processor", "two stages"],
 )
 def test_a_steady_epoch_makes_few_calls(
-    world: World, monkeypatch: pytest.MonkeyPatch, job: Callable[..., Any], most: int
+    world: World, monkeypatch: pytest.MonkeyPatch, job: Callable[..., Any], most: int, most_in_all: int
 ) -> None:
     """Once a stage's plan is there, an epoch costs no more calls than this, and no more with each epoch."""
     options = {"execution.checkpointing.interval": "1 hour", "execution.backlog.final-watermark": "observed"}
@@ -49,4 +49,5 @@ def test_a_steady_epoch_makes_few_calls(
     query.processAllAvailable()
     assert len(calls.by_epoch) == 5
     assert max(calls.by_epoch[3:]) <= most, calls.by_epoch
+    assert max(calls.by_batch[3:]) <= most_in_all, calls.by_batch
     assert calls.ready[3:] == [1, 1], "one job, planned already"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+from ...platform.batch_calls import handing_over
 from ...platform.failpoints import failpoint
 from ...platform.micro_batch import AlikeFrames, handed_over
 from ...platform.query_log import started
@@ -123,7 +124,7 @@ class LiveSource:
         self.take_settings()
         assert self._hidden is not None
         rows = self._hidden.adopt(self._frame)
-        writer = rows.writeStream.foreachBatch(self._guarded(on_batch, waits)).trigger(**trigger)
+        writer = handing_over(rows.writeStream, self._hidden.session, self._guarded(on_batch, waits)).trigger(**trigger)
         writer = writer.option("checkpointLocation", self.checkpoint)
         # It is seen in descriptions of Spark jobs and in Spark's log, where nobody is to take it for the job.
         writer = writer.queryName(f"{self._name or 'mixedmode'} (live source)")
