@@ -133,6 +133,8 @@ class BatchKeyedState(KeyedState):
 
     def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
         """Write what changes; all keys come after those that were there before, and no timer is due."""
+        # The key before may have timers, which go behind the cells of its group as those of earlier ones do.
+        self.begin_block()
         groups, ends = keys.groups, [len(keys)]
         timers = next((one for one in cells if one.suffix >= _FIRST_TIMER and len(one.places)), None)
         if timers is not None and self._base is None and self._keep_state:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import stage_support
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError, StateSchemaError, UserCodeError
 from mixedmode.runtime.operators.processor import run
@@ -166,13 +166,14 @@ class AlarmsInBlocks(Alarms):
 
 
 @settings(max_examples=30)
+@example(epochs=[("sorted", {"b": [("+", 1), ("+", 12)], "c": [], "d": [], "e": []}, 5)], mode="eventTime")
 @given(
     epochs=st.lists(
         st.tuples(
             st.sampled_from(["sorted", "random"]),
             st.dictionaries(
                 st.sampled_from("bcde"),
-                st.lists(st.tuples(st.sampled_from("+-"), st.integers(0, 12)), min_size=1, max_size=5),
+                st.lists(st.tuples(st.sampled_from("+-"), st.integers(0, 12)), max_size=5),
             ),
             st.integers(0, 12),
         ),
