@@ -39,7 +39,7 @@ _KAFKA_OBJECTS = re.compile(r"(StreamingRelationV2 [\w.$]+)@[0-9a-f]+(, kafka, [
 
 def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) -> str | None:
     """Digest of everything that decides what the shards of the backlog hold; None: it cannot be told."""
-    stages = [_stage(stage, job.spark) for stage in job.stages]
+    stages = [_stage(stage, job.planning) for stage in job.stages]
     bounded = [lane.history for lane in job.lanes if lane.history is not None]
     histories = [_frame(history) for history in bounded]
     live = None if job.live is None else _frame(job.live)
@@ -69,7 +69,7 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
             [phase.kind for phase in job.phases],
         ],
         "live inputs": [repr(one) for one in job.live_inputs],
-        "session": [job.spark.conf.get("spark.sql.session.timeZone"), job.spark.conf.get("spark.sql.ansi.enabled")],
+        "session": [job.planning.conf.get(name) for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")],
         "versions": [pyspark.__version__, sys.version],
     }
     return _digest(json.dumps(parts, sort_keys=True, default=str).encode())

@@ -14,6 +14,7 @@ from mixedmode import kafka as topics
 from mixedmode import read
 from mixedmode.planner.frames.writer import MixedStreamWriter
 from mixedmode.runtime.driver.backlog_fingerprint import backlog_fingerprint
+from mixedmode.runtime.driver.start_settings import with_settings_of_now
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -51,6 +52,20 @@ def test_the_output_is_part_of_the_backlog(writer: Callable[..., MixedStreamWrit
     digests = [digest(other) for other in others]
     assert None not in digests
     assert len({same, *digests}) == 1 + len(others)
+
+
+def test_settings_count_as_the_job_is_planned(writer: Callable[..., MixedStreamWriter], spark: SparkSession) -> None:
+    """Those of its start, whatever the session gets before somebody asks; others are another backlog."""
+    name = "spark.sql.session.timeZone"
+    before, made = spark.conf.get(name), writer()
+    job = with_settings_of_now(made._compile()[1])
+    known = backlog_fingerprint(job, 2, 128)
+    try:
+        spark.conf.set(name, "Asia/Kolkata" if before != "Asia/Kolkata" else "UTC")
+        assert backlog_fingerprint(job, 2, 128) == known is not None
+        assert backlog_fingerprint(with_settings_of_now(made._compile()[1]), 2, 128) not in (None, known)
+    finally:
+        spark.conf.set(name, before)
 
 
 def shared(rows: Any, static: DataFrame) -> Any:
