@@ -15,7 +15,7 @@ completes his own within his turn (:meth:`~CheckpointCoordinator.checkpoint`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -78,10 +78,12 @@ class CheckpointCoordinator:
     _in_flight: Completion | None = None
     #: Last epoch that is in a checkpoint.
     _epoch: int = field(init=False)
+    #: How many shards each stage has in it.
+    _shards: Mapping[str, int] = field(init=False)
     _last_files: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._epoch = self.state.epoch
+        self._epoch, self._shards = self.state.epoch, self.state.parallelism
         self._last_files = frozenset(
             file.name for stage in self.state.stages.values() for lineage in stage.lineages for file in lineage.files
         )
@@ -163,6 +165,8 @@ class CheckpointCoordinator:
     @property
     def _has_news(self) -> bool:
         """Whether a checkpoint would hold anything that the last one does not; none is in flight."""
+        if self.state.parallelism != self._shards:  # without it a restart would find the shards that there were
+            return True
         return bool(self.state.pending) or self.state.epoch > self._epoch or self.owners.events.has_news
 
     @property
@@ -339,6 +343,7 @@ class CheckpointCoordinator:
             self._failed(cut.number, cut.trigger, one.failure)
             return None
         self._failures, self.last, self._epoch = 0, one.metadata, cut.epoch
+        self._shards = {stage.uid: len(stage.shards) for stage in cut.stages}
         self.state.complete(cut)
         for stage in cut.stages:
             if stage.uid in one.compacted:

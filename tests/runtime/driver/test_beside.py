@@ -22,6 +22,8 @@ from mixedmode.runtime.driver.completion import GivenUp
 from mixedmode.runtime.driver.pause_switch import PauseSwitch
 from mixedmode.runtime.driver.pausing import stands_still
 from mixedmode.runtime.driver.phases import commit_now
+from mixedmode.runtime.driver.rescaling import deal_anew
+from mixedmode.runtime.driver.task_graph import lifecycle_of
 from mixedmode.state import lineage
 
 GRAPHS = [
@@ -202,6 +204,27 @@ def test_a_checkpoint_that_fails_beside_epochs_leaves_its_rows_to_the_next(job: 
     job.store.guard = lambda: None
     job.end()
     assert (job.outcomes[-1], len(job.shown())) == ("3 complete", 1)
+
+
+def test_shards_that_are_dealt_anew_are_news_until_a_checkpoint_holds_them(job: Checkpointed) -> None:
+    """Where no row comes: the one that was to hold them may have failed, and whoever has asked for them waits."""
+    job.spec.settings.__dict__["tolerable_failed_checkpoints"] = 1
+    job.take("live", at(1))
+    job.take("clock")
+    job.at_once = True
+    assert job.coordinator.checkpoint_if_behind("before")
+    deal_anew(job.state, job.events, mock.Mock(), dict.fromkeys(job.state.stages, 3))
+    job.tasks.lifecycle = lifecycle_of(job.spec, job.state)
+    guard, job.store.guard = job.store.guard, lambda: (_ for _ in ()).throw(OSError("no space"))
+    job.coordinator.checkpoint_beside("rescale")
+    job.coordinator.look()
+    job.store.guard, job.scheduler.immediate = guard, False
+    job.scheduler._next_ms = 0  # the interval is over
+    job.coordinator.checkpoint_if_due()
+    job.coordinator.look()
+    assert job.outcomes == ["1 complete", "2 failed", "3 complete"]
+    assert {len(one.shards) for one in job.store.read(3).operators} == {3}
+    assert job.coordinator.checkpoint_if_behind("again") and len(job.outcomes) == 3, "nothing is new any more"
 
 
 def run_of(job: Checkpointed) -> Any:
