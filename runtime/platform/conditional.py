@@ -38,8 +38,14 @@ _PATIENCE_S = 30
 
 #: Files that one request removes, at most, of a store that has such requests.
 MOST_AT_ONCE = 1000
-#: What stands in the answers of those that have none.
-_NO_SUCH_REQUEST = ("501 Not Implemented", "405 Method Not Allowed", "<Code>NotImplemented", "<Code>MethodNotAllowed")
+#: What stands in the answers of those that have none: some take it for another request, with something missing.
+_NO_SUCH_REQUEST = (
+    "501 Not Implemented",
+    "405 Method Not Allowed",
+    "400 Bad Request",
+    "<Code>NotImplemented",
+    "<Code>MethodNotAllowed",
+)
 #: What stands in an answer for many files if one of them may not be removed.
 _MAY_NOT = "AccessDenied"
 
@@ -154,6 +160,8 @@ class ConditionalClient:
             try:
                 obstore.delete(many, list(keys))
                 return True
+            except FileNotFoundError:  # that is what it says of the request: files may be gone
+                return False
             except BaseError as error:
                 said = str(error)
                 if any(words in said for words in _NO_SUCH_REQUEST):

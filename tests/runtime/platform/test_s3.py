@@ -197,6 +197,8 @@ def test_requests_that_fail_are_tried_again(object_store: S3Server, settings: di
         ("kept-InternalError", 12, 2, 0),
         ("single-501", 12, 1, 12),
         ("single-405", 12, 1, 12),
+        ("single-404", 12, 1, 12),
+        ("single-400", 12, 1, 12),
     ],
 )
 def test_many_files_are_removed_in_few_requests(
