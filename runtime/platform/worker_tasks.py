@@ -1,14 +1,17 @@
-"""What a task does first in its Python worker, so that neither it nor those after it wait for what nobody needs."""
+"""What a task does first in its Python worker, so that neither it nor those after it wait for what nobody needs.
+
+PyArrow's import of pandas, a third of a second of a core with the first value that it is given, is not among that.  Its
+C++ looks for pandas once: where it found none, it would take ``NA`` and ``NaT`` for unknown objects and cut nanoseconds
+off, in the functions of others, too, for as long as the worker lives.
+"""
 
 from __future__ import annotations
 
 from .worker_garbage import spare_what_is_loaded
-from .worker_pandas import put_pandas_off
 from .worker_socket import acknowledge_at_once
 
 
 def task_begins() -> None:
     """Called by each task before all else."""
     acknowledge_at_once()
-    put_pandas_off()
     spare_what_is_loaded()

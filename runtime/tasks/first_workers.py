@@ -68,4 +68,5 @@ def _imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     task_begins()
     for _ in batches:
         pass
+    # The first array that is made of Python's values has Arrow import pandas.
     yield pa.RecordBatch.from_pydict({"worker": pa.array([0], pa.int64())})
