@@ -190,6 +190,10 @@ class Ending:
             ) from error
         return path
 
+    def settle_rescale(self) -> None:
+        """Answer whoever has asked for other shards, if the run's last checkpoint holds them."""
+        self._rescaling.settle()
+
     def cancel(self) -> None:
         """The run was stopped, or has done what its trigger asks for: everything closes as it is."""
         self._rescaling.settle()

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 
 from ...errors import CheckpointError, QueryError
 from ..checkpoints.branch import Branch
@@ -196,13 +197,14 @@ class JobRunner:
             self._thread_id = None
             context.desk.close(why)
             context.pause.close(why)
-            context.rescales.close(why)
             # Whatever else fails now, perhaps for the same reason, is neither why the run ends nor a reason to stay.
             steps: list[Callable[[], object]] = []
             if self._run is not None:
                 # What it completes it does before anything that it needs is closed.
-                steps += [self._give_up_checkpoint, self._run.beside.close]
-                steps += [self._run.events.close, self._run.losses.close]
+                steps += [self._give_up_checkpoint]
+            steps += [partial(context.rescales.close, why)]
+            if self._run is not None:
+                steps += [self._run.beside.close, self._run.events.close, self._run.losses.close]
             if self._run is not None and self._ending is not None:
                 # Before another run may remove their files.
                 steps += [self._ending.wait_for_savepoints]
@@ -268,6 +270,8 @@ class JobRunner:
         assert self._run is not None
         with self._context.turn:
             self._run.checkpoints.give_up()
+            if self._ending is not None:
+                self._ending.settle_rescale()
 
     def _close_tasks(self) -> None:
         """The run ends as things stand, and when the checkpoint in flight is complete."""

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, QueryError
+from mixedmode.runtime.driver import completion, epoch_runner
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
@@ -203,3 +205,38 @@ def test_stages_are_dealt_alone_and_together(world: World, monkeypatch: pytest.M
     assert jobs.take() >= 1
     query.stop()
     assert shown(world.output()) == expected
+
+
+def test_a_run_that_fails_says_that_its_last_checkpoint_holds_the_shards(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is completed beside the epoch that fails: a restart finds the new ones, so whoever has asked is told so."""
+    held, go_on = threading.Event(), threading.Event()
+
+    def completed(name: str) -> None:
+        if name == "checkpoint-after-metadata":
+            held.set()
+            assert go_on.wait(300)
+
+    def applied(name: str) -> None:
+        if name == "epoch-applied" and held.is_set():
+            raise RuntimeError("not this one")
+
+    query = world.start(support.sessions(world.history(EVENTS[:60]), world.live()), OBSERVED)
+    assert query.wait_for("live", 300), query.exception()
+    query.processAllAvailable()
+    monkeypatch.setattr(completion, "failpoint", completed)
+    monkeypatch.setattr(epoch_runner, "failpoint", applied)
+    running = query._runner.running
+    assert running is not None
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(query.rescale, 3, timeout=300)
+        assert held.wait(300), query.exception()
+        world.land(EVENTS[60:90])
+        support.wait_until(running.context.failed.is_set, 300)
+        assert not asked.done()
+        go_on.set()
+        asked.result(300)
+    support.wait_until(lambda: not query.isActive, 300)
+    assert "not this one" in str(query.exception())
+    assert support.details(query, "rescaled")
