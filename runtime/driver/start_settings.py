@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..platform.spark_plans import analyzed, frame_of
-from ..platform.spark_session import cloned
+from ..platform.spark_session import cloned, copy_variables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def with_settings_of_now(job: JobSpec) -> JobSpec:
-    """The job, its histories and stages in sessions with the settings of now.
+    """The job, its histories and stages in sessions with the settings, functions and variables of now.
 
     What users see of the session stays theirs: what Spark shows of the job, and what sinks are given.  The live frame
     is taken care of by :class:`..connectors.sources.live_query.LiveSource`.
@@ -30,6 +30,7 @@ def with_settings_of_now(job: JobSpec) -> JobSpec:
     def of(session: SparkSession) -> SparkSession:
         if id(session) not in kept:
             kept[id(session)] = cloned(session)
+            copy_variables(session, kept[id(session)])
         return kept[id(session)]
 
     def adopted(frame: DataFrame) -> DataFrame:

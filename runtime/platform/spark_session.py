@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import RDD
 from pyspark.sql import DataFrame
 
-from .gateway import java_class, java_session
+from .gateway import java_class, java_session, session_state
 from .spark_plans import analyzed, frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+logger = logging.getLogger(__name__)
 
 #: Two that make sessions at once would each keep what the other has put there.
 _MAKING = threading.RLock()
@@ -84,6 +88,18 @@ def cloned(origin: SparkSession) -> SparkSession:
     """
     with keeping_to_df():
         return type(origin)(origin.sparkContext, java_session(origin).cloneSession())
+
+
+def copy_variables(origin: SparkSession, to: SparkSession) -> None:
+    """Have a session know the variables (``DECLARE VARIABLE``) that another one has now, which a clone does not."""
+    try:
+        known, others = (session_state(one).catalogManager().tempVariableManager() for one in (origin, to))
+        if not known.isEmpty():
+            field = known.getClass().getDeclaredField("variables")
+            field.setAccessible(True)
+            field.get(others).addAll(field.get(known))
+    except Py4JError as error:  # another version of Spark
+        logger.warning("SQL variables of the session are not known to the job: %s", error)
 
 
 def unheard(origin: SparkSession) -> SparkSession:
