@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import processes
+import process_tree
 from mixedmode.runtime.platform import failpoints
 from points import TASK_LIVE, TASK_START, TASK_VICTIMS, Disturbance
 
@@ -103,8 +103,8 @@ class Disturber:
             self._are_held -= 1
 
     def _kill(self, number: int, one: Disturbance, name: str) -> None:
-        found = processes.find(os.getpid(), one.victim)
+        found = process_tree.find(os.getpid(), one.victim)
         if found:
             with open(self._kills, "a", encoding="utf-8") as kills:
                 kills.write(f"{number} {name}\n")
-            processes.kill([found[number % len(found)]])
+            process_tree.kill([found[number % len(found)]])

@@ -19,7 +19,7 @@ sys.path.append(str(HERE.parent / "e2e"))
 
 import jobs  # noqa: E402
 import outputs  # noqa: E402
-import processes  # noqa: E402
+import process_tree  # noqa: E402
 import support  # noqa: E402
 from disturber import Disturber, prepare_workers  # noqa: E402
 from mixedmode import MixedQuery, state_reader  # noqa: E402
@@ -121,7 +121,7 @@ def main(folder: Path, replies: int, master: str) -> None:
                 answer["ok"] = getattr(driver, command.pop("do"))(**command)
             except Exception as error:
                 print(traceback.format_exc(), flush=True)
-                jvms = processes.find(os.getpid(), "jvm")
+                jvms = process_tree.find(os.getpid(), "jvm")
                 answer = {"error": f"{type(error).__name__}: {str(error)[:2000]}", "jvm": bool(jvms)}
             out.write(json.dumps(answer, default=str) + "\n")
     os._exit(0)  # no need to wait for the JVM to say good-bye

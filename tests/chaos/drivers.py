@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import processes
+import process_tree
 import pyspark
 
 HERE = Path(__file__).parent
@@ -99,7 +99,7 @@ class DriverProcess:
         if "error" not in answer:
             return answer["ok"]
         if not answer["jvm"]:
-            processes.kill([self._process.pid])
+            process_tree.kill([self._process.pid])
             self._process.wait()
             raise Lost
         raise Wrong(f"{what}: {answer['error']}; see {self.log}")
@@ -112,7 +112,7 @@ class DriverProcess:
 
     def end(self) -> None:
         """Kill it and all that it has started."""
-        processes.kill(processes.of_session(self._process.pid))
+        process_tree.kill(process_tree.of_session(self._process.pid))
         self._process.wait()
 
     def close(self) -> None:

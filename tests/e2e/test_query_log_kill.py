@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import file_events
-import processes
+import process_tree
 import pytest
 import support
 from driver_jvm import DriverJvm
@@ -94,18 +94,18 @@ class Job:
                 for found in events.names(_LONGEST_S):
                     match = re.fullmatch(name, found)
                     if match and int(match[1]) > position:
-                        processes.kill(jvms)
+                        process_tree.kill(jvms)
                         break
                 else:
                     raise AssertionError(f"{part}: no {moment}\n{self.said}")
             assert driver.wait(_LONGEST_S) != 0, "it has not noticed"
             return int(match[1])
         finally:
-            processes.kill([*processes.below(driver.pid), driver.pid])
+            process_tree.kill([*process_tree.below(driver.pid), driver.pid])
             driver.wait()
 
     def _jvms(self, driver: int) -> list[int]:
-        while not (found := processes.find(driver, "jvm")):
+        while not (found := process_tree.find(driver, "jvm")):
             time.sleep(0.005)
         return found
 
