@@ -18,7 +18,6 @@ from .placement import PIN_COLUMN, ShardPins
 from .publish_task import PublishTask
 from .report import REPORT_SCHEMA
 from .shard_task import ShardTask
-from .shards_in_one import InOneTask
 from .shuffle import HashExchange, InPlace, ShardExchange
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 #: More shapes of input than a stage has; what they keep of Spark's is let go then.
 _MANY = 16
 #: How rows come to their shards in a session of our own.
-OwnWay = HashExchange | InOneTask | InPlace | ShardExchange | ShardPins
+OwnWay = HashExchange | InPlace | ShardExchange | ShardPins
 #: The job over an input, and the task that it runs.
 Make = Callable[["DataFrame"], "tuple[DataFrame, ShardTask]"]
 

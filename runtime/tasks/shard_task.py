@@ -48,7 +48,6 @@ from .pass_pause import PauseMarker
 from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from .row_spool import RowSpool
-from .shards_in_one import ShardSlices
 from .task_sorter import SortPlan, sorted_here
 from .told_reports import Teller
 
@@ -64,8 +63,7 @@ class ShardTask:
     operator: bytes
     #: Committed state of every shard before this epoch, by shard.
     lineages: PackedLineages
-    #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's; those of one partition if all are
-    #: ``in_one``.
+    #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
     shards: tuple[int, ...]
     state_filesystem: fs.FileSystem
     state_pool: str
@@ -96,16 +94,10 @@ class ShardTask:
     runs: PartialRuns | None = None
     #: Tells that no shard is to be begun; None: nobody does.
     pause: PauseMarker | None = None
-    #: The one partition has the rows of all shards, sorted, and they are worked on one after the other.
-    in_one: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "a shard task runs only inside a Spark task"
-        if self.in_one:
-            task_begins()
-            yield from self._all(self._named(batches), context.taskAttemptId())
-            return
         shard = self.shards[context.partitionId()]
         if shard == NO_SHARD:
             return
@@ -119,54 +111,26 @@ class ShardTask:
             return
         if self.pause is not None and self.pause.is_there:
             return  # without a report: the shard is worked on after the pause
-        spool, report = self.attempted(shard, self._named(batches), context.taskAttemptId())
-        if spool is None:
-            yield report_batch(self.published(report).to_bytes())
-        elif self.teller is not None:
-            yield from spool.hand_on()
-            self.teller.tell(self.published(replace(report, handed_on_rows=spool.rows)).to_bytes())
-        else:
-            leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
-            yield from spool.hand_on()
-
-    def _named(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows under the names of their columns."""
-        if self.columns is None:
-            return batches
-        names = list(self.columns)
-        return (batch.rename_columns(names) for batch in batches)
-
-    def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: int) -> Iterator[pa.RecordBatch]:
-        """The reports of all shards, which are worked on one after the other; their rows are sorted together."""
-        spilled = 0
-        with sorted_here(self.sort, self.local_dir, TaskMeter(), batches) as (rows, sorter):
-            slices, task = ShardSlices(rows), replace(self, sort=None)
-            for place, shard in enumerate(sorted(self.shards)):
-                if place:
-                    failpoint("task-between-shards")
-                part = slices.of(self.lineages[shard].key_groups)
-                _, report = task.attempted(shard, part, task_attempt_id)
-                report, spilled = replace(report, spilled_bytes=_spilled(sorter) - spilled), _spilled(sorter)
-                yield report_batch(self.published(report).to_bytes())
-            slices.check_end()
-
-    def attempted(
-        self, shard: int, batches: Iterator[pa.RecordBatch], task_attempt_id: int
-    ) -> tuple[RowSpool | None, ShardReport]:
-        """What an attempt at a shard has done, and the rows that it hands on.
-
-        Args:
-            shard: the shard.
-            batches: its rows.
-            task_attempt_id: Spark's.
-        """
+        if self.columns is not None:
+            names = list(self.columns)
+            batches = (batch.rename_columns(names) for batch in batches)
         if self.runs is not None:
             batches = self.runs.behind(batches, shard)
         batches = checked_rows(batches, shard, self.lineages[shard].key_groups)
-        attempt = _Attempt(self, shard, task_attempt_id)
+        attempt = _Attempt(self, shard, context.taskAttemptId())
         times = None if self.input_times is None else InputTimes(self.input_times)
         report = attempt.run(batches if times is None else times.reading(batches))
-        return attempt.spool, report if times is None else replace(report, seen=times.seen)
+        if times is not None:
+            report = replace(report, seen=times.seen)
+        if attempt.spool is not None and self.teller is not None:
+            report = replace(report, handed_on_rows=attempt.spool.rows)
+            yield from attempt.spool.hand_on()
+            self.teller.tell(self.published(report).to_bytes())
+        elif attempt.spool is not None:
+            leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
+            yield from attempt.spool.hand_on()
+        else:
+            yield report_batch(self.published(report).to_bytes())
 
     def replica(self, shard: int) -> ShardReplica | None:
         """A shard's committed state, in this process; None: there is none."""
