@@ -1,7 +1,6 @@
 """Rows through a Python function that works on Arrow batches, as ``DataFrame.mapInArrow`` has them.
 
-PySpark imports pandas for that, which the functions here do without: a third of a second, in which the first job of an
-application would wait.
+PySpark imports pandas for that, for which the first job of an application would wait; the functions here do without.
 """
 
 from __future__ import annotations
