@@ -90,7 +90,7 @@ class Cluster:
         self._environment = environment
         self._daemons: list[Daemon] = []
         self.workers: list[Daemon] = []
-        master = self._start("master", "master.Master", ["--port", "0"], {})
+        master = self._start("master", "master.Master", ["--port", "0"], "127.0.0.1", {})
         self._daemons.append(master)
         try:
             #: Where drivers find it.
@@ -112,7 +112,9 @@ class Cluster:
             (own / "local").mkdir(parents=True)
             places = {"SPARK_WORKER_DIR": str(own / "work"), "SPARK_LOCAL_DIRS": str(own / "local")}
             words = ["--port", "0", "--cores", "1", "--memory", memory, self.url]
-            added.append(self._start(f"worker-{number}", "worker.Worker", words, places))
+            # With one host for all, Spark would take what the others have shuffled for lost, too, when one has left.
+            host = f"127.0.0.{number + 2}"
+            added.append(self._start(f"worker-{number}", "worker.Worker", words, host, places))
         self.workers += added
         for worker in added:
             worker.waited_for("Successfully registered with master", "a worker registers")
@@ -127,9 +129,9 @@ class Cluster:
         for daemon in [*self.workers, *self._daemons]:
             daemon.kill()
 
-    def _start(self, name: str, kind: str, words: list[str], environment: dict[str, str]) -> Daemon:
+    def _start(self, name: str, kind: str, words: list[str], host: str, environment: dict[str, str]) -> Daemon:
         command = [f"{os.environ['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{kind}"]
-        command += ["--host", "127.0.0.1", "--webui-port", "0", *words]
+        command += ["--host", host, "--webui-port", "0", *words]
         log = self._folder / f"{name}.log"
         around = {**os.environ, "SPARK_DAEMON_MEMORY": "192m", **self._environment, **environment}
         with open(log, "wb") as said:
