@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import time
 from pathlib import Path
 
 _PROC = Path("/proc")
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Have processes below this one become its children when their parent ends: else what they have used is lost.
+
+    Spark kills the daemon of its Python workers, which are nobody's then.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants(pid: int) -> list[int]:
@@ -50,6 +61,21 @@ def cpu_s(pid: int) -> float:
             continue
         ticks += sum(map(int, words[11:15]))  # user and system, its own and that of children it has waited for
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def settle(pid: int, patience_s: float = 60) -> None:
+    """Wait until a process and all below it do next to nothing: a query that was stopped may go on for a while.
+
+    Args:
+        pid: the process.
+        patience_s: wait no longer, in seconds.
+    """
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        before_s = cpu_s(pid)
+        time.sleep(0.5)
+        if cpu_s(pid) - before_s < 0.05:
+            return
 
 
 def memory_bytes(pid: int, peak: bool = False) -> int:

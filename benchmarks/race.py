@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from processes import cpu_s
+from processes import cpu_s, settle
 
 
 @dataclass
@@ -31,11 +31,12 @@ class Race:
     cpu_s: dict[str, list[float]] = field(default_factory=dict)
 
     def round(self) -> None:
-        """Run every way that still has rounds to go."""
+        """Run every way that still has rounds to go, each when what was before it has come to rest."""
         for name, way in self.ways.items():
             if len(self.seconds.setdefault(name, [])) >= self.rounds[name]:
                 continue
             with self.outside() as given:
+                settle(os.getpid())
                 used_s, started = cpu_s(os.getpid()), time.perf_counter()
                 way(given)
                 self.seconds[name].append(time.perf_counter() - started)

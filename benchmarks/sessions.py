@@ -8,11 +8,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from processes import adopt_orphans
 from pyspark.sql import SparkSession
 
 
 def new_session(warehouse: Path, jars: Sequence[Path] = ()) -> SparkSession:
     """``MIXEDMODE_BENCH_CORES`` cores (2), as many shuffle partitions, Spark's RocksDB state store."""
+    adopt_orphans()
     cores = os.environ.get("MIXEDMODE_BENCH_CORES", "2")
     os.environ["TZ"] = "UTC"
     time.tzset()
