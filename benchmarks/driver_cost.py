@@ -135,6 +135,9 @@ class NoTasks:
     def of_shards(self, places: Any, task: ShardTask) -> _Job:
         return _Job(self, task)
 
+    def note_rows(self, rows: int) -> None:
+        pass
+
     def run(self, task: ShardTask) -> list[list[bytes]]:
         """The reports of all shards."""
         started = time.thread_time()

@@ -199,6 +199,8 @@ class EpochExecutor:
                 f"epoch {epoch.epoch} expected one report from each of the shards {sorted(visited)}, "
                 f"got {[report.shard for report in reports]}: Spark changed the partitioning of the shuffle"
             )
+        if frame is not None and epoch.style == "random":
+            self.jobs.note_rows(sum(report.counters.rows_in for report in reports))
         return Executed(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
 
     def _columnar_pass(self, folder: str) -> ColumnarPass:

@@ -18,6 +18,7 @@ from .placement import PIN_COLUMN, ShardPins
 from .publish_task import PublishTask
 from .report import REPORT_SCHEMA
 from .shard_task import ShardTask
+from .shards_in_one import InOneTask
 from .shuffle import HashExchange, InPlace, ShardExchange
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 #: More shapes of input than a stage has; what they keep of Spark's is let go then.
 _MANY = 16
 #: How rows come to their shards in a session of our own.
-OwnWay = HashExchange | InPlace | ShardExchange | ShardPins
+OwnWay = HashExchange | InOneTask | InPlace | ShardExchange | ShardPins
 #: The job over an input, and the task that it runs.
 Make = Callable[["DataFrame"], "tuple[DataFrame, ShardTask]"]
 
@@ -180,6 +181,8 @@ class JobTemplates:
         self._publishing = publishing
         #: None: there can be no such template.
         self._known: dict[_Key, JobTemplate | None] = {}
+        #: What Spark has planned otherwise than expected, and would plan so again in each epoch.
+        self._refused: set[_Key] = set()
 
     def job(
         self,
@@ -202,19 +205,27 @@ class JobTemplates:
             checks: Spark's plan of a template is looked at once, too.
         """
         key = self._key(way, frame, task)
+        if key in self._refused:
+            return None
         template = None if key is None else self._template(key, way, make, checks=checks)
         if key is None or template is None:
             # Moving rows needs no plan as expected, so a session of our own is of use for what is planned once only.
-            return None if isinstance(way, ShardExchange) else anew()
+            return None if isinstance(way, ShardExchange) else self._noted(key, anew())
         if template.is_checked:
             return template.over(frame, task)
-        job = anew()
+        job = self._noted(key, anew())
         found = None if job is None else template.planned_over(frame, task)
         template.is_checked = found is not None and (not checks or way.holds(found))
         if not template.is_checked:
             self._known[key] = None
             return job
         return found
+
+    def _noted(self, key: _Key | None, job: DataFrame | None) -> DataFrame | None:
+        """A job that was planned anew; None, which is noted: in this way there is none."""
+        if job is None and key is not None:
+            self._refused.add(key)
+        return job
 
     def _key(self, way: OwnWay, frame: DataFrame, task: ShardTask) -> _Key | None:
         """All that a job's plan depends on; None: it is made anew each time."""
@@ -233,6 +244,7 @@ class JobTemplates:
         if key not in self._known:
             if len(self._known) >= _MANY:
                 self._known.clear()
+                self._refused.clear()
             for known in [one for one in self._known if one.way is key.way and one.dealing != key.dealing]:
                 del self._known[known]
             schema = StructType.fromJson(json.loads(key.shape.schema))

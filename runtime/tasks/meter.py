@@ -54,13 +54,16 @@ class Laps:
 
 
 class TaskMeter:
-    """One attempt's measurements; ``counts`` and ``durations_ms`` go into its report.
+    """The measurements of an attempt, or of several, one after the other; they go into the reports.
 
     Phases: ``restore`` (bring the replica to the lineage), ``read`` (wait for and take in rows), ``sort``, ``process``
     (the operator), ``publish`` (close files and make them durable).
     """
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self.counts: Counter[str] = Counter(startedAtMs=round(time.time() * 1000))
         self._laps = Laps()
 
@@ -117,6 +120,8 @@ class TaskMeter:
         return self._laps.timed("publish")
 
     def finish(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Durations in ms by phase, and counts."""
+        """Durations in ms by phase, and counts, of an attempt; what comes is the next one's."""
         self.counts["endedAtMs"] = round(time.time() * 1000)
-        return self._laps.ms, dict(self.counts)
+        found = self._laps.ms, dict(self.counts)
+        self._begin()
+        return found

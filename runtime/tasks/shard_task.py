@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -48,6 +48,7 @@ from .pass_pause import PauseMarker
 from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
 from .row_spool import RowSpool
+from .shards_in_one import ShardSlices
 from .task_sorter import SortPlan, sorted_here
 from .told_reports import Teller
 
@@ -63,7 +64,8 @@ class ShardTask:
     operator: bytes
     #: Committed state of every shard before this epoch, by shard.
     lineages: PackedLineages
-    #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's.
+    #: Partition number -> shard, or ``NO_SHARD`` for a partition that is nobody's; those of one partition if all are
+    #: ``in_one``.
     shards: tuple[int, ...]
     state_filesystem: fs.FileSystem
     state_pool: str
@@ -94,10 +96,16 @@ class ShardTask:
     runs: PartialRuns | None = None
     #: Tells that no shard is to be begun; None: nobody does.
     pause: PauseMarker | None = None
+    #: The one partition has the rows of all shards, sorted, and they are worked on one after the other.
+    in_one: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "a shard task runs only inside a Spark task"
+        if self.in_one:
+            task_begins()
+            yield from self._all(self._named(batches), context.taskAttemptId())
+            return
         shard = self.shards[context.partitionId()]
         if shard == NO_SHARD:
             return
@@ -111,26 +119,57 @@ class ShardTask:
             return
         if self.pause is not None and self.pause.is_there:
             return  # without a report: the shard is worked on after the pause
-        if self.columns is not None:
-            names = list(self.columns)
-            batches = (batch.rename_columns(names) for batch in batches)
-        if self.runs is not None:
-            batches = self.runs.behind(batches, shard)
-        batches = checked_rows(batches, shard, self.lineages[shard].key_groups)
-        attempt = _Attempt(self, shard, context.taskAttemptId())
-        times = None if self.input_times is None else InputTimes(self.input_times)
-        report = attempt.run(batches if times is None else times.reading(batches))
-        if times is not None:
-            report = replace(report, seen=times.seen)
-        if attempt.spool is not None and self.teller is not None:
-            report = replace(report, handed_on_rows=attempt.spool.rows)
-            yield from attempt.spool.hand_on()
-            self.teller.tell(self.published(report).to_bytes())
-        elif attempt.spool is not None:
-            leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
-            yield from attempt.spool.hand_on()
-        else:
+        attempt = _Attempt(self, shard, context.taskAttemptId(), TaskMeter())
+        attempt.begin()
+        report = self._ran(attempt, self._named(batches), attempt.meter)
+        spool = attempt.spool
+        if spool is None:
             yield report_batch(self.published(report).to_bytes())
+        elif self.teller is not None:
+            yield from spool.hand_on()
+            self.teller.tell(self.published(replace(report, handed_on_rows=spool.rows)).to_bytes())
+        else:
+            leave_report(self.local_dir, self.report_name(context.taskAttemptId()), report.to_bytes())
+            yield from spool.hand_on()
+
+    def _named(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows under the names of their columns."""
+        if self.columns is None:
+            return batches
+        names = list(self.columns)
+        return (batch.rename_columns(names) for batch in batches)
+
+    def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: int) -> Iterator[pa.RecordBatch]:
+        """The reports of all shards, which are worked on one after the other; their rows are sorted together."""
+        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None)
+        attempts = [_Attempt(task, shard, task_attempt_id, meter) for shard in sorted(self.shards)]
+        for attempt in attempts:
+            attempt.begin()  # while Spark makes the rows
+        with sorted_here(self.sort, self.local_dir, meter, meter.reading(batches)) as (rows, sorter):
+            slices = ShardSlices(rows)
+            for place, attempt in enumerate(attempts):
+                if place:
+                    failpoint("task-between-shards")
+                report = self._ran(attempt, slices.of(self.lineages[attempt.shard].key_groups), None)
+                report, spilled = replace(report, spilled_bytes=_spilled(sorter) - spilled), _spilled(sorter)
+                yield report_batch(self.published(report).to_bytes())
+            slices.check_end()
+
+    def _ran(self, attempt: _Attempt, batches: Iterator[pa.RecordBatch], meter: TaskMeter | None) -> ShardReport:
+        """What an attempt at a shard has done.
+
+        Args:
+            attempt: it has begun.
+            batches: the shard's rows.
+            meter: measures how they come; None: that is done.
+        """
+        if self.runs is not None:
+            batches = self.runs.behind(batches, attempt.shard)
+        batches = checked_rows(batches, attempt.shard, self.lineages[attempt.shard].key_groups)
+        times = None if self.input_times is None else InputTimes(self.input_times)
+        rows = batches if times is None else times.reading(batches)
+        report = attempt.run(rows if meter is None else meter.reading(rows))
+        return report if times is None else replace(report, seen=times.seen)
 
     def replica(self, shard: int) -> ShardReplica | None:
         """A shard's committed state, in this process; None: there is none."""
@@ -195,23 +234,28 @@ class _Attempt:
     task: ShardTask
     shard: int
     task_attempt_id: int
-    meter: TaskMeter = field(default_factory=TaskMeter)
+    meter: TaskMeter
     #: The rows, if they are handed on.
     spool: RowSpool | None = None
+    #: The committed state; None: there is none.
+    base: ShardReplica | None = None
+
+    def begin(self) -> None:
+        """Bring the state here."""
+        self._failpoint("start")
+        if self.task.lineages[self.shard].files:
+            with self.meter.restoring(process_cache()):
+                self.base = self.task.replica(self.shard)
+        self._failpoint("after-restore")
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> ShardReport:
+        """Work on the rows."""
         task = self.task
-        self._failpoint("start")
         operator = operator_of(task.operator)
         lineage = task.lineages[self.shard]
         local_dir = local_root(task.local_dir)
         # Task attempt ids start again with each SparkContext; the run id and a random part make the name unique.
         name = f"e{task.epoch.epoch:08d}-s{self.shard:04d}-{task.run_id}-{self.task_attempt_id}-{uuid.uuid4().hex[:8]}"
-        base, cache = None, process_cache()
-        if lineage.files:
-            with self.meter.restoring(cache):
-                base = task.replica(self.shard)
-        self._failpoint("after-restore")
         writer_class = SstWriter if task.epoch.style == "sorted" else LogWriter
         writer = writer_class(task.state_filesystem, task.state_pool, local_dir, name, task.epoch.epoch)
         output = self._output(operator, name, local_dir)
@@ -221,7 +265,7 @@ class _Attempt:
             self.shard,
             lineage.key_groups,
             task.epoch,
-            base,
+            self.base,
             writer,
             output,
             counters,
@@ -231,7 +275,7 @@ class _Attempt:
         )
         try:
             with self.meter.processing():
-                spilled = self._execute(operator, shard_context, self.meter.reading(batches))
+                spilled = self._execute(operator, shard_context, batches)
             self._failpoint("before-publish")
             with self.meter.publishing():
                 files = tuple(writer.finish())

@@ -28,7 +28,7 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.columns import quoted
 from ..platform.spark_buckets import SETTINGS, partitions_in_place
 from ..platform.spark_plans import PYTHON_NODES, executed_text, hash_partitions, uppermost_exchange
-from ..platform.spark_session import PrivateSession
+from .own_session import OwnSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,28 +122,7 @@ def _shard(key_group: str, max_parallelism: int, parallelism: int) -> str:
     return f"CAST({key_group} * {parallelism} DIV {max_parallelism} AS int)"
 
 
-class _OwnSession:
-    """A way that rows are planned in with settings of its own.
-
-    Args:
-        spark: the session whose settings hold for the input.
-        settings: what is different.
-    """
-
-    def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:
-        self._session = PrivateSession(spark, settings)
-
-    @property
-    def session(self) -> SparkSession:
-        """Where rows are planned."""
-        return self._session.session
-
-    def adopt(self, frame: DataFrame) -> DataFrame:
-        """The same rows, planned under these settings."""
-        return self._session.adopt(frame)
-
-
-class HashExchange(_OwnSession):
+class HashExchange(OwnSession):
     """Leaves rows where Spark's aggregation by key has put them.
 
     Args:
@@ -189,7 +168,7 @@ class HashExchange(_OwnSession):
         )
 
 
-class ShardExchange(_OwnSession):
+class ShardExchange(OwnSession):
     """Moves rows of an epoch of the stream to their shards, whatever operator they are for.
 
     A session of our own is for what adaptive execution costs where there is nothing to adapt: it runs each exchange as
@@ -213,7 +192,7 @@ class ShardExchange(_OwnSession):
         return found is not None and alone and not any(mark in found.text for mark in PYTHON_NODES)
 
 
-class InPlace(_OwnSession):
+class InPlace(OwnSession):
     """Leaves rows in the shards that an earlier stage has handed them on from.
 
     Args:
@@ -241,7 +220,7 @@ class InPlace(_OwnSession):
         return partitions_in_place(job) == self._parallelism
 
 
-class JoinedInShards(_OwnSession):
+class JoinedInShards(OwnSession):
     """Has Spark join both sides of an operator's first pass where its shards are.
 
     Args:

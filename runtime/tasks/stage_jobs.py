@@ -15,12 +15,14 @@ from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.columns import quoted
+from ..platform.micro_batch import partitions_of
 from .job_templates import ExecutedJob, JobTemplates, OwnWay
 from .placement import ShardPins
 from .publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
 from .question_task import QuestionTask
 from .report import REPORT_SCHEMA
 from .shard_task import ShardTask
+from .shards_in_one import InOneTask
 from .shuffle import (
     SHARD_COLUMN,
     HashExchange,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_Way = TypeVar("_Way", bound=HashExchange | InPlace | JoinedInShards | ShardExchange | ShardPins)
+_Way = TypeVar("_Way", bound=HashExchange | InOneTask | InPlace | JoinedInShards | ShardExchange | ShardPins)
 
 
 @dataclass
@@ -64,6 +66,7 @@ class StageJobs:
     def __post_init__(self) -> None:
         self._hash_exchange: HashExchange | None = None
         self._in_place: InPlace | None = None
+        self._in_one: InOneTask | None = None
         self._joined: JoinedInShards | None = None
         self._shard_exchange: ShardExchange | None = None
         self._templates = JobTemplates(self.operator, self.publishing)
@@ -71,6 +74,8 @@ class StageJobs:
         self._moved: set[str] = set()
         #: Spark has brought rows to other partitions than its plan said.
         self._misplaced = False
+        #: Rows of the last epoch of the stream; None: not known.
+        self._rows: int | None = None
 
     @property
     def row_schema(self) -> StructType:
@@ -107,6 +112,12 @@ class StageJobs:
             job = self._planned_once(pins, frame, task, lambda rows: self.beside_pins(pins, rows, task))
             if job is not None:
                 yield job
+        if own_session and not without and not in_place and pins is None and self._fits_one_task(frame, task):
+            one = self._in_one = self._in_one or InOneTask(self.spark, parallelism)
+            whole = replace(task, shards=one.shards, in_one=True)
+            once = self._planned_once(one, frame, whole, lambda rows: self._adopted(rows.coalesce(1), whole))
+            if once is not None:
+                yield once
         way: HashExchange | InPlace | None = None
         if own_session and in_place and task.epoch.style not in self._moved:
             way = self._in_place = self._in_place or InPlace(self.spark, parallelism)
@@ -224,6 +235,19 @@ class StageJobs:
 
     def _has_own_session(self, task: ShardTask) -> bool:
         return task.hands_on is None or self.has_own_session
+
+    def _fits_one_task(self, frame: DataFrame, task: ShardTask) -> bool:
+        """Whether all shards of an epoch are to be one task's work."""
+        if self._misplaced or task.epoch.style != "random" or not InOneTask.is_of_use(self._rows):
+            return False
+        # What is handed on, to another stage or to operations of Spark's, is in its shard's partition.
+        if self.feeds_a_stage or task.hands_on is not None:
+            return False
+        return InOneTask.is_possible(self.operator, len(task.lineages)) and partitions_of(frame) == 1
+
+    def note_rows(self, rows: int) -> None:
+        """An epoch of the stream has had so many."""
+        self._rows = rows
 
     def note_misplaced(self, error: BaseException) -> None:
         """From now on rows are moved to their shards by what decides the shard; ``error``: why."""

@@ -189,7 +189,11 @@ def test_killed_while_keys_are_remembered(tmp_path: Path, driver_jvm: DriverJvm)
 
 @pytest.mark.parametrize(
     ("name", "points"),
-    [("sessions", [*kill_points.TASK_POINTS, *kill_points.COMPACTION_POINTS]), ("means", kill_points.PUBLISH_POINTS)],
+    [
+        ("sessions", [*kill_points.TASK_POINTS, *kill_points.COMPACTION_POINTS]),
+        ("means", kill_points.PUBLISH_POINTS),
+        ("unique", kill_points.ONE_TASK_POINTS),
+    ],
 )
 def test_killed_workers_are_replaced(tmp_path: Path, driver_jvm: DriverJvm, name: str, points: list[str]) -> None:
     """A Python worker that dies at any step of a task, in backlog, stream and compaction, costs a retry, no more."""

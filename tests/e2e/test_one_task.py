@@ -1,0 +1,76 @@
+"""Epochs of few rows, all shards of which are one Spark task's work, among others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mixedmode
+import pytest
+import support
+from mixedmode.runtime.tasks.shards_in_one import InOneTask
+from pyspark.sql import functions as F
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(200, seed=9, keys=9)
+OPTIONS = {
+    "execution.checkpointing.interval": "1 hour",
+    "execution.backlog.final-watermark": "observed",
+    "pipeline.parallelism": 4,
+}
+
+
+def plain(frame: Any) -> Any:
+    """Keys of two columns, one of them a number with a fraction; its rows are staged as they are."""
+    window, half = F.window("ts", "30 minutes"), (F.col("value") % 3 / 2).alias("half")
+    totals = frame.withWatermark("ts", "0 seconds").groupBy("key", half, window)
+    return totals.agg(F.sum("value").alias("total"), F.count("*").alias("n"), F.max("ts").alias("latest"))
+
+
+def jobs(world: World) -> range:
+    """The numbers of all jobs so far."""
+    return range(int(world.spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()))
+
+
+def tasks(world: World, number: int) -> list[int]:
+    """How many tasks each stage of a job has."""
+    tracker = world.spark.sparkContext.statusTracker()
+    job = tracker.getJobInfo(number)
+    stages = [] if job is None else [tracker.getStageInfo(stage) for stage in job.stageIds]
+    return [stage.numTasks for stage in stages if stage is not None]
+
+
+def test_few_rows_are_one_task_and_more_are_one_for_each_shard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either way the state is the same one, also when it is dealt to others; what comes of both in turn is what a batch
+    over everything gives."""
+    query = world.start(plain(mixedmode.read(history=world.history(EVENTS[:60]), live=world.live())), OPTIONS)
+    assert query.wait_for("live", 300), query.exception()
+
+    def shapes(start: int) -> list[list[int]]:
+        """How many tasks the jobs of an epoch have, which has the events from there on."""
+        before = jobs(world)
+        world.land(EVENTS[start : start + 20])
+        query.processAllAvailable()
+        return [tasks(world, number) for number in jobs(world)[len(before) :]]
+
+    small: dict[bool, list[list[int]]] = {True: [], False: []}
+    for place, start in enumerate(range(60, 160, 20)):
+        is_small = place % 2 == 0
+        monkeypatch.setattr(InOneTask, "is_of_use", staticmethod(lambda _, small=is_small: small))
+        small[is_small] += shapes(start)
+    monkeypatch.undo()
+    assert small[True].count([1]) == 3, small  # what else there is fires what is due, without rows
+    assert [1] not in small[False], small
+    for start, shards in ((160, 8), (180, 2)):
+        query.rescale(shards)
+        assert ([1] in shapes(start)) is (shards == 2)
+    world.land(support.flush_after(EVENTS))
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+
+    made = [(key, support.at(seconds), value) for key, seconds, value in EVENTS]
+    expected = plain(world.spark.createDataFrame(made, support.ROW_SCHEMA)).collect()
+    shown = world.spark.read.parquet(str(world.out)).where(F.col("key") != support.FLUSH_KEY).collect()
+    assert sorted(map(str, shown)) == sorted(map(str, expected))
