@@ -2,7 +2,8 @@
 
 Invariants:
 - All rows of a key are in one :class:`Work`, every key is in exactly one, and works ascend by (key group, key).
-- In memory at a time: the rows of one input batch, the due keys of one key group, and one chunk.
+- In memory at a time: the rows of one input batch, and of a small one before it, the due keys of one key group, and
+  one chunk.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from ..processor.keyed_rows import KEY_GROUP_COLUMN
 _CHUNK_KEYS = 16_384
 #: Batches are not gathered beyond that.
 _GATHERED_BYTES = 16 * 1024 * 1024
+#: Of a piece that stays in memory while the next one is made.
+_SMALL_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -76,13 +79,16 @@ def whole_keys(
     """
     waiting: list[pa.RecordBatch] = []
     last: tuple[int, bytes] | None = None
-    for gathered in _gathered(batches, least_rows):
+    for gathered, is_last in _told_the_last(_gathered(batches, least_rows)):
         parts = gathered
-        if waiting and sum(part.num_rows for part in waiting) <= sum(part.num_rows for part in parts):
+        if waiting and (is_last or sum(part.num_rows for part in waiting) <= sum(part.num_rows for part in parts)):
             # Most keys have few rows.  Those of a key with many are joined once, when all are there.
             parts, waiting = [*waiting, *parts], []
         batch = join(parts)
         rows = key_rows(batch, key_columns, codec)
+        if is_last:
+            yield rows
+            return
         cut = int(rows.starts[-1])
         head = (int(rows.groups[0]), rows.keys[0].as_py())
         if cut > 0 or head != last:
@@ -94,6 +100,19 @@ def whole_keys(
         last = (int(rows.groups[cut]), rows.keys[-1].as_py())
     if waiting:
         yield key_rows(join(waiting), key_columns, codec)
+
+
+def _told_the_last(pieces: Iterator[list[pa.RecordBatch]]) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
+    """Each, and whether it is known to be the last one: behind a small one it is looked what comes.
+
+    Few rows are all there is of most shards of an epoch, and what is done for a piece as a whole is most of their cost.
+    """
+    piece = next(pieces, None)
+    while piece is not None:
+        is_small = sum(batch.nbytes for batch in piece) <= _SMALL_BYTES
+        following = next(pieces, None) if is_small else None
+        yield piece, is_small and following is None
+        piece = following if is_small else next(pieces, None)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], least_rows: int) -> Iterator[list[pa.RecordBatch]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import accumulate, groupby
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from mixedmode.runtime.operators.columnar import key_batches
 from mixedmode.runtime.operators.columnar.key_batches import key_rows, whole_keys
 from mixedmode.runtime.operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from mixedmode.state.keys import KeyCodec
@@ -55,10 +57,14 @@ def test_a_key_begins_where_its_bytes_change(names: list[str]) -> None:
     assert [*rows.starts.tolist(), len(groups)] == [0, *ends]
 
 
+@pytest.mark.parametrize("looks_ahead", [True, False])
 @pytest.mark.parametrize("rows_a_piece", [1, 7, 100])
 @pytest.mark.parametrize("rows_a_batch", [1, 2, 3, 5, 24])
-def test_keys_are_whole_however_rows_are_cut_into_batches(rows_a_batch: int, rows_a_piece: int) -> None:
+def test_keys_are_whole_however_rows_are_cut_into_batches(
+    monkeypatch: pytest.MonkeyPatch, rows_a_batch: int, rows_a_piece: int, looks_ahead: bool
+) -> None:
     """No key is in two pieces, and none is lost, also where a batch holds a part of one, or batches are gathered."""
+    monkeypatch.setattr(key_batches, "_SMALL_BYTES", 1 << 20 if looks_ahead else 0)
     batch, codec = sorted_batch(["float"], [1, 2, 7])
     expected = key_rows(batch, ("float",), codec)
     parts = iter([batch.slice(at, rows_a_batch) for at in range(0, batch.num_rows, rows_a_batch)])
@@ -74,6 +80,26 @@ def test_keys_are_whole_however_rows_are_cut_into_batches(rows_a_batch: int, row
         (int(expected.groups[start]), key, stop - start)
         for start, stop, key in zip(expected.starts, ends, expected.keys.to_pylist(), strict=True)
     ]
+
+
+@pytest.mark.parametrize(
+    ("small_bytes", "pieces", "pulled"), [(1 << 20, [24], [1]), (0, [23, 1], [0, 1])], ids=["few rows", "many rows"]
+)
+def test_few_rows_are_one_piece(
+    monkeypatch: pytest.MonkeyPatch, small_bytes: int, pieces: list[int], pulled: list[int]
+) -> None:
+    """The last key of the only batch does not wait for another one; behind a large batch nothing is read ahead."""
+    monkeypatch.setattr(key_batches, "_SMALL_BYTES", small_bytes)
+    batch, codec = sorted_batch(["int"], [1, 2, 7])
+    batch = batch.set_column(1, "int", pa.array(range(batch.num_rows), pa.int64()))
+    ends: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch
+        ends.append(1)
+
+    found = [(piece.batch.num_rows, sum(ends)) for piece in whole_keys(batches(), ("int",), codec)]
+    assert found == list(zip(pieces, pulled, strict=True))
 
 
 def test_without_key_columns_a_key_group_is_a_key() -> None:
