@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..metrics.listeners import FactListener, OffsetsKnown, OffsetsRead
+from ..platform.query_progress import executed_batches
 from ..platform.spark_sources import log_numbers
 
 if TYPE_CHECKING:
@@ -45,15 +46,10 @@ class SourceOffsets:
         """Tell what Spark knows by now."""
         if query is None or not self._untold or not self._names:
             return
-        last = query.lastProgress
-        if last is None or last.batchId < min(self._untold):
-            return
-        for progress in [last] if self._untold.keys() == {last.batchId} else query.recentProgress:
-            # While nothing comes Spark tells of that, too, under the number of the next micro-batch.
-            epoch = self._untold.pop(progress.batchId, None) if "addBatch" in progress.durationMs else None
+        for batch_id, sources in executed_batches(query, min(self._untold)).items():
+            epoch = self._untold.pop(batch_id, None)
             if epoch is not None:
-                by_source = [_offsets(source) for source in progress.sources]
-                self.listener.on(OffsetsKnown(epoch, dict(zip(self._names, by_source, strict=False))))
+                self.listener.on(OffsetsKnown(epoch, dict(zip(self._names, map(_offsets, sources), strict=False))))
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -63,16 +59,6 @@ class SourceOffsets:
         return tuple(one.name for one in inputs) if numbers == tuple(range(len(inputs))) else ()
 
 
-def _offsets(source: Any) -> OffsetsRead:
-    start, end, latest = (_parsed(text) for text in (source.startOffset, source.endOffset, source.latestOffset))
-    return OffsetsRead(start, end, latest, dict(source.metrics or {}))
-
-
-def _parsed(text: Any) -> Any:
-    """An offset as JSON says it, or the text that a source has for it."""
-    if not isinstance(text, str) or text == "null":
-        return None
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+def _offsets(source: Mapping[str, Any]) -> OffsetsRead:
+    start, end, latest = (source.get(f"{name}Offset") for name in ("start", "end", "latest"))
+    return OffsetsRead(start, end, latest, dict(source.get("metrics") or {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,19 +13,27 @@ from mixedmode.runtime.metrics.listeners import OffsetsKnown, OffsetsRead
 
 
 class Query:
-    """What Spark tells of a query."""
+    """What Spark tells of a query; counts what it is asked."""
 
     def __init__(self) -> None:
-        self.recentProgress: list[Any] = []
+        self.records: list[Any] = []
+        self.calls = 0
+        self._jsq = SimpleNamespace(lastProgress=self._last, recentProgress=lambda: self._asked(list(self.records)))
 
-    @property
-    def lastProgress(self) -> Any:
-        return self.recentProgress[-1] if self.recentProgress else None
+    def _asked(self, answer: Any) -> Any:
+        self.calls += 1
+        return answer
 
-    def progress(self, batch_id: int, start: str | None, end: str, *, executed: bool = True) -> None:
-        source = SimpleNamespace(startOffset=start, endOffset=end, latestOffset=end, metrics={"lag": "0"})
+    def _last(self) -> Any:
+        return self._asked(self.records[-1] if self.records else None)
+
+    def progress(self, batch_id: int, start: Any, end: Any, *, executed: bool = True) -> None:
+        """Spark's JSON has offsets as values, and no entry where there is nothing."""
+        offsets = {"startOffset": start, "endOffset": end, "latestOffset": end}
         durations = {"addBatch": 5} if executed else {"triggerExecution": 1}
-        self.recentProgress.append(SimpleNamespace(batchId=batch_id, durationMs=durations, sources=[source]))
+        body = {"batchId": batch_id, "durationMs": durations, "sources": [{**offsets, "metrics": {"lag": "0"}}]}
+        text = json.dumps(body)
+        self.records.append(SimpleNamespace(batchId=lambda: self._asked(batch_id), json=lambda: self._asked(text)))
 
 
 @pytest.fixture
@@ -46,13 +55,13 @@ def test_each_epoch_is_told_once(told: tuple[SourceOffsets, list[OffsetsKnown]])
     offsets.tell(None)
     offsets.tell(query)  # type: ignore[arg-type]
     assert facts == []
-    query.progress(0, None, '{"t": {"0": 5}}')
+    query.progress(0, None, {"t": {"0": 5}})
     for _ in range(2):
         offsets.tell(query)  # type: ignore[arg-type]
     assert facts == [OffsetsKnown(1, read(None, {"t": {"0": 5}}))]
     for number in (1, 2):
         offsets.read_in(number, number + 3)
-        query.progress(number, "null", f"{number}")
+        query.progress(number, None, number)
     offsets.tell(query)  # type: ignore[arg-type]
     assert facts[1:] == [OffsetsKnown(4, read(None, 1)), OffsetsKnown(5, read(None, 2))]
 
@@ -67,3 +76,24 @@ def test_an_idle_query_tells_of_no_epoch(told: tuple[SourceOffsets, list[Offsets
     query.progress(3, "old", "new")
     offsets.tell(query)  # type: ignore[arg-type]
     assert facts == [OffsetsKnown(9, read("old", "new"))]
+
+
+def test_few_questions_are_asked(told: tuple[SourceOffsets, list[OffsetsKnown]]) -> None:
+    """Two for a record that is of an earlier micro-batch, three for the one that is waited for; old ones are left."""
+    (offsets, facts), query = told, Query()
+    for number in range(50):
+        query.progress(number, None, number)
+    offsets.read_in(50, 51)
+    offsets.tell(query)  # type: ignore[arg-type]
+    assert (facts, query.calls) == ([], 2)
+    query.progress(50, None, 50)
+    offsets.tell(query)  # type: ignore[arg-type]
+    assert (facts, query.calls) == ([OffsetsKnown(51, read(None, 50))], 5)
+    offsets.tell(query)  # type: ignore[arg-type]
+    assert query.calls == 5, "nothing is waited for"
+    for number in (51, 52):
+        offsets.read_in(number, number + 1)
+        query.progress(number, None, number)
+    offsets.tell(query)  # type: ignore[arg-type]
+    assert facts[1:] == [OffsetsKnown(52, read(None, 51)), OffsetsKnown(53, read(None, 52))]
+    assert query.calls == 5 + 3 + 3 + 2
