@@ -18,13 +18,16 @@ HERE = Path(__file__).parent
 
 
 def test_lost_executors_are_survived(tmp_path: Path, driver_jvm: DriverJvm) -> None:
-    """Executors that die at any step of a task, in backlog, stream and compaction, change nothing in the output.
+    """Executors that die in a task, in backlog, stream and compaction, change nothing in the output: at each step at
+    which they take something with them.  (Workers die at all of them: tests/e2e/test_kill.py.)
 
     The job has a processor, whose tasks come to most of these steps first, and behind it an aggregate, which comes to
     those of the half that stages what Spark has computed of it.
     """
     events = support.stream_of(420, seed=3)
     points = [*kill_points.TASK_POINTS, *kill_points.PUBLISH_POINTS, *kill_points.COMPACTION_POINTS]
+    # A pass over sorted rows of a new job has nothing to restore.
+    points = [point for point in points if "-start" not in point and point != "task-after-restore-sorted"]
     flags = {point: tmp_path / point for point in points}
     folder = tmp_path / "job"
     for name in ("landing", "pending"):

@@ -17,13 +17,11 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many queries, one 
 EVENTS = support.stream_of(460, seed=29)
 HISTORY = 200
 #: In the order of a job's life; the first one before there is any checkpoint.  (At every single access to the
-#: filesystem drivers are paused in tests/runtime/test_takeover.py, without Spark.)
+#: filesystem drivers are paused in tests/runtime/driver/test_takeover.py, without Spark.)
 POINTS = {
     "local": [
         "epoch-before-apply",
         "checkpoint-before-metadata",
-        "checkpoint-after-metadata",
-        "sink-between-files",
         "gc-between-files",
         "recovery-after-commit",
     ],

@@ -38,6 +38,9 @@ MOMENTS = {
     "file renamed": (file_events.RENAMED, r"(\d+)"),
     "checksum renamed": (file_events.RENAMED, r"\.(\d+)\.crc"),
 }
+#: Where each life ends.  Both parts are written by the same steps; in the second one are those after which a batch that
+#: has run is, or is not, committed.
+LIVES = [*(("offsets", moment) for moment in MOMENTS), ("commits", "file written"), ("commits", "file renamed")]
 _LONGEST_S = 240
 
 
@@ -127,21 +130,18 @@ class Job:
         return support.without_flush(support.committed(self.folder / "out"))
 
 
-@pytest.mark.parametrize("part", ["offsets", "commits"])
-def test_killed_while_spark_writes_its_log(
-    spark: SparkSession, tmp_path: Path, driver_jvm: DriverJvm, part: str
-) -> None:
+def test_killed_while_spark_writes_its_log(spark: SparkSession, tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Each life of the job ends at another moment of writing an entry; in the end its output is that of an undisturbed
     run.  After each, a file under its own name is whole, and a plain query takes what no committed batch has taken."""
-    job = Job(tmp_path / "job", driver_jvm, files=len(MOMENTS) + 1)
-    for life, moment in enumerate(MOMENTS):
+    job = Job(tmp_path / "job", driver_jvm, files=len(LIVES) + 1)
+    for life, (part, moment) in enumerate(LIVES):
         number = job.killed_at(part, moment)
         left = sorted(path.name for path in (job.log / part).iterdir() if re.search(rf"\.?\b{number}\b", path.name))
         _check_whole(job.log)
         copied = tmp_path / f"log-{life}"
         shutil.copytree(job.log, copied)
         wanted = sorted(_rows_behind(copied, job.folder / "landing"))
-        assert sorted(_taken(spark, copied, job.folder / "landing")) == wanted, (moment, left)
+        assert sorted(_taken(spark, copied, job.folder / "landing")) == wanted, (part, moment, left)
     driver = job.start()
     assert driver.wait(_LONGEST_S) == 0, job.said
     assert job.output == support.sessions_of(EVENTS)
