@@ -4,7 +4,7 @@ Spark calls ``foreachBatch`` on the thread of its query, within the query's SQL 
 come back on that very thread.  So what runs in there has the settings of the query's session in its tasks and as the
 thread's session, and how its jobs are described is overwritten with the next micro-batch.
 
-Invariant: :func:`is_handed_over` is true only on such a thread.
+Invariant: :func:`is_handed_over` is true only on such a thread, and :func:`plan_behind` knows a plan only there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 
-from .gateway import logical_plan
+from .gateway import java_session, logical_plan
+from .spark_expressions import class_name, items
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,18 +27,28 @@ if TYPE_CHECKING:
 _ALIKE = "_mixedmode_alike"
 _RDD = "_mixedmode_rdd"
 _PARTITIONS = "_mixedmode_partitions"
+#: What Spark calls, on that thread, the query and the micro-batch.
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+#: What stands above the plan of a stream whose micro-batches are handed over.
+_SINK = "WriteToMicroBatchDataSourceV1"
 _thread = threading.local()
 
 
 @contextmanager
-def handed_over(spark: SparkSession) -> Iterator[None]:
-    """Around what is done with a micro-batch, on the thread that was called with it."""
-    gateway: Any = spark.sparkContext._gateway
+def handed_over(batch: DataFrame, started_in: SparkSession) -> Iterator[None]:
+    """Around what is done with a micro-batch, on the thread that was called with it.
+
+    Args:
+        batch: its rows, as Spark has handed them over.
+        started_in: the session that its query was started in.
+    """
+    gateway: Any = batch.sparkSession.sparkContext._gateway
     _thread.hands_over = isinstance(gateway, ClientServer)  # of others calls come back on any thread
+    _thread.batch = (batch, started_in) if _thread.hands_over else None
     try:
         yield
     finally:
-        _thread.hands_over = False
+        _thread.hands_over, _thread.batch = False, None
 
 
 def is_handed_over() -> bool:
@@ -104,3 +116,37 @@ def partitions_of(frame: DataFrame) -> int | None:
         known[_PARTITIONS] = int(rdd_of(frame).getNumPartitions())
     found: int = known[_PARTITIONS]
     return found
+
+
+def plan_behind(leaf: Any) -> Any:
+    """What the RDD that a micro-batch comes as was made of: the stream's own plan, over what the micro-batch reads.
+
+    Args:
+        leaf: of a logical plan.
+
+    Returns:
+        The plan, resolved, with the leaf's columns in their order; None: the leaf is no micro-batch that is handed over
+        to this thread, or Spark does not tell.
+    """
+    handed: tuple[DataFrame, SparkSession] | None = getattr(_thread, "batch", None)
+    if handed is None or class_name(leaf) != "LogicalRDD":
+        return None
+    batch, started_in = handed
+    if not leaf.rdd().equals(rdd_of(batch)):
+        return None
+    told = batch.sparkSession.sparkContext.getLocalProperty
+    query_id, batch_id = told(_QUERY_ID), told(_BATCH_ID)
+    try:
+        query = None if query_id is None else java_session(started_in).streams().get(query_id)
+        execution = None if query is None else query.streamingQuery().lastExecution()
+        if execution is None or str(execution.currentBatchId()) != batch_id:
+            return None
+        plan = execution.analyzed()
+        plan = plan.child() if class_name(plan) == _SINK else plan
+    except Py4JError:  # another version of Spark
+        return None
+    return plan if _columns(plan) == _columns(leaf) else None
+
+
+def _columns(plan: Any) -> list[tuple[str, str]]:
+    return [(str(one.name()), str(one.dataType().json())) for one in items(plan.output())]

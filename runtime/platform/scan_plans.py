@@ -24,18 +24,20 @@ from pyspark.sql.types import StructType
 from .arrow_types import arrow_type
 from .filesystem import resolve
 from .long_expressions import LongExpression, long_expression
+from .micro_batch import plan_behind
 from .parquet_scan import Condition, FilePart, NotTakenError, ParquetScan, ScanColumn, is_scannable
 from .partial_calls import PartialCall, is_extreme, is_sum, is_whole_number
 from .spark_expressions import class_name, constant, items, tree, with_attributes, without_alias
-from .spark_plans import analyzed, frame_of
+from .spark_plans import analyzed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _LISTINGS = ("InMemoryFileIndex", "CatalogFileIndex")
-#: Options of a reader that say where files are and nothing about how they are read.
-_PATHS = {"path", "paths", "__paths__"}
+#: Options of a reader that say which files are read and nothing about how they are; the latter ones of streams.
+_PATHS = {"path", "paths", "__paths__", "__globpaths__", "basepath"}
+_PATHS |= {"maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource", "sourcearchivedir"}
 #: Settings that the reader obeys, and the values under which nothing is special.
 _SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -87,7 +89,7 @@ class RecognisedScan:
 
 
 def check_source(frame: DataFrame, least_bytes: int = 0) -> None:
-    """Raise unless a frame is of Parquet files alone; at once, before anything is analyzed.
+    """Raise unless a frame is of Parquet files alone, a micro-batch too; at once, before anything is analyzed.
 
     Args:
         frame: the input.
@@ -145,12 +147,14 @@ def _recognised(spark: SparkSession, plan: Any) -> RecognisedScan:
     if len(keys) != aggregate.groupingExpressions().size():
         raise NotTakenError("not all keys are output")
     scan = ParquetScan(tuple(reader.columns.values()), condition)
-    uris = tuple(frame_of(spark, relation).inputFiles())
+    uris = tuple(map(str, relation.relation().inputFiles()))
     return RecognisedScan(PartialScan(scan, tuple(keys), tuple(calls)), uris)
 
 
 def _relation(plan: Any) -> Any:
     found = list(items(plan.collectLeaves()))
+    if len(found) == 1 and (behind := plan_behind(found[0])) is not None:
+        return _relation(behind)
     if len(found) != 1 or class_name(found[0]) != "LogicalRelation":
         kinds = ", ".join(sorted({class_name(leaf) for leaf in found}))
         raise NotTakenError(f"the rows come from {kinds}, not from Parquet files")
@@ -191,6 +195,11 @@ def _below(spark: SparkSession, plan: Any) -> tuple[Mapping[int, Any], list[Any]
     kind = class_name(plan)
     if kind == "LogicalRelation":
         return {}, []
+    if kind == "LogicalRDD" and (behind := plan_behind(plan)) is not None:
+        known, conditions = _below(spark, behind)
+        columns = zip(items(plan.output()), items(behind.output()), strict=True)
+        its = {one.exprId().id(): known.get(other.exprId().id(), other) for one, other in columns}
+        return {**known, **its}, conditions
     if kind not in ("Project", "Filter", "SubqueryAlias"):
         raise NotTakenError(f"the rows go through {kind}")
     known, conditions = _below(spark, plan.child())

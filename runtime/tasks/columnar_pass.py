@@ -4,14 +4,20 @@ Two Spark jobs: one whose tasks read Parquet files and leave runs of partial agg
 pass itself, whose tasks merge their parts of the runs.  Spark schedules and retries both; no row goes through its JVM.
 Parts of the input that are not known to give the same (:mod:`..platform.scan_plans`) are Spark's, and meet the runs in
 the shards' tasks.
+
+What waits at the live source comes as a micro-batch.  Where a history is scanned, and the micro-batch is of files that
+can be, these are scanned as well, in a job of their own: nobody has promised that they can be, so whatever stands
+against it leaves them to Spark, also under ``execution.backlog.engine = arrow``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import compress
+from operator import not_
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,11 +30,12 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.arrow_types import arrow_schema
 from ..platform.filesystem import delete_quietly
+from ..platform.micro_batch import plan_behind
 from ..platform.parquet_scan import NotTakenError
 from ..platform.partial_calls import PartialCall, Sums
 from ..platform.partition_jobs import collected_by_partition
 from ..platform.scan_plans import PartialScan, RecognisedScan, check_first_file, check_source, file_parts, recognised
-from ..platform.spark_plans import united
+from ..platform.spark_plans import analyzed, leaves, united
 from .partial_runs import Buckets, PartialRuns
 from .partial_scan import PartialScanTask, ScanReport
 from .report import REPORT_SCHEMA
@@ -122,18 +129,15 @@ class ColumnarPass:
         if engine == "spark" or epoch.style != "sorted" or not self.operator.scans_files:
             return None
         parts = [part for rows in inputs for part in united(rows)]
-        taken: list[RecognisedScan] = []
-        rest: list[DataFrame] = []
-        for part in parts:
-            try:
-                taken.append(recognise(self.operator, part, epoch, engine))
-            except NotTakenError as error:
-                logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
-                rest.append(part)
+        waits = [_is_micro_batch(part) for part in parts]
+        taken, rest = self._recognised(compress(parts, map(not_, waits)), epoch, engine)
         if not taken:
             return None
+        # However little waits: without it Spark may have nothing to do.
+        live, others = self._recognised(compress(parts, waits), epoch, "arrow")
+        rest += others
         try:
-            runs = self._runs(taken, epoch, Buckets(shards, self.max_parallelism), tuple(without))
+            runs, missed = self._runs(taken, live, epoch, Buckets(shards, self.max_parallelism), tuple(without))
         except NotTakenError as error:
             self.discard()
             if engine == "arrow":
@@ -143,56 +147,113 @@ class ColumnarPass:
                 ) from error
             logger.warning("Spark reads for stage %s what Arrow was to read: %s", self.operator.uid, error)
             return None
+        rest += missed
         return ScannedRows(runs, reduce(DataFrame.unionByName, rest) if rest else None)
+
+    def _recognised(
+        self, parts: Iterable[DataFrame], epoch: EpochSpec, engine: str
+    ) -> tuple[list[tuple[RecognisedScan, DataFrame]], list[DataFrame]]:
+        """Parts that can be scanned, and those that are Spark's."""
+        taken: list[tuple[RecognisedScan, DataFrame]] = []
+        rest: list[DataFrame] = []
+        for part in parts:
+            try:
+                taken.append((recognise(self.operator, part, epoch, engine), part))
+            except NotTakenError as error:
+                logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
+                rest.append(part)
+        return taken, rest
 
     def discard(self) -> None:
         """Remove the runs, also those of attempts that have lost."""
         delete_quietly(self.filesystem, self.folder)
 
     def _runs(
-        self, taken: Sequence[RecognisedScan], epoch: EpochSpec, buckets: Buckets, without: tuple[int, ...]
-    ) -> PartialRuns:
+        self,
+        taken: Sequence[tuple[RecognisedScan, DataFrame]],
+        live: Sequence[tuple[RecognisedScan, DataFrame]],
+        epoch: EpochSpec,
+        buckets: Buckets,
+        without: tuple[int, ...],
+    ) -> tuple[PartialRuns, list[DataFrame]]:
+        """The runs of what is scanned, and those parts of the live input that Spark has to read after all."""
         self.discard()
         self.filesystem.create_dir(self.folder, recursive=True)
-        tasks, sums = self.spark.sparkContext.defaultParallelism, Sums()
-        memory_bytes = self.settings.sorter_memory_bytes
-        schema, paths = self._schema(taken[0].partials), list[str]()
-        for number, found in enumerate(taken):
-            source, parts = file_parts(found.uris, tasks)
-            if not parts:
-                continue
-            task = PartialScanTask(
-                partials=found.partials,
-                source=source,
-                parts=tuple(map(tuple, parts)),
-                target=self.filesystem,
-                folder=self.folder,
-                name=f"e{epoch.epoch:08d}-{self.run_id}-{number}",
-                schema=schema,
-                group_columns=self.operator.key_group_columns,
-                buckets=buckets,
-                without=without,
-                memory_bytes=memory_bytes,
-            )
-            for report in self._reports(task):
-                if report.not_taken is not None:
-                    raise NotTakenError(report.not_taken)
-                paths += report.runs
-                calls = {call.name: call for call in found.partials.calls}
-                for name, bound in report.bounds:
-                    if pa.types.is_floating(calls[name].type):
-                        sums.add(calls[name], bound)
-        return PartialRuns(
+        first = taken[0][0].partials
+        schema, paths, sums = self._schema(first), list[str](), Sums()
+        missed: list[DataFrame] = []
+        for number, (found, part) in enumerate([*taken, *live]):
+            try:
+                paths += self._scanned(
+                    found, f"e{epoch.epoch:08d}-{self.run_id}-{number}", schema, buckets, without, sums
+                )
+            except NotTakenError as error:
+                if number < len(taken):
+                    raise
+                logger.info("Spark reads what waits live for stage %s: %s", self.operator.uid, error)
+                missed.append(part)
+        runs = PartialRuns(
             self.filesystem,
             tuple(paths),
             schema,
             buckets,
             self.operator.key_columns,
-            taken[0].partials.calls,
-            memory_bytes,
+            first.calls,
+            self.settings.sorter_memory_bytes,
             self.settings.sorter_spill_dir,
             self.settings.state_local_dir,
         )
+        return runs, missed
+
+    def _scanned(
+        self,
+        found: RecognisedScan,
+        name: str,
+        schema: pa.Schema,
+        buckets: Buckets,
+        without: tuple[int, ...],
+        sums: Sums,
+    ) -> list[str]:
+        """The runs of one part's files.
+
+        Args:
+            found: how they are scanned.
+            name: begins the names of the runs.
+            schema: of a run.
+            buckets: how runs are dealt.
+            without: shards that nobody asks for.
+            sums: of all parts.
+
+        Raises:
+            NotTakenError: Spark has to read the files.
+        """
+        if self._schema(found.partials) != schema:
+            raise NotTakenError("its columns have other types than those of what was scanned before")
+        source, parts = file_parts(found.uris, self.spark.sparkContext.defaultParallelism)
+        if not parts:
+            return []
+        task = PartialScanTask(
+            partials=found.partials,
+            source=source,
+            parts=tuple(map(tuple, parts)),
+            target=self.filesystem,
+            folder=self.folder,
+            name=name,
+            schema=schema,
+            group_columns=self.operator.key_group_columns,
+            buckets=buckets,
+            without=without,
+            memory_bytes=self.settings.sorter_memory_bytes,
+        )
+        reports = self._reports(task)
+        if (why := next((report.not_taken for report in reports if report.not_taken is not None), None)) is not None:
+            raise NotTakenError(why)
+        calls = {call.name: call for call in found.partials.calls}
+        for report in reports:
+            for column, bound in report.bounds:
+                if pa.types.is_floating(calls[column].type):
+                    sums.add(calls[column], bound)
+        return [path for report in reports for path in report.runs]
 
     def _reports(self, task: PartialScanTask) -> list[ScanReport]:
         places = mapped_in_arrow(self.spark.range(0, len(task.parts), 1, len(task.parts)), task, REPORT_SCHEMA)
@@ -209,3 +270,8 @@ class ColumnarPass:
         fields += [pa.field(key.name, types[key.name]) for key in partials.keys]
         calls: Sequence[PartialCall] = partials.calls
         return pa.schema([*fields, *[pa.field(call.name, call.type) for call in calls]])
+
+
+def _is_micro_batch(rows: DataFrame) -> bool:
+    """Whether rows are of the micro-batch that is being handed over."""
+    return any(plan_behind(leaf) is not None for leaf in leaves(analyzed(rows)))

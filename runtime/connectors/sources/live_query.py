@@ -139,7 +139,8 @@ class LiveSource:
         to_frames, alike = to_df(), AlikeFrames()
 
         def take(batch: DataFrame, batch_id: int) -> None:
-            with handed_over(batch.sparkSession):
+            assert self._hidden is not None
+            with handed_over(batch, self._hidden.session):
                 alike.add(batch)
                 on_batch(batch, batch_id)
 
