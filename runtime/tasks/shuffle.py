@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 
 #: The column of the shard's number.
 SHARD_COLUMN = "__shard"
+#: How many groups Spark's partial aggregation has in the table that its own code is made for, as a power of two.  What
+#: does not fit, with Spark's default of 16 all but the first 65,536 groups, is looked for there in vain, and found in a
+#: slower table.  A task's index takes 8 bytes a group.
+_GROUPS_AT_HAND = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
+_BITS_AT_HAND = "21"
 #: Rows of a key on one side of a join; more are where Spark can spill them.
 _ROWS_OF_A_KEY_IN_MEMORY = 16_384
 
@@ -129,13 +134,19 @@ class HashExchange(OwnSession):
         spark: the session whose settings hold for the input.
         operator: an operator for which it :meth:`is_possible`.
         parallelism: number of shards.
+        many_rows: whether a task has so many that its table of groups may be large from the start; where the user has
+            said how large it is to be, that holds.
     """
 
-    def __init__(self, spark: SparkSession, operator: KeyedOperator, parallelism: int) -> None:
+    def __init__(
+        self, spark: SparkSession, operator: KeyedOperator, parallelism: int, *, many_rows: bool = False
+    ) -> None:
         self._keys = len(operator.key_columns)
         self._parallelism = parallelism
         # Without adaptive execution, which would merge small partitions of the exchange.
         settings = {"spark.sql.shuffle.partitions": str(parallelism), "spark.sql.adaptive.enabled": "false"}
+        if many_rows and spark.conf.get(_GROUPS_AT_HAND, None) is None:
+            settings[_GROUPS_AT_HAND] = _BITS_AT_HAND
         super().__init__(spark, settings)
         #: The shard of each partition.
         self.shards = tuple(bit_reversed(partition, parallelism) for partition in range(parallelism))

@@ -64,7 +64,8 @@ class StageJobs:
     tail: Tail | None
 
     def __post_init__(self) -> None:
-        self._hash_exchange: HashExchange | None = None
+        #: By the style of epochs.
+        self._hash_exchanges: dict[str, HashExchange] = {}
         self._in_place: InPlace | None = None
         self._in_one: InOneTask | None = None
         self._joined: JoinedInShards | None = None
@@ -123,7 +124,7 @@ class StageJobs:
             way = self._in_place = self._in_place or InPlace(self.spark, parallelism)
         # Shards that are not wanted can be left out before the exchange only if the exchange is by shard.
         elif own_session and not without and HashExchange.is_possible(self.operator, self.max_parallelism, parallelism):
-            way = self._hash_exchange = self._hash_exchange or HashExchange(self.spark, self.operator, parallelism)
+            way = self._hash_exchange(task.epoch.style, parallelism)
         if way is not None and not self._misplaced:
             placed = replace(task, shards=way.shards)
             once = self._planned_once(way, frame, placed, lambda rows: self._adopted(rows, placed))
@@ -248,6 +249,12 @@ class StageJobs:
     def note_rows(self, rows: int) -> None:
         """An epoch of the stream has had so many."""
         self._rows = rows
+
+    def _hash_exchange(self, style: str, parallelism: int) -> HashExchange:
+        if style not in self._hash_exchanges:
+            many_rows = style == "sorted"
+            self._hash_exchanges[style] = HashExchange(self.spark, self.operator, parallelism, many_rows=many_rows)
+        return self._hash_exchanges[style]
 
     def note_misplaced(self, error: BaseException) -> None:
         """From now on rows are moved to their shards by what decides the shard; ``error``: why."""

@@ -59,15 +59,21 @@ def test_an_adopted_frame_has_the_same_rows_schema_and_settings(spark: SparkSess
     assert not [table for table in spark.catalog.listTables("global_temp") if table.name.startswith("mixedmode_")]
 
 
+#: How large the table is that Spark's partial aggregation tries first.
+TABLE = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
+
+
 class Watched:
-    """Notes what HashExchange.holds says about the jobs that are planned."""
+    """Notes what HashExchange.holds says about the jobs that are planned, and a setting of theirs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.held: list[bool] = []
+        self.tables: list[str | None] = []
         holds = HashExchange.holds
 
         def noted(exchange: HashExchange, job: DataFrame) -> bool:
             self.held.append(holds(exchange, job))
+            self.tables.append(job.sparkSession.conf.get(TABLE, None))
             return self.held[-1]
 
         monkeypatch.setattr(HashExchange, "holds", noted)
@@ -125,6 +131,28 @@ def test_aggregated_rows_stay_where_spark_has_put_them(
     watched = Watched(monkeypatch)
     assert totals(frame, keys(), pipeline__parallelism="4") == expected(frame, keys())
     assert watched.held == [True]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("mode", "users", "table"), [("mixed", None, "21"), ("mixed", "12", "12"), ("streaming", None, None)]
+)
+def test_a_backlog_has_a_table_for_many_groups(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mode: str, users: str | None, table: str | None
+) -> None:
+    """In a backlog more keys than Spark's table takes by default are looked for in a larger one; not in the stream,
+    where epochs are small, and not if the user has said how large it is to be.  The results are Spark's."""
+    numbers = spark.range(0, 300_000, 1, 2) if mode == "mixed" else spark.range(9)
+    frame = numbers.selectExpr("hash(id % 140000) AS k", "id AS v")
+    watched = Watched(monkeypatch)
+    if users is not None:
+        spark.conf.set(TABLE, users)
+    try:
+        found = totals(frame, ["k"], execution__runtime_mode=mode, pipeline__parallelism="2")
+    finally:
+        spark.conf.unset(TABLE)
+    assert found == expected(frame, ["k"])
+    assert set(watched.tables) == {table}
 
 
 def exchanged(frame: DataFrame) -> DataFrame:
@@ -193,8 +221,8 @@ def test_misplaced_rows_are_noticed_and_exchanged_by_shard(
     """If partitions are not the shards that the plan made us expect, tasks refuse and the epoch runs another way."""
 
     class Wrong(HashExchange):
-        def __init__(self, spark: SparkSession, operator: Any, parallelism: int) -> None:
-            super().__init__(spark, operator, parallelism)
+        def __init__(self, *args: Any, **others: Any) -> None:
+            super().__init__(*args, **others)
             self.shards = self.shards[::-1]
 
     monkeypatch.setattr(stage_jobs, "HashExchange", Wrong)
