@@ -102,7 +102,8 @@ class Stage:
         return [type(way) for way, _ in cast(Any, found)]
 
 
-MADE_OF: dict[str, Any] = {"spark": None, "max_parallelism": 16, "feeds_a_stage": False, "tail": None}
+SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default=None: default))
+MADE_OF: dict[str, Any] = {"spark": SPARK, "max_parallelism": 16, "feeds_a_stage": False, "tail": None}
 REST = [HashExchange, ShardExchange, type(None)]
 
 
