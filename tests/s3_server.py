@@ -130,7 +130,8 @@ class Unreliable:
                 return _error(start, "501 Not Implemented", "NotImplemented")
         if removes_many and bucket.startswith("single-"):
             status = bucket.removeprefix("single-")
-            return _error(start, f"{status} {HTTPStatus(int(status)).phrase}", "InvalidArgument")
+            code = "AccessDenied" if status == "403" else "InvalidArgument"
+            return _error(start, f"{status} {HTTPStatus(int(status)).phrase}", code)
         if removes_many and bucket.startswith("kept-") and asked["POST delete"] == 1:
             return _kept(start, bucket.removeprefix("kept-"), request["wsgi.input"].read())
         is_made = request["REQUEST_METHOD"] == "PUT" and request["PATH_INFO"] == f"/{bucket}"

@@ -38,11 +38,13 @@ _PATIENCE_S = 30
 
 #: Files that one request removes, at most, of a store that has such requests.
 MOST_AT_ONCE = 1000
-#: What stands in the answers of those that have none: some take it for another request, with something missing.
+#: What stands in the answers of those that have none: some take it for another request, with something missing.  Others
+#: refuse it as a whole to whoever may remove single files alone.
 _NO_SUCH_REQUEST = (
     "501 Not Implemented",
     "405 Method Not Allowed",
     "400 Bad Request",
+    "403 Forbidden",
     "<Code>NotImplemented",
     "<Code>MethodNotAllowed",
 )
@@ -170,12 +172,12 @@ class ConditionalClient:
                     raise OSError(f"{self._name}: {said}") from error
                 raise
 
-        many = self._many
-        if many is not None and len(keys) > 1:
-            if self._again(f"{keys[0]} and {len(keys) - 1} others", lambda: remove(many)):
-                return
-            self._many = None
+        many = self._many if len(keys) > 1 else None
+        if many is not None and self._again(f"{keys[0]} and {len(keys) - 1} others", lambda: remove(many)):
+            return
         in_parallel(self.delete, keys)
+        if many is not None:
+            self._many = None
 
     def _write(self, key: str, data: bytes, mode: Any) -> Version | None:
         import obstore

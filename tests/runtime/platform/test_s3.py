@@ -199,12 +199,14 @@ def test_requests_that_fail_are_tried_again(object_store: S3Server, settings: di
         ("single-405", 12, 1, 12),
         ("single-404", 12, 1, 12),
         ("single-400", 12, 1, 12),
+        ("single-403", 12, 1, 12),
     ],
 )
 def test_many_files_are_removed_in_few_requests(
     object_store: S3Server, settings: dict[str, str], bucket: str, files: int, many: int | None, single: int
 ) -> None:
-    """A thousand each, though some fail and some files are gone; one by one where the store has no such requests."""
+    """A thousand each, though some fail and some files are gone; one by one where the store has no such requests, or
+    does not let everybody make them."""
     filesystem, folder = resolve(f"s3a://{object_store.make(bucket)}/x")
     assert isinstance(filesystem, s3.S3)
     here, told = [f"{folder}/{number} <&é" for number in range(9)], list[str]()
