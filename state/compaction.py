@@ -23,7 +23,7 @@ from pyarrow import fs
 from .files import StateFile, StateWriter, with_epochs
 from .keygroups import KeyGroupRange
 from .keys import KeyCodec
-from .layout import CELL_SECTION, decode_ts, parse_state_key
+from .layout import CELL_SECTION, has_expired, parse_state_key
 from .lineage import CompactionKind, ShardLineage
 from .log import LogWriter, read_log
 from .pool import StatePool
@@ -98,7 +98,7 @@ def dead_entries(registry: StateRegistry, key_codec: KeyCodec, now_ms: int) -> I
         if stored[2] != CELL_SECTION:
             return False
         slot = parse_state_key(stored, key_codec)[2]
-        return slot in retired or (slot in expiring and decode_ts(value[:8]) <= now_ms)
+        return slot in retired or (slot in expiring and has_expired(value, now_ms))
 
     return is_dead if expiring or retired else lambda stored, value: False
 

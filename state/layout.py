@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ..errors import CorruptStateError
 from .byte_arrays import binary_from_records, joined
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ TIMER_SLOTS: dict[TimerKind, int] = {"event": 0xF0, "processing": 0xF1}
 #: State variables have slots 0 to this; the slots above are the house's own.
 MAX_VARIABLE_SLOT = 0xEF
 
+#: Bytes of a time.
+TS_BYTES = 8
 _TS_OFFSET = 1 << 63
 
 
@@ -47,6 +50,24 @@ def encode_ts(ts_ms: int) -> bytes:
 def decode_ts(data: bytes) -> int:
     """Inverse of :func:`encode_ts`."""
     return int.from_bytes(data, "big") - _TS_OFFSET
+
+
+def has_expired(stored: bytes, now_ms: int) -> bool:
+    """Whether a value that says in front when it expires has done so by now.
+
+    Raises:
+        CorruptStateError: it is too short to say so.
+    """
+    if int.from_bytes(stored[:TS_BYTES], "big") - _TS_OFFSET > now_ms:
+        return False
+    if len(stored) < TS_BYTES:
+        raise without_expiry(len(stored))
+    return True
+
+
+def without_expiry(size: int) -> CorruptStateError:
+    """What is to be raised for a value of so few bytes."""
+    return CorruptStateError(f"a state value with a TTL has {size} bytes, too few to say when it expires")
 
 
 def encode_all_ts(times_ms: np.ndarray) -> pa.BinaryArray:

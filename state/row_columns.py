@@ -13,12 +13,11 @@ import pyarrow as pa
 from ..errors import CorruptStateError, StateSchemaError
 from .byte_arrays import data_of, offsets_of
 from .codec import RowCodec
-from .layout import decode_all_ts, encode_ts
+from .layout import TS_BYTES, decode_all_ts, encode_ts, without_expiry
 from .message_columns import MessageColumn, Messages, UnreadError, column_of, packed_rows
 
 #: Rows of fewer fields say how many in one byte.
 _FEW_FIELDS = 16
-_TS_BYTES = 8
 
 
 class RowColumns:
@@ -74,8 +73,11 @@ class RowColumns:
         starts, ends = offsets[:-1], offsets[1:]
         lives: np.ndarray | None = None
         if self._ttl_ms is not None and len(there):
+            shortest = int((ends - starts).min())
+            if shortest < TS_BYTES:
+                raise without_expiry(shortest)
             lives = decode_all_ts(data, starts) > now_ms
-            starts, ends = starts[lives] + _TS_BYTES, ends[lives]
+            starts, ends = starts[lives] + TS_BYTES, ends[lives]
         if not len(starts):
             return pa.nulls(len(stored), self.type)
         found = self._decoded(data, starts, ends)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ..errors import StateSchemaError
-from .layout import decode_ts, encode_ts
+from .layout import decode_ts, encode_ts, has_expired
 from .registry import StateDescriptor
 from .structs import StructClass, plain_tuple
 
@@ -77,7 +77,7 @@ class _Variable:
         """The stored value without its expiry; None if it has expired."""
         if stored is None or not self._ttl:
             return stored
-        return stored[self._skipped :] if decode_ts(stored[:8]) > self._now_ms else None
+        return None if has_expired(stored, self._now_ms) else stored[self._skipped :]
 
 
 class ValueState(_Variable):

@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError, StateSchemaError
 from mixedmode.state.codec import RowCodec
-from mixedmode.state.layout import encode_ts
+from mixedmode.state.compaction import dead_entries
+from mixedmode.state.keygroups import KeyGroupRange
+from mixedmode.state.keys import KeyCodec
+from mixedmode.state.layout import encode_ts, state_key
+from mixedmode.state.registry import StateRegistry
+from mixedmode.state.rocks import RocksDBKeyedState
 from mixedmode.state.row_columns import RowColumns
 from test_keys import VALUES
 
@@ -148,3 +153,28 @@ def test_what_has_expired_is_null() -> None:
     assert columns.decode(with_null, 9).field("n").to_pylist() == [1, 200, None, None, 4]
     assert columns.decode(with_null, 10).field("n").to_pylist() == [None, 200, None, None, 4]
     assert columns.decode(with_null.slice(0, 4), 15).null_count == 4
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_a_value_too_short_for_its_time_to_live_is_damaged(size: int) -> None:
+    """It has not expired: columns say so as rows do, as does what removes expired values."""
+    registry = StateRegistry()
+    item = registry.declare("state", "value", pa.schema([("n", pa.int64())]), ttl_ms=10)
+    columns = RowColumns(item.row_codec(), "state", item.ttl_ms)
+    short = encode_ts(99)[:size]
+    whole = columns.encode([pa.array([1])], 0)
+    for stored in ([short], [whole[0].as_py(), short], [short, None, whole[0].as_py()]):
+        with pytest.raises(CorruptStateError, match=f"has {size} bytes"):
+            columns.decode(pa.array(stored, pa.binary()))
+    state = RocksDBKeyedState(registry, None, KeyGroupRange(0, 2), 0)
+    state.set_current_key(1, b"k")
+    state.write_cell(bytes([item.slot]), short)
+    for read in (state.value_state("state").get, state.value_state("state").exists):
+        with pytest.raises(CorruptStateError, match=f"has {size} bytes"):
+            read()
+    keys = KeyCodec(pa.schema([("k", pa.int64())]))
+    is_dead = dead_entries(registry, keys, 0)
+    cell = state_key(1, keys.encode((5,)), item.slot)
+    assert is_dead(cell, encode_ts(0)) and not is_dead(cell, whole[0].as_py())
+    with pytest.raises(CorruptStateError, match=f"has {size} bytes"):
+        is_dead(cell, short)
