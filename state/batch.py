@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .blocks import BlockCells, BlockKeys, entries_of
-from .byte_arrays import bytes_of, data_of, offsets_of
+from .byte_arrays import array_of, bytes_of, data_of, offsets_of
 from .files import StateWriter
 from .keyed import KeyedState, NoKey
 from .layout import TIMER_KINDS, TimerKind, decode_all_ts, state_prefix
@@ -120,6 +120,11 @@ class BatchKeyedState(KeyedState):
             f"key {self._key.hex()} of key group {self._key_group}"
         )
 
+    @property
+    def has_base(self) -> bool:
+        """True if there is state from before."""
+        return self._base is not None
+
     def begin_block(self) -> None:
         """Finish the current key: until :meth:`end_block` there is none."""
         self._finish_key()
@@ -129,7 +134,7 @@ class BatchKeyedState(KeyedState):
         """One cell of each key, as it was before this pass."""
         if self._base is None:
             return pa.nulls(len(keys), pa.binary())
-        return pa.array(self._base.multi_get(bytes_of(keys.cells(suffix))), pa.binary())
+        return array_of(self._base.multi_get(bytes_of(keys.cells(suffix))))
 
     def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
         """Write what changes; all keys come after those that were there before, and no timer is due."""

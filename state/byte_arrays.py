@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+#: What the values of one binary array take together at most.
+MOST_BYTES = 2**31 - 1
 
 
 def binary_array(data: np.ndarray, offsets: np.ndarray) -> pa.BinaryArray:
@@ -71,6 +75,21 @@ def bytes_of(array: pa.BinaryArray) -> list[Any]:
     return found
 
 
+def array_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
+    """Inverse of :func:`bytes_of`.
+
+    Raises:
+        pa.lib.ArrowCapacityError: they are more than one array holds.
+    """
+    _check_size(sum(map(len, filter(None, values))))  # Arrow would make several arrays of them
+    return pa.array(values, pa.binary())
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_BYTES:
+        raise pa.lib.ArrowCapacityError(f"{size:,} bytes, and one binary array holds {MOST_BYTES:,}")
+
+
 def joined(*parts: bytes | pa.BinaryArray) -> pa.BinaryArray:
     """Parts joined value by value, none of them null; bytes are the same for all values."""
     rows = len(next(part for part in parts if not isinstance(part, bytes)))
@@ -78,6 +97,7 @@ def joined(*parts: bytes | pa.BinaryArray) -> pa.BinaryArray:
     for part in parts:
         matrix = np.frombuffer(part, dtype=np.uint8)[np.newaxis] if isinstance(part, bytes) else matrix_of(part)
         if matrix is None:
+            _check_size(sum(rows * len(one) if isinstance(one, bytes) else int(offsets_of(one)[-1]) for one in parts))
             return pc.binary_join_element_wise(*[_scalar(one) for one in parts], b"")
         matrices.append(matrix)
     whole = np.empty((rows, sum(matrix.shape[1] for matrix in matrices)), dtype=np.uint8)

@@ -69,13 +69,22 @@ class KeyedState(ABC):
 
     # -- many keys at once -----------------------------------------------------------------------------------------
 
+    @property
+    @abstractmethod
+    def has_base(self) -> bool:
+        """True if there is state from before."""
+
     @abstractmethod
     def begin_block(self) -> None:
         """Finish the current key: until :meth:`end_block` there is none."""
 
     @abstractmethod
     def read_cells(self, keys: BlockKeys, suffix: bytes) -> pa.BinaryArray:
-        """One cell of each key of a block; null where there is none."""
+        """One cell of each key of a block; null where there is none.
+
+        Raises:
+            pa.lib.ArrowCapacityError: they are more than one array holds.
+        """
 
     @abstractmethod
     def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from .blocks import BlockCells, BlockKeys, entries_of
-from .byte_arrays import bytes_of
+from .byte_arrays import array_of, bytes_of
 from .files import StateWriter
 from .keyed import KeyedState, NoKey
 from .keygroups import KeyGroupRange
@@ -108,7 +108,7 @@ class RocksDBKeyedState(KeyedState):
             found = iter(stored)
             changes = (overlay.get(name[:-slot], {}) for name in names)
             stored = [one[suffix] if suffix in one else next(found) for one in changes]
-        return pa.array(stored, pa.binary()) if names else pa.nulls(len(keys), pa.binary())
+        return array_of(stored) if names else pa.nulls(len(keys), pa.binary())
 
     def write_cells(self, keys: BlockKeys, cells: Sequence[BlockCells]) -> None:
         """Note what changes."""

@@ -15,6 +15,7 @@ from .byte_arrays import data_of, offsets_of
 from .codec import RowCodec
 from .layout import TS_BYTES, decode_all_ts, encode_ts, without_expiry
 from .message_columns import MessageColumn, Messages, UnreadError, column_of, packed_rows
+from .registry import StateDescriptor
 
 #: Rows of fewer fields say how many in one byte.
 _FEW_FIELDS = 16
@@ -63,7 +64,12 @@ class RowColumns:
                 )
             packed.append(coded.pack(array, _nulls(array)))
         expiry = b"" if self._ttl_ms is None else encode_ts(min(now_ms + self._ttl_ms, 2**63 - 1))
-        return packed_rows(expiry + self._head, packed, rows)
+        try:
+            return packed_rows(expiry + self._head, packed, rows)
+        except (pa.lib.ArrowCapacityError, pa.ArrowInvalid) as error:
+            raise StateSchemaError(
+                f"the values of {rows} keys for state {self._name!r} are too large: {error}"
+            ) from error
 
     def decode(self, stored: pa.BinaryArray, now_ms: int = 0) -> pa.StructArray:
         """Inverse of :meth:`encode`; null is null, and so is what has expired by now."""
@@ -108,6 +114,13 @@ class RowColumns:
         if any(array.null_count and not field.nullable for array, field in zip(arrays, self.type, strict=True)):
             raise UnreadError
         return pa.StructArray.from_arrays(arrays, fields=list(self.type))
+
+
+def may_be_large(variable: StateDescriptor) -> bool:
+    """Whether a variable's values have a form of columns, and are as large as users make them."""
+    if variable.kind != "value" or any(column_of(field.type) is None for field in variable.schema):
+        return False
+    return any(pa.types.is_string(field.type) or pa.types.is_binary(field.type) for field in variable.schema)
 
 
 def _again(codec: RowCodec, value: bytes) -> bytes:

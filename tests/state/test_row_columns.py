@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import CorruptStateError, StateSchemaError
+from mixedmode.state import byte_arrays
 from mixedmode.state.codec import RowCodec
 from mixedmode.state.compaction import dead_entries
 from mixedmode.state.keygroups import KeyGroupRange
@@ -178,3 +179,16 @@ def test_a_value_too_short_for_its_time_to_live_is_damaged(size: int) -> None:
     assert is_dead(cell, encode_ts(0)) and not is_dead(cell, whole[0].as_py())
     with pytest.raises(CorruptStateError, match=f"has {size} bytes"):
         is_dead(cell, short)
+
+
+def test_more_than_an_array_holds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is read or written."""
+    columns = RowColumns(RowCodec(pa.schema([("text", pa.string())])), "state")
+    texts = pa.array(["x" * 40, "x" * 50])
+    stored = columns.encode([texts])
+    monkeypatch.setattr(byte_arrays, "MOST_BYTES", stored.nbytes - 20)
+    with pytest.raises(StateSchemaError, match="values of 2 keys for state 'state' are too large"):
+        columns.encode([texts])
+    with pytest.raises(pa.lib.ArrowCapacityError, match="one binary array holds"):
+        byte_arrays.array_of([*stored.to_pylist(), None])
+    assert byte_arrays.array_of([*stored.to_pylist()[:1], None]).to_pylist() == [*stored.to_pylist()[:1], None]

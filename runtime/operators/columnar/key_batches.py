@@ -64,6 +64,15 @@ class KeyRows:
     #: The first row of each key.
     starts: np.ndarray
 
+    def slice(self, first: int, stop: int) -> KeyRows:
+        """The keys from ``first`` to ``stop`` with their rows."""
+        if stop - first == len(self.keys):
+            return self
+        bounds = np.append(self.starts, self.batch.num_rows)
+        low, high = int(bounds[first]), int(bounds[stop])
+        keys, starts = self.keys.slice(first, stop - first), self.starts[first:stop] - low
+        return KeyRows(self.batch.slice(low, high - low), self.groups[low:high], keys, starts)
+
 
 def whole_keys(
     batches: Iterator[pa.RecordBatch], key_columns: tuple[str, ...], codec: KeyCodec, least_rows: int = 1
@@ -94,7 +103,7 @@ def whole_keys(
         if cut > 0 or head != last:
             complete = [*waiting, batch.slice(0, cut)] if cut > 0 else waiting
             if complete:
-                yield key_rows(join(complete), key_columns, codec) if waiting else _first(rows, cut)
+                yield key_rows(join(complete), key_columns, codec) if waiting else rows.slice(0, len(rows.keys) - 1)
             waiting = []
         waiting.append(batch.slice(cut))
         last = (int(rows.groups[cut]), rows.keys[-1].as_py())
@@ -128,11 +137,6 @@ def _gathered(batches: Iterator[pa.RecordBatch], least_rows: int) -> Iterator[li
                 held, rows, size_bytes = [], 0, 0
     if held:
         yield held
-
-
-def _first(rows: KeyRows, stop: int) -> KeyRows:
-    keys = rows.keys.slice(0, len(rows.keys) - 1)
-    return KeyRows(rows.batch.slice(0, stop), rows.groups[:stop], keys, rows.starts[:-1])
 
 
 def key_rows(batch: pa.RecordBatch, key_columns: tuple[str, ...], codec: KeyCodec) -> KeyRows:

@@ -23,6 +23,7 @@ from ....state.layout import TimerKind
 from ....state.row_columns import RowColumns
 from ...platform.arrow_types import arrow_schema
 from ..columnar.key_batches import KeyRows
+from .block_state import BlockState, Cells
 from .definition import BLOCK_HANDLER
 from .key_block import BlockTimers, KeyBlock
 
@@ -58,6 +59,7 @@ class BlockRun:
         self._kind = timer_kind
         self._write = write
         self._columns: dict[str, RowColumns] = {}
+        self._block_state = BlockState(state)
 
     def sorted_pass(
         self,
@@ -78,8 +80,7 @@ class BlockRun:
                 from before.
         """
         state, keys, ahead = self._state, 0, _Ahead(due)
-        for piece in pieces:
-            block, cells = self._handled(piece, times)
+        for block, cells in self._blocks(pieces, times):
             timers = block.timers()
             state.end_block()
             alone, at = _Alone(block, cells, timers, due_upto_ms), 0
@@ -111,8 +112,7 @@ class BlockRun:
     def live_epoch(self, pieces: Iterator[KeyRows], times: TimerValues) -> int:
         """All blocks of a live epoch; returns how many keys had rows."""
         state, keys = self._state, 0
-        for piece in pieces:
-            block, cells = self._handled(piece, times)
+        for block, cells in self._blocks(pieces, times):
             keys += len(block)
             state.write_cells(block.stored, cells)
             state.end_block()
@@ -123,8 +123,13 @@ class BlockRun:
                     self._set_timers(own)
         return keys
 
-    def _handled(self, piece: KeyRows, times: TimerValues) -> tuple[KeyBlock, list[BlockCells]]:
-        """Call the handler for the keys of a piece; what it has changed is not written yet."""
+    def _blocks(self, pieces: Iterator[KeyRows], times: TimerValues) -> Iterator[tuple[KeyBlock, list[BlockCells]]]:
+        """Call the handler for some keys after the other; what it has changed is not written yet."""
+        for piece in pieces:
+            for part, read in self._block_state.blocks(piece):
+                yield self._handled(part, read, times)
+
+    def _handled(self, piece: KeyRows, read: Cells, times: TimerValues) -> tuple[KeyBlock, list[BlockCells]]:
         block = KeyBlock(
             self._state,
             BlockKeys(piece.groups[piece.starts], piece.keys),
@@ -133,6 +138,7 @@ class BlockRun:
             np.append(piece.starts, piece.batch.num_rows),
             self._kind,
             self._columns,
+            read,
         )
         self._state.begin_block()
         self._call(block, times)

@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 
 from ....errors import PlanError, StateSchemaError
 from ....state.blocks import BlockCells, BlockKeys
+from ....state.byte_arrays import MOST_BYTES
 from ....state.keyed import KeyedState
 from ....state.layout import TIMER_SLOTS, TimerKind, encode_all_ts
 from ....state.registry import StateDescriptor
 from ....state.row_columns import RowColumns
+from .definition import BLOCK_HANDLER
 
 #: What the values of many keys may be given as: a column for each field, by name.
 Columns: TypeAlias = pa.StructArray | pa.RecordBatch | pa.Table | Mapping[str, Any]
@@ -47,6 +49,7 @@ class KeyBlock:
         starts: np.ndarray,
         timer_kind: TimerKind | None,
         columns: dict[str, RowColumns],
+        read: Mapping[bytes, pa.BinaryArray],
     ) -> None:
         self.keys = keys
         self.rows = rows
@@ -54,6 +57,7 @@ class KeyBlock:
         self.stored = stored
         self._state = state
         self._columns = columns
+        self._read = read
         self._timer_kind = timer_kind
         self._values: dict[str, ValueColumn] = {}
         self._is_open = True
@@ -118,6 +122,11 @@ class KeyBlock:
         """Where the cells are."""
         return self._state
 
+    def read_cells(self, suffix: bytes) -> pa.BinaryArray:
+        """What is stored of each key, unless it was read already."""
+        found = self._read.get(suffix)
+        return self._state.read_cells(self.stored, suffix) if found is None else found
+
     def check_open(self) -> None:
         """Raise if the handler that got the block has ended."""
         if not self._is_open:
@@ -130,7 +139,9 @@ class KeyBlock:
     def close(self) -> list[BlockCells]:
         """The handler has ended; what it has changed, but for timers."""
         self._is_open = False
-        return [cells for column in self._values.values() if (cells := column.changes()) is not None]
+        changed = [cells for column in self._values.values() if (cells := column.changes()) is not None]
+        _check_size(f"the state that {BLOCK_HANDLER} has set takes", [cells.values for cells in changed])
+        return changed
 
 
 @dataclass(frozen=True)
@@ -221,6 +232,7 @@ class ValueColumn:
         if places is None:
             self._cells, self._changed = cells, np.ones(len(self._block), dtype=bool)
             return
+        _check_size(f"what is stored of state {self._name!r} with its changes takes", [self._stored(), cells])
         source = np.arange(len(self._block))
         source[places] = len(self._block) + np.arange(len(places))
         self._cells = pa.concat_arrays([self._stored(), cells]).take(pa.array(source))
@@ -230,7 +242,7 @@ class ValueColumn:
 
     def _stored(self) -> pa.BinaryArray:
         if self._cells is None:
-            self._cells = self._block.state.read_cells(self._block.stored, self._suffix)
+            self._cells = self._block.read_cells(self._suffix)
         return self._cells
 
     def _places(self, where: Any) -> np.ndarray | None:
@@ -260,6 +272,13 @@ class ValueColumn:
         )
 
 
+def _check_size(what: str, parts: Sequence[pa.Array]) -> None:
+    """Refuse what no array can hold: cells of a block are written as one."""
+    size = sum(part.nbytes for part in parts)
+    if size > MOST_BYTES:
+        raise StateSchemaError(f"{what} {size:,} bytes; of one block of keys {MOST_BYTES:,} can be written")
+
+
 def _column(values: Any, field: str, state: str) -> Any:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -283,9 +302,13 @@ def _column(values: Any, field: str, state: str) -> Any:
 def _array(values: Any, data_type: pa.DataType, length: int, wanted: str) -> pa.Array:
     """The values as one array of a type; none is lost or rounded on the way."""
     try:
-        array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        if not isinstance(array, pa.Array):
+        array = values
+        if not isinstance(array, (pa.Array, pa.ChunkedArray)):
             array = pa.array(array, from_pandas=False)
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if not isinstance(array, pa.Array):
+            raise TypeError("they are more than one array holds")
         if array.type != data_type:
             _check_times(array.type, data_type, isinstance(values, (list, tuple)))
             array = array.cast(data_type)

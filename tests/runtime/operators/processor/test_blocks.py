@@ -14,18 +14,20 @@ import stage_support
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mixedmode.errors import OutputSchemaError, PlanError, StateSchemaError, UserCodeError
-from mixedmode.runtime.operators.processor import run
+from mixedmode.runtime.operators.processor import block_state, key_block, run
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import DecimalType, StructType, TimestampType
+from pyspark.sql.types import DecimalType, StringType, StructType, TimestampType
 from stage_support import COUNT, EPOCH, Input, Stage, batches
 
 _LAST = StructType().add("ts", TimestampType()).add("cents", DecimalType(10, 2))
+_NOTE = StructType().add("text", StringType())
 _LAPSE_MS = 10
 
 
 class ByKey(StatefulProcessor):
-    """Counts a key's rows, remembers the last one's time, and says so when the key has been silent for a while.
+    """Counts a key's rows, remembers the last one's time, notes a letter for each, and says so when the key has been
+    silent for a while.
 
     One that has counted five rows in a call forgets them at once.
     """
@@ -34,6 +36,7 @@ class ByKey(StatefulProcessor):
         self._handle = handle
         self._count = handle.getValueState("count", COUNT)
         self._last = handle.getValueState("last", _LAST)
+        self._note = handle.getValueState("note", _NOTE)
         self._log = handle.getListState("log", COUNT)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
@@ -43,6 +46,7 @@ class ByKey(StatefulProcessor):
         if told is not None:
             self._handle.deleteTimer(_ms(told[0]) + _LAPSE_MS)
         self._last.update((times[-1], None))
+        self._note.update(((self._note.get() or ("",))[0] + key[0] * len(times),))
         self._handle.registerTimer(_ms(times[-1]) + _LAPSE_MS)
         if len(times) == 5:
             self._count.clear()
@@ -52,7 +56,8 @@ class ByKey(StatefulProcessor):
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[tuple[Any, ...]]:
         self._log.appendValue((1,))
-        yield ("silent", key[0], (self._count.get() or (0,))[0] * 1_000 + len(list(self._log.get())))
+        noted = len(self._note.get()[0]) * 1_000_000
+        yield ("silent", key[0], noted + (self._count.get() or (0,))[0] * 1_000 + len(list(self._log.get())))
         self._count.clear()
         self._last.clear()
 
@@ -70,6 +75,9 @@ class InBlocks(ByKey):
         added = np.diff(block.starts)
         before = count.get().field("n").fill_null(0).to_numpy()
         times = block.rows["ts"].take(pa.array(block.starts[1:] - 1))
+        note = block.value("note")
+        added_text = pc.binary_repeat(block.keys["key"], pa.array(added))
+        note.update({"text": pc.binary_join_element_wise(note.get().field("text").fill_null(""), added_text, "")})
         block.deleteTimers(pc.add(last.get().field("ts").cast(pa.timestamp("ms", "UTC")).view(pa.int64()), _LAPSE_MS))
         last.update({"ts": times, "cents": pa.nulls(len(block), pa.decimal128(10, 2))})
         block.registerTimers(pc.add(times.cast(pa.timestamp("ms", "UTC")).view(pa.int64()), _LAPSE_MS))
@@ -90,6 +98,7 @@ def _ms(moment: Any) -> int:
     cuts=st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["backlog", "stream"])), max_size=4),
     batch_rows=st.integers(1, 12),
     block_rows=st.sampled_from([1, 7, 65_536]),
+    state_bytes=st.sampled_from([1, 30, 1 << 20]),
 )
 def test_blocks_give_what_one_key_after_the_other_does(
     tmp_path_factory: pytest.TempPathFactory,
@@ -97,6 +106,7 @@ def test_blocks_give_what_one_key_after_the_other_does(
     cuts: list[tuple[int, str]],
     batch_rows: int,
     block_rows: int,
+    state_bytes: int,
 ) -> None:
     """In sorted passes and live epochs, with timers between, one after the other over the same state, which is the same
     to the byte; and the two forms take over from each other."""
@@ -124,7 +134,10 @@ def test_blocks_give_what_one_key_after_the_other_does(
         return [*found, sorted(stage.backlog([], MAX_WATERMARK))]
 
     one_by_one = outcome([ByKey()])
-    with mock.patch.object(run, "_BLOCK_ROWS", block_rows):
+    with (
+        mock.patch.object(run, "_BLOCK_ROWS", block_rows),
+        mock.patch.object(block_state, "_BUDGET_BYTES", state_bytes),
+    ):
         assert outcome([InBlocks()]) == one_by_one
         assert outcome([InBlocks(), ByKey()]) == one_by_one
 
@@ -284,3 +297,27 @@ def test_a_block_is_over_when_its_handler_is(tmp_path: Any, monkeypatch: pytest.
     for use in (lambda: block.value("count"), lambda: block.registerTimers([1])):
         with pytest.raises(PlanError, match="after its handleArrowRows had ended"):
             use()
+
+
+def test_state_that_no_array_can_hold_is_refused(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler sets is written as one array, of each state and of all."""
+
+    def noting(self: Any, block: Any, times: Any) -> None:
+        block.value("note").update({"text": ["x" * 600]})
+        block.value("note").update({"text": ["y"]}, where=[True])
+        block.value("count").update({"n": [1]})
+
+    made = type("Noting", (ByKey,), {"handleArrowRows": noting})
+    monkeypatch.setattr(key_block, "MOST_BYTES", 700)
+    Stage(tmp_path / "fits", processor=made()).stream([("a", 1, "")])
+    monkeypatch.setattr(key_block, "MOST_BYTES", 600)
+    with pytest.raises(StateSchemaError, match=r"(?s)state 'note' with its changes takes .*handleArrowRows"):
+        Stage(tmp_path / "changed", processor=made()).stream([("a", 1, "")])
+    monkeypatch.setattr(key_block, "MOST_BYTES", 10)
+
+    def setting(self: Any, block: Any, times: Any) -> None:
+        block.value("note").update({"text": ["longer"]})
+
+    made = type("Setting", (ByKey,), {"handleArrowRows": setting})
+    with pytest.raises(StateSchemaError, match="handleArrowRows has set takes"):
+        Stage(tmp_path / "set", processor=made()).stream([("a", 1, "")])
