@@ -231,11 +231,13 @@ def test_a_run_that_fails_says_that_its_last_checkpoint_holds_the_shards(
     assert running is not None
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(query.rescale, 3, timeout=300)
-        assert held.wait(300), query.exception()
-        world.land(EVENTS[60:90])
-        support.wait_until(running.context.failed.is_set, 300)
-        assert not asked.done()
-        go_on.set()
+        try:
+            assert held.wait(300), query.exception()
+            world.land(EVENTS[60:90])
+            support.wait_until(running.context.failed.is_set, 300)
+            assert not asked.done()
+        finally:
+            go_on.set()
         asked.result(300)
     support.wait_until(lambda: not query.isActive, 300)
     assert "not this one" in str(query.exception())
