@@ -196,7 +196,7 @@ class Ending:
 
     def cancel(self) -> None:
         """The run was stopped, or has done what its trigger asks for: everything closes as it is."""
-        self._rescaling.settle()
+        self._rescaling.finish()
         if not self.run.tasks.lifecycle.is_closed:
             self.run.tasks.lifecycle.cancel()
             self._work.run()

@@ -140,6 +140,18 @@ class Rescaling:
                 self._deal(shards)
             self._ahead = None
 
+    def finish(self) -> None:
+        """The run has come to its end: what was asked for before, and waits for a checkpoint, is done first, unless the
+        run was stopped."""
+        run, desk = self.run, self.run.context.rescales
+        with run.context.turn:
+            while not (desk.is_idle or run.context.stopping.is_set()):
+                self.serve()
+                if run.checkpoints.in_flight is None:
+                    break  # it is answered, or cannot be done
+                run.checkpoints.wait()
+            self._tell_if_held()
+
     def settle(self) -> None:
         """The run ends: a dealing that its last checkpoint holds is told, and answered."""
         with self.run.context.turn:

@@ -67,6 +67,9 @@ class Checkpoints:
             self.run.state.checkpoint_id = self.in_flight
         self.in_flight = None
 
+    def wait(self) -> None:
+        self.look()
+
     def beside_if_behind(self, trigger: str) -> int | None:
         if self.in_flight is None and self.has_news:
             self.checkpoint_beside(trigger)
@@ -181,6 +184,35 @@ def test_epochs_go_on_beside_checkpoints_of_a_dealing(monkeypatch: pytest.Monkey
     assert first.answer.done() and second.answer.done() and run.state.parallelism == {"a": 6}
     served.serve()
     assert third.answer.done() and len(told) == 2
+
+
+def test_a_run_does_what_was_asked_for_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody serves it again behind the last phase, so the end waits for the checkpoints of the dealing."""
+    served, run, told = rescaling_of(monkeypatch)
+    run.context.stopping.is_set.return_value = False
+    run.checkpoints.lasts = True
+    run.context.rescales.ask(request := RescaleRequest(4, wait=True))
+    served.serve()  # the switch
+    assert not request.answer.done()
+    served.finish()
+    request.answer.result(0)
+    assert (run.state.parallelism, len(told), run.checkpoints.beside) == ({"a": 4}, 1, [True, False, True])
+
+
+@pytest.mark.parametrize("why", ["failures", "end of all input", "stop"])
+def test_the_end_of_a_run_waits_for_nothing_that_does_not_come(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """Who has asked is told that the query has ended: a restart finds the shards that there were."""
+    served, run, told = rescaling_of(monkeypatch)
+    run.context.stopping.is_set.return_value = why == "stop"
+    run.checkpoints.has_news, run.checkpoints.lasts, run.checkpoints.fails = False, True, True
+    run.state.sources["live"].finished = why == "end of all input"
+    run.context.rescales.ask(request := RescaleRequest(4, wait=True))
+    served.finish()
+    assert len(run.checkpoints.beside) == (2 if why == "failures" else 0), "once more at once"
+    run.context.rescales.close("the query has ended")
+    with pytest.raises(QueryError, match="not done: the query has ended"):
+        request.answer.result(0)
+    assert told == []
 
 
 class Query(RescaledQuery):
