@@ -30,6 +30,7 @@ from ..protocols.lifecycle.job import TaskWork
 from ..protocols.lifecycle.work import TaskWorker
 from ..spec import Phase
 from .checkpoint_coordinator import SAVEPOINT
+from .naps import wait_until_due
 from .rescaling import Rescaling
 from .running_job import RunningJob
 from .task_graph import SINK, stage_task
@@ -94,7 +95,9 @@ class Ending:
                         run.tasks.lifecycle.trigger(run.checkpoints.next_id, Stop.DRAIN)
                     wanted = None if drain is None else self._wanted(drain, absolute(drain.path))
                     trigger = "end of input" if drain is None else SAVEPOINT
-                    run.checkpoints.checkpoint(trigger, close=False, drained=drain is not None, savepoint=wanted)
+                    drained = drain is not None
+                    if run.checkpoints.checkpoint(trigger, close=False, drained=drained, savepoint=wanted) is None:
+                        wait_until_due(run)  # many failures in a row are not tolerated
             except BaseException as error:
                 if drain is not None:
                     drain.answer.set_exception(
@@ -275,4 +278,5 @@ class Ending:
         # Those of checkpoints are the coordinator's; without checkpoints there is one commit, of everything.
         assert isinstance(work.work, Commit) and work.work.up_to is None
         self.run.epochs.deliver()
-        self.run.checkpoints.checkpoint("end of input", close=False)
+        while self.run.checkpoints.checkpoint("end of input", close=False) is None:
+            wait_until_due(self.run)

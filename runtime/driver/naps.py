@@ -1,7 +1,8 @@
-"""How long the live phase's clock may sleep between two looks at timers and checkpoints."""
+"""How long a run may sleep: the clock of its live phase between two looks, and its end before another checkpoint."""
 
 from __future__ import annotations
 
+from ..connectors.sources.live_query import Stopped
 from .clocks import clock_ms, now_ms
 from .running_job import RunningJob
 
@@ -22,3 +23,19 @@ def nap_s(run: RunningJob) -> float:
                 if moment_ms is not None:
                     naps.append((moment_ms - now_ms()) / 1000)
     return max(_SHORTEST_S, min(naps))
+
+
+def wait_until_due(run: RunningJob) -> None:
+    """Return when the next checkpoint is due, if one is armed; the caller has the turn, and nothing else to do.
+
+    Raises:
+        Stopped: the run is to end as it is.
+        CheckpointError: another driver has taken over.
+    """
+    context, scheduler = run.context, run.scheduler
+    while (next_ms := scheduler.next_trigger_ms()) is not None and not scheduler.due(clock_ms()):
+        if context.stopping.is_set():
+            raise Stopped
+        context.lease.check()
+        context.wake.wait(max(_SHORTEST_S, min((next_ms - clock_ms()) / 1000, LONGEST_S)))
+        context.wake.clear()

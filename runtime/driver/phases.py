@@ -20,7 +20,7 @@ from . import rescaling
 from .clocks import now_ms
 from .endings import Ending
 from .epoch_specs import OBSERVED
-from .naps import LONGEST_S, nap_s
+from .naps import LONGEST_S, nap_s, wait_until_due
 from .pausing import stand_still, stands_still
 from .running_job import RunningJob
 from .source_rows import SourceRows
@@ -156,6 +156,10 @@ def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
             run.epochs.tick(phase, idle=True)
         run.epochs.deliver()
         run.checkpoints.checkpoint_if_due("switch", wait=True)  # nothing live is read before the backlog is there
+        if not run.job.has_phase("live"):
+            # One that has failed within what is tolerated would leave the run without its output.
+            while not run.checkpoints.checkpoint_if_behind("switch", when_due=True):
+                wait_until_due(run)
 
 
 def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:

@@ -275,10 +275,14 @@ def test_checkpoints_from_before_the_end(world: World, monkeypatch: pytest.Monke
 
 
 def test_failed_final_checkpoint_is_taken_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F1: tasks that have finished wait until a checkpoint completes; the id of one that failed is not used again."""
+    """F1: tasks that have finished wait until a checkpoint completes; it is tried again when the next one is due. The
+    id of one that failed is not used again."""
     monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise:1")
     failpoints._hits.clear()
-    options = {"execution.checkpointing.tolerable-failed-checkpoints": "1"}
+    options = {
+        "execution.checkpointing.tolerable-failed-checkpoints": "1",
+        "execution.checkpointing.interval": "200 ms",
+    }
     query = world.start(job(world.history(EVENTS[:60]), None), options)
     query.awaitTermination(300)
     assert [report["id"] for report in query.checkpoints] == [2]
