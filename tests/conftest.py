@@ -29,6 +29,9 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+# Drivers, daemons and workers are processes by the hundred: without compiled files each would compile what it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 #: How the tests' JVMs differ from those of users: they only take less time.
 JAVA_OPTIONS = (
