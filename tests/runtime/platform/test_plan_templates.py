@@ -143,7 +143,7 @@ def test_within_a_micro_batch_rows_are_collected_without_a_frame(spark: SparkSes
         return adding(more.value)(batches)
 
     expected = sorted(template.collected(rows, [adding(0)], bound))
-    with handed_over(spark):
+    with handed_over(rows, spark):
         assert sorted(template.collected(rows, [None], bound)) == expected
         assert sorted(template.collected(rows, [adding_more], bound)) == [(key, n + 7) for key, n in expected]
     more.destroy()

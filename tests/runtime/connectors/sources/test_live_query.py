@@ -29,7 +29,10 @@ class Turn:
 
 
 def source(turn: Any) -> LiveSource:
-    return LiveSource(cast(Any, None), "spark", None, turn, threading.Event())
+    """One that takes micro-batches as if its query had been started."""
+    made = LiveSource(cast(Any, None), "spark", None, turn, threading.Event())
+    made._hidden = cast(Any, SimpleNamespace(session=None))
+    return made
 
 
 def test_a_failed_batch_is_known_before_its_turn_ends() -> None:
