@@ -3,6 +3,9 @@
 Plans are made when there is something to plan: of a backlog when it is read, of the stream with its first epochs.  A
 setting that decides what an expression gives (``spark.sql.ansi.enabled``, the time zone) would otherwise be that of
 some later moment, another one for each stage.  Spark does the same for a streaming query.
+
+A file relation keeps the session that it was made in, here as in Spark's streaming queries, and Spark asks that one how
+files are read when it reads them: the zone of times in CSV, JSON and XML files, which readers take as an option, too.
 """
 
 from __future__ import annotations
