@@ -115,7 +115,7 @@ def check_brokers(frame: DataFrame) -> None:
 
 
 def check_replayable(live: DataFrame) -> None:
-    """Raise PlanError if a source begins from now, and after a crash begins from another now."""
+    """Raise PlanError if a source may not give again what it gave: it begins from now, or takes away what was read."""
     found = live_sources(live)
     behind = next((source for source in found if source.first_offset is not None), None)
     for source in found:
@@ -132,4 +132,13 @@ def check_replayable(live: DataFrame) -> None:
                 " and a job with a checkpointLocation must be able to read it again. Use a source that can be read"
                 " again (files, Kafka, a table, a Python data source), or a sink that needs no checkpointLocation",
                 code="MIXEDMODE_POSITION_UNKNOWN",
+            )
+        cleans = source.options.get("cleansource", "off")
+        if source.is_files and cleans.lower() != "off":
+            raise PlanError(
+                f"live source {source.name} has cleanSource = {cleans!r}: Spark takes files away as soon as the next"
+                " micro-batch begins, and a job that goes on from its last checkpoint reads again what came behind it;"
+                " Spark would pass over files that are gone without a word. Leave the option out, and take away what is"
+                " older than the last checkpoint by other means",
+                code="MIXEDMODE_NOT_SUPPORTED",
             )

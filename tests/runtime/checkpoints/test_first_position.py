@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -114,6 +115,18 @@ def test_an_offset_told_beside_a_source_that_keeps_none_is_refused(monkeypatch: 
     check_replayable(cast(Any, None))
     found = (TOLD, FEED)
     with pytest.raises(PlanError, match=r"'feed' keeps no record .* 'delta' begins right behind a history"):
+        check_replayable(cast(Any, None))
+
+
+@pytest.mark.parametrize(("mode", "is_refused"), [("archive", True), ("DELETE", True), ("Off", False), (None, False)])
+def test_files_that_go_before_a_checkpoint_holds_their_rows_are_refused(
+    monkeypatch: pytest.MonkeyPatch, mode: str | None, is_refused: bool
+) -> None:
+    """Spark takes them away micro-batch by micro-batch, and would not say that they are gone when they are replayed."""
+    options = {"path": "/landing"} | ({} if mode is None else {"cleansource": mode})
+    found = (LiveSourceFacts("FileSource[/landing]", options),)
+    monkeypatch.setattr("mixedmode.runtime.connectors.sources.live_sources.live_sources", lambda live: found)
+    with pytest.raises(PlanError, match="cleanSource = ") if is_refused else nullcontext():
         check_replayable(cast(Any, None))
 
 
