@@ -1,6 +1,6 @@
 """Run as a process of its own: starts a job in a session that has done nothing yet, and prints how long that took.
 
-    python cold_process.py (mixed|"mixed, workers beforehand"|stock) (processor|aggregate) <folder> <shape>
+    python cold_process.py (mixed|"mixed, workers not beforehand"|stock) (processor|aggregate) <folder> <shape>
 
 Of us the rows are history, and what is measured goes from ``start()`` to the live phase: the state is there, and so is
 its first checkpoint.  Of stock they wait at the source, and it goes to the end of the first micro-batch.
@@ -27,8 +27,8 @@ from sessions import new_session
 from workload import Job, aggregate, processor
 
 OURS = "mixed"
-#: With ``execution.start-workers``.
-BEFOREHAND = "mixed, workers beforehand"
+#: Without ``execution.start-workers``.
+NOT_BEFOREHAND = "mixed, workers not beforehand"
 JOBS: dict[str, Job] = {"processor": processor, "aggregate": aggregate()}
 _PATIENCE_S = 900
 
@@ -47,7 +47,7 @@ def cold_start(spark: SparkSession, way: str, job: Job, folder: Path, shape: Sha
     keyed = job(live)
     with watched(spark) as batches:
         before, cpu_before, started = jobs_so_far(spark), cpu_s(os.getpid()), time.perf_counter()
-        options = {"execution.start-workers": "true"} if way == BEFOREHAND else {}
+        options = {"execution.start-workers": "false"} if way == NOT_BEFOREHAND else {}
         query = start(keyed, folder / "checkpoints", False, **options)
         try:
             if way != STOCK:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from cold_process import BEFOREHAND, JOBS, OURS, arguments
+from cold_process import JOBS, NOT_BEFOREHAND, OURS, arguments
 from dataset import Shape, dataset
 from in_turn import STOCK
 from test_restore import process
@@ -21,7 +21,7 @@ def test_cold(benchmark: Any, bench: Any, tmp_path: Path, job: str) -> None:
     title = f"Cold start, {job}: {shape}, from start() in a fresh session to live, or to the end of a first micro-batch"
     begun = bench.begin(f"cold-{job}", title, shape=shape.name)
     dataset(shape)  # before anything is measured
-    found: dict[str, list[dict[str, Any]]] = {OURS: [], BEFOREHAND: [], STOCK: []}
+    found: dict[str, list[dict[str, Any]]] = {OURS: [], NOT_BEFOREHAND: [], STOCK: []}
 
     def both() -> None:
         for way, each in found.items():

@@ -122,7 +122,7 @@ class Settings(BaseModel):
     #: Whether SIGTERM ends the query in good order; False: it is the program's matter.
     stop_on_sigterm: bool = True
     #: Whether Python workers are started beside the preparations of an application's first job.
-    start_workers: bool = False
+    start_workers: bool = True
     #: Folder for the savepoints that SIGTERM ends the query with; None: it ends with a checkpoint.
     savepoint_on_sigterm: str | None = None
     #: Whether rate limits of the live source cut its backlog, too, into a sorted pass for each micro-batch.

@@ -49,16 +49,20 @@ def test_a_job_does_not_see_that_they_could_not_be_started(caplog: pytest.LogCap
     assert NOT_STARTED in caplog.text
 
 
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("wanted", [None, True, False])
 def test_start_asks_for_them(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool | None
 ) -> None:
     """It does so before it looks at folders, unless the option says no."""
     asked: list[Any] = []
     monkeypatch.setattr(query, "start_workers", asked.append)
     (tmp_path / "file").write_text("not a folder")
-    frame = mixedmode.read(history=spark.range(3)).groupBy("id").agg(F.count("*").alias("n"))
-    writer = frame.writeStream.format("noop").option("execution.start-workers", wanted)
+    session = spark.newSession()
+    session.conf.unset("spark.mixedmode.execution.start-workers")  # all tests' own
+    frame = mixedmode.read(history=session.range(3)).groupBy("id").agg(F.count("*").alias("n"))
+    writer = frame.writeStream.format("noop")
+    if wanted is not None:
+        writer = writer.option("execution.start-workers", wanted)
     with pytest.raises(mixedmode.OptionError):
         writer.option("checkpointLocation", str(tmp_path / "file")).start()
-    assert asked == [spark] * wanted
+    assert asked == [session] * (wanted is not False)
