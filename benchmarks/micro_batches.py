@@ -30,15 +30,11 @@ class MicroBatches(StreamingQueryListener):
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._progress: dict[str, list[Any]] = defaultdict(list)
-        self._running: set[str] = set()
-        self._other = 0
         #: Called after each micro-batch, on the listener's thread.
         self.after_each: Callable[[Any], None] | None = None
 
     def onQueryStarted(self, event: Any) -> None:
-        with self._changed:
-            self._running.add(str(event.runId))
-            self._changed.notify_all()
+        pass
 
     def onQueryProgress(self, event: Any) -> None:
         progress = event.progress
@@ -55,9 +51,7 @@ class MicroBatches(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        with self._changed:
-            self._running.discard(str(event.runId))
-            self._changed.notify_all()
+        pass
 
     def of(self, run_id: str) -> list[Any]:
         """The micro-batches of a run so far."""
@@ -65,9 +59,9 @@ class MicroBatches(StreamingQueryListener):
             return list(self._progress[run_id])
 
     def run_ids(self) -> set[str]:
-        """Runs that have had a micro-batch or are running."""
+        """Runs that have had a micro-batch."""
         with self._changed:
-            return {*(run for run, progress in self._progress.items() if progress), *self._running}
+            return {run for run, progress in self._progress.items() if progress}
 
     def wait_until(self, true: Callable[[], bool], what: str) -> None:
         """Wait until events have made something true (the condition's lock is held while it is asked)."""
@@ -81,9 +75,10 @@ class MicroBatches(StreamingQueryListener):
         """Wait until a run has had so many micro-batches."""
         self.wait_until(lambda: len(self._progress[run_id]) >= count, f"{count} micro-batches of {run_id}")
 
-    def wait_for_end(self) -> None:
-        """Wait until all queries have ended and their events have come."""
-        self.wait_until(lambda: not self._running, "the end of all queries")
+    def wait_for_one(self, count: int) -> list[Any]:
+        """Wait until a run has had so many micro-batches; its micro-batches."""
+        self.wait_until(lambda: any(len(each) >= count for each in self._progress.values()), f"{count} micro-batches")
+        return next(each for each in map(self.of, self.run_ids()) if len(each) >= count)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class Restarts:
                 seconds = time.perf_counter() - started
             finally:
                 query.stop()
-            (run_id,) = (run for run in batches.run_ids() if batches.of(run))
+            (run_id,) = batches.run_ids()
             return seconds, parts(batches.of(run_id))
 
 

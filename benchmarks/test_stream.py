@@ -44,9 +44,7 @@ def drain_both(spark: SparkSession, job: Job, data: Dataset, bench: Any) -> dict
             options = {"execution.runtime-mode": "streaming"} if way == OURS else {}
             keyed = job(mixedmode.read(live=live) if way == OURS else live)
             start(keyed, folder / "checkpoints", True, **options).awaitTermination()
-            batches.wait_for_end()
-            (run_id,) = batches.run_ids()
-            found[way] = batches.of(run_id)
+            found[way] = batches.wait_for_one(len(data.files))
     return found
 
 
