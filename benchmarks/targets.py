@@ -24,7 +24,7 @@ class Target:
         """The figure with its unit."""
         if self.unit == "x":
             return f"{figure:.2f} x"
-        return f"{figure:,.0f} {self.unit}".strip()
+        return f"{figure:.3g} {self.unit}" if abs(figure) < 100 else f"{figure:,.0f} {self.unit}".strip()
 
 
 TARGETS = (
