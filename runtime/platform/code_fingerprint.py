@@ -31,7 +31,7 @@ def code_fingerprint(instance: object) -> str | None:
     digest = hashlib.sha256(attributes + named.__qualname__.encode())
     # Installed or not is asked first, and once: Spark alone has more than a thousand modules.
     loaded = list(sys.modules.items())
-    named_files = [getattr(module, "__file__", None) for name, module in loaded if not name.startswith(_OURS)]
+    named_files = [getattr(module, "__file__", None) for name, module in loaded if name.partition(".")[0] != _OURS]
     for path in sorted(one for one in named_files if _is_source(one) and not _installed(one)):
         if os.path.isfile(path):
             with open(path, "rb") as source:
@@ -57,8 +57,8 @@ _INSTALLED = tuple(
 )
 
 
-#: Beginning of the names of this package's modules.
-_OURS = f"{__name__.partition('.')[0]}."
+#: This package's name.
+_OURS = __name__.partition(".")[0]
 
 
 @cache

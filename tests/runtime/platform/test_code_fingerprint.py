@@ -15,7 +15,8 @@ class Counting:
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"), [("helpers", True), ("mixedmodern.helpers", True), ("mixedmode.helpers", False)]
+    ("name", "counts"),
+    [("helpers", True), ("mixedmodern.helpers", True), ("mixedmode.helpers", False), ("mixedmode", False)],
 )
 def test_sources_of_users_count_and_those_of_this_package_do_not(
     name: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
