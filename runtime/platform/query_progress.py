@@ -34,4 +34,4 @@ def executed_batches(query: StreamingQuery, first: int) -> dict[int, list[Mappin
             found.insert(0, record)
     told = [json.loads(str(record.json())) for record in found]
     # While nothing comes Spark tells of that, too, under the number of the next micro-batch.
-    return {int(one["batchId"]): one["sources"] for one in told if "addBatch" in one["durationMs"]}
+    return {int(one["batchId"]): one["sources"] for one in told if "addBatch" in one.get("durationMs", ())}

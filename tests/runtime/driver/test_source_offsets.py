@@ -27,12 +27,11 @@ class Query:
     def _last(self) -> Any:
         return self._asked(self.records[-1] if self.records else None)
 
-    def progress(self, batch_id: int, start: Any, end: Any, *, executed: bool = True) -> None:
+    def progress(self, batch_id: int, start: Any, end: Any, *, spent_in: str | None = "addBatch") -> None:
         """Spark's JSON has offsets as values, and no entry where there is nothing."""
         offsets = {"startOffset": start, "endOffset": end, "latestOffset": end}
-        durations = {"addBatch": 5} if executed else {"triggerExecution": 1}
-        body = {"batchId": batch_id, "durationMs": durations, "sources": [{**offsets, "metrics": {"lag": "0"}}]}
-        text = json.dumps(body)
+        durations = {} if spent_in is None else {"durationMs": {spent_in: 5}}
+        text = json.dumps({"batchId": batch_id, **durations, "sources": [{**offsets, "metrics": {"lag": "0"}}]})
         self.records.append(SimpleNamespace(batchId=lambda: self._asked(batch_id), json=lambda: self._asked(text)))
 
 
@@ -66,10 +65,11 @@ def test_each_epoch_is_told_once(told: tuple[SourceOffsets, list[OffsetsKnown]])
     assert facts[1:] == [OffsetsKnown(4, read(None, 1)), OffsetsKnown(5, read(None, 2))]
 
 
-def test_an_idle_query_tells_of_no_epoch(told: tuple[SourceOffsets, list[OffsetsKnown]]) -> None:
+@pytest.mark.parametrize("spent_in", ["triggerExecution", None])
+def test_an_idle_query_tells_of_no_epoch(told: tuple[SourceOffsets, list[OffsetsKnown]], spent_in: str | None) -> None:
     """What Spark says while it waits has the number of the next micro-batch, and is not about that."""
     (offsets, facts), query = told, Query()
-    query.progress(3, "old", "old", executed=False)
+    query.progress(3, "old", "old", spent_in=spent_in)
     offsets.read_in(3, 9)
     offsets.tell(query)  # type: ignore[arg-type]
     assert facts == []
