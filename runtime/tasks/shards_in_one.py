@@ -35,13 +35,10 @@ class InOneTask(OwnSession):
 
     Args:
         spark: the session whose settings hold for the input.
-        parallelism: number of shards.
     """
 
-    def __init__(self, spark: SparkSession, parallelism: int) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         super().__init__(spark, {"spark.sql.adaptive.enabled": "false"})
-        #: All of its one partition.
-        self.shards = tuple(range(parallelism))
 
     @staticmethod
     def is_possible(operator: KeyedOperator, parallelism: int) -> bool:

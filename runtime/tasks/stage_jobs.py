@@ -114,8 +114,8 @@ class StageJobs:
             if job is not None:
                 yield job
         if own_session and not without and not in_place and pins is None and self._fits_one_task(frame, task):
-            one = self._in_one = self._in_one or InOneTask(self.spark, parallelism)
-            whole = replace(task, shards=one.shards, in_one=True)
+            one = self._in_one = self._in_one or InOneTask(self.spark)
+            whole = replace(task, in_one=True)
             once = self._planned_once(one, frame, whole, lambda rows: self._adopted(rows.coalesce(1), whole))
             if once is not None:
                 yield once

@@ -99,6 +99,7 @@ class Stage:
         found = list(self.jobs.of_epoch(cast(Any, None), task, pins, in_place=False))
         for way, planned in cast(Any, found):
             assert planned.in_one is isinstance(way, InOneTask)
+            assert not planned.in_one or planned.shards == numbers
         return [type(way) for way, _ in cast(Any, found)]
 
 
