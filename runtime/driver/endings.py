@@ -96,8 +96,10 @@ class Ending:
                     wanted = None if drain is None else self._wanted(drain, absolute(drain.path))
                     trigger = "end of input" if drain is None else SAVEPOINT
                     drained = drain is not None
-                    if run.checkpoints.checkpoint(trigger, close=False, drained=drained, savepoint=wanted) is None:
+                    taken = run.checkpoints.checkpoint(trigger, close=False, drained=drained, savepoint=wanted)
+                    if taken is None and drain is None:  # a drain fails with its checkpoint
                         wait_until_due(run)  # many failures in a row are not tolerated
+                        drain = self._drain_at_the_end()
             except BaseException as error:
                 if drain is not None:
                     drain.answer.set_exception(

@@ -26,7 +26,8 @@ def nap_s(run: RunningJob) -> float:
 
 
 def wait_until_due(run: RunningJob) -> None:
-    """Return when the next checkpoint is due, if one is armed; the caller has the turn, and nothing else to do.
+    """Return when the next checkpoint is due, if one is armed, or somebody wants to end the run with a savepoint; the
+    caller has the turn, and nothing else to do.
 
     Raises:
         Stopped: the run is to end as it is.
@@ -36,6 +37,8 @@ def wait_until_due(run: RunningJob) -> None:
     while (next_ms := scheduler.next_trigger_ms()) is not None and not scheduler.due(clock_ms()):
         if context.stopping.is_set():
             raise Stopped
+        if context.desk.ready_stop() is not None:
+            return  # whoever waits for it, a process that is told to end, cannot wait for long
         context.lease.check()
         context.wake.wait(max(_SHORTEST_S, min((next_ms - clock_ms()) / 1000, LONGEST_S)))
         context.wake.clear()

@@ -159,6 +159,8 @@ def run_switch(run: RunningJob, ending: Ending, phase: Phase) -> None:
         if not run.job.has_phase("live"):
             # One that has failed within what is tolerated would leave the run without its output.
             while not run.checkpoints.checkpoint_if_behind("switch", when_due=True):
+                if run.context.desk.ready_stop() is not None:
+                    return  # its checkpoint shows the output, too
                 wait_until_due(run)
 
 

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 from mixedmode.errors import QueryError
+from mixedmode.runtime.checkpoints.savepoints.queue import SavepointDesk, SavepointRequest
 from mixedmode.runtime.connectors.sources.live_query import Stopped
 from mixedmode.runtime.driver import endings, naps
 from mixedmode.runtime.driver.endings import Ending
@@ -16,6 +17,7 @@ from mixedmode.runtime.driver.phases import run_switch
 from mixedmode.runtime.driver.rescale_desk import RescaleDesk
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
 from mixedmode.runtime.protocols.lifecycle.actions import Commit
+from mixedmode.runtime.protocols.lifecycle.events import Stop
 
 INTERVAL_MS = 10_000
 
@@ -48,26 +50,28 @@ class Checkpoints:
     last = object()
 
     def __init__(self, run: Any, clock: Clock, failing: int) -> None:
-        self._run, self._clock, self._failing = run, clock, failing
+        self.run, self.clock, self.failing = run, clock, failing
         self.taken_ms: list[int] = []
+        self.drained: list[bool] = []
 
     def wait(self) -> None:
         pass
 
     def checkpoint(self, trigger: str, **how: Any) -> object | None:
-        self.taken_ms.append(self._clock.ms)
-        self._run.scheduler.began(self._clock.ms)
-        self._run.scheduler.ended_checkpoint(self._clock.ms)
-        return object() if len(self.taken_ms) > self._failing else None
+        self.taken_ms.append(self.clock.ms)
+        self.drained.append(how.get("drained", False))
+        self.run.scheduler.began(self.clock.ms)
+        self.run.scheduler.ended_checkpoint(self.clock.ms)
+        return object() if len(self.taken_ms) > self.failing else None
 
     def checkpoint_if_due(self, trigger: str, *, wait: bool) -> None:
-        assert self._run.scheduler.due(self._clock.ms)
+        assert self.run.scheduler.due(self.clock.ms)
         self.checkpoint(trigger)
 
     def checkpoint_if_behind(self, trigger: str, *, when_due: bool) -> bool:
-        if len(self.taken_ms) > self._failing:
+        if len(self.taken_ms) > self.failing:
             return True
-        return self._run.scheduler.due(self._clock.ms) and self.checkpoint(trigger) is not None
+        return self.run.scheduler.due(self.clock.ms) and self.checkpoint(trigger) is not None
 
 
 @pytest.fixture
@@ -78,7 +82,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Ending, Any, Checkpoints]:
     run.state.sources, run.state.stages = {"history": SimpleNamespace(finished=True)}, {}
     run.sources.ended = lambda name: run.scheduler.source_ended(name, clock.ms)
     run.context.rescales, run.context.wake = RescaleDesk(), Wake(clock)
-    run.context.stopping, run.context.desk.take_stop.return_value = threading.Event(), None
+    run.context.stopping, run.context.desk = threading.Event(), SavepointDesk()
+    run.job.plan_json = "{}"
     run.checkpoints = Checkpoints(run, clock, failing=2)
     run.tasks.run = lambda: len(run.checkpoints.taken_ms) <= 2
     monkeypatch.setattr(naps, "clock_ms", clock)
@@ -126,3 +131,63 @@ def test_whoever_ends_the_run_meanwhile_need_not_wait(made: Any, why: str) -> No
     with pytest.raises(Stopped if why == "stop" else QueryError):
         ending.natural_end(mock.Mock())
     assert checkpoints.taken_ms == [0]
+
+
+def ask_after(checkpoints: Checkpoints, request: SavepointRequest, after_ms: int) -> None:
+    """Somebody asks for a savepoint in the wait."""
+    context, clock = checkpoints.run.context, checkpoints.clock
+    sleep = context.wake.wait
+
+    def wait(seconds: float) -> None:
+        sleep(min(seconds, after_ms / 1000) if clock.ms < after_ms else seconds)
+        if clock.ms == after_ms:
+            context.desk.ask(request)
+
+    context.wake.wait = wait
+
+
+@pytest.mark.parametrize("stop", list(Stop))
+def test_whoever_wants_to_end_the_run_with_a_savepoint_does_not_wait_for_the_interval(
+    made: Any, monkeypatch: pytest.MonkeyPatch, stop: Stop
+) -> None:
+    """The next try comes at once, and a drain has it; what cannot be is refused at once: a process that is told to end
+    waits for the answer."""
+    ending, run, checkpoints = made
+    checkpoints.failing = 1
+    run.tasks.run = lambda: len(checkpoints.taken_ms) <= 1
+    copies: list[Any] = []
+    monkeypatch.setattr(Ending, "_begin_copies", lambda _, requests: copies.extend(requests))
+    request = SavepointRequest("/savepoint", stop)
+    ask_after(checkpoints, request, 700)
+    ending.natural_end(mock.Mock())
+    assert checkpoints.taken_ms == [0, 700]
+    is_drain = stop is Stop.DRAIN
+    assert (checkpoints.drained, copies) == ([False, is_drain], [request] if is_drain else [])
+    if not is_drain:
+        with pytest.raises(QueryError, match="all data had ended before"):
+            request.answer.result(0)
+
+
+def test_a_drain_fails_with_its_checkpoint_at_once(made: Any) -> None:
+    """It is not tried again, so nothing is waited for before it is said."""
+    ending, run, checkpoints = made
+    request = SavepointRequest("/savepoint", Stop.DRAIN)
+    run.context.desk.ask(request)
+    run.tasks.run = mock.Mock(side_effect=[True, QueryError("its checkpoint failed")])
+    with pytest.raises(QueryError):
+        ending.natural_end(mock.Mock())
+    assert (checkpoints.clock.ms, checkpoints.drained) == (0, [True])
+    with pytest.raises(QueryError, match="failed"):
+        request.answer.result(0)
+
+
+def test_a_run_that_ends_at_its_switch_with_a_savepoint_leaves_the_output_to_that(made: Any) -> None:
+    """Its checkpoint is taken at once, and is the last."""
+    _, run, checkpoints = made
+    run.job.has_phase.return_value = False
+    run.sources.set_backlog = lambda name, is_backlog, why: run.scheduler.set_backlog(name, is_backlog, 0)
+    request = SavepointRequest("/savepoint", Stop.SUSPEND)
+    ask_after(checkpoints, request, 700)
+    run_switch(run, mock.Mock(), mock.Mock())
+    assert (checkpoints.taken_ms, checkpoints.clock.ms) == ([0], 700)
+    assert run.context.desk.take_stop() is request
