@@ -106,11 +106,11 @@ def _alarms(plan: Plan, key: str) -> Iterable[Row]:
             timer = timer + GAP_S if alarms < ALARMS else None
             count = count if timer is not None else 0
 
-    for part in (plan.backlog, plan.live):
+    for part, ends_in_switch in ((plan.backlog, True), (plan.live, False)):
         for _, seconds, _ in _rows_of(key, part):
             fire(seconds - plan.delay_s)
             count, alarms, timer = count + 1, 0, seconds + GAP_S
-        if part is plan.backlog and plan.final_watermark == "max":
+        if ends_in_switch and plan.final_watermark == "max":
             fire(plan.observed_s)
             fire(math.inf, most=1)  # what a timer registers at the switch is carried into the stream
     fire(math.inf)
