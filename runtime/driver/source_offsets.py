@@ -46,10 +46,14 @@ class SourceOffsets:
         """Tell what Spark knows by now."""
         if query is None or not self._untold or not self._names:
             return
-        for batch_id, sources in executed_batches(query, min(self._untold)).items():
+        known = executed_batches(query, min(self._untold))
+        for batch_id, sources in known.items():
             epoch = self._untold.pop(batch_id, None)
             if epoch is not None:
                 self.listener.on(OffsetsKnown(epoch, dict(zip(self._names, map(_offsets, sources), strict=False))))
+        # What is told in order and has not come before these never does: Spark has forgotten it.
+        for batch_id in [one for one in self._untold if one < max(known, default=one)]:
+            del self._untold[batch_id]
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

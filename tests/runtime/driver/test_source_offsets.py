@@ -97,3 +97,17 @@ def test_few_questions_are_asked(told: tuple[SourceOffsets, list[OffsetsKnown]])
     offsets.tell(query)  # type: ignore[arg-type]
     assert facts[1:] == [OffsetsKnown(52, read(None, 51)), OffsetsKnown(53, read(None, 52))]
     assert query.calls == 5 + 3 + 3 + 2
+
+
+def test_what_spark_has_forgotten_is_not_asked_for_again(told: tuple[SourceOffsets, list[OffsetsKnown]]) -> None:
+    """It keeps few records if it is told to; all that it has would be read with each epoch from then on."""
+    (offsets, facts), query = told, Query()
+    for number in range(5):
+        offsets.read_in(number, number + 1)
+    query.progress(3, None, 3)
+    offsets.tell(query)  # type: ignore[arg-type]
+    assert [fact.epoch for fact in facts] == [4]
+    query.progress(4, None, 4)
+    calls = query.calls
+    offsets.tell(query)  # type: ignore[arg-type]
+    assert ([fact.epoch for fact in facts], query.calls - calls) == ([4, 5], 3)
