@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import product
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -173,8 +174,9 @@ def _check_relation(spark: SparkSession, leaf: Any, least_bytes: int) -> None:
     others = sorted(name for name in _names(relation.options()) if name.lower() not in _PATHS)
     if others:
         raise NotTakenError(f"the reader has the option {', '.join(others)}")
-    for name, value in _SETTINGS.items():
-        found = str(spark.conf.get(name, value))
+    # Spark asks the session in which the files were named, whoever plans.
+    for (name, value), conf in product(_SETTINGS.items(), (spark.conf, relation.sparkSession().conf())):
+        found = str(conf.get(name, value))
         if found.lower() != value:
             raise NotTakenError(f"{name} is {found}")
     size = int(str(relation.sizeInBytes()))

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from mixedmode.errors import MixedModeError, PlanError
 from mixedmode.runtime.platform.parquet_scan import NotTakenError
+from mixedmode.runtime.platform.spark_plans import analyzed, frame_of
 from mixedmode.runtime.tasks.columnar_pass import recognise
 from mixedmode.runtime.tasks.partial_runs import Buckets, PartialRuns
 from mixedmode.runtime.tasks.shuffle import with_key_group
@@ -182,6 +183,12 @@ def test_what_is_not_known_to_be_the_same_is_sparks(spark: SparkSession, folder:
                 recognise(operator, frame, None, "arrow")
         finally:
             spark.conf.unset(setting)
+        # Files that were named in another session are read as that one has it.
+        other = spark.newSession()
+        other.conf.set(setting, value)
+        elsewhere = frame_of(spark, analyzed(other.read.parquet(str(folder))))
+        with pytest.raises(NotTakenError, match=setting):
+            recognise(planned(elsewhere, ["id"], F.count("*")), elsewhere, None, "arrow")
 
 
 #: A row that is taken.
