@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SHARD_COLUMN = "__shard"
 #: How many groups Spark's partial aggregation has in the table that its own code is made for, as a power of two.  What
 #: does not fit, with Spark's default of 16 all but the first 65,536 groups, is looked for there in vain, and found in a
-#: slower table.  A task's index takes 8 bytes a group.
+#: slower table.  A task's index takes 8 bytes a group, 16 where keys are strings, and Spark does not reckon with it.
 _GROUPS_AT_HAND = "spark.sql.codegen.aggregate.fastHashMap.capacityBit"
 _BITS_AT_HAND = "21"
 #: Rows of a key on one side of a join; more are where Spark can spill them.
