@@ -50,6 +50,8 @@ class Sigterm:
         self._begun = threading.Lock()
         #: Whether this process has had the signal since.
         self._told = False
+        #: Whether the JVM has got it, and ends when we let it.
+        self._jvm_told = False
         self._inside = False
         self._before: Any = signal.SIG_DFL
         self._process: int | None = None
@@ -129,7 +131,8 @@ class Sigterm:
             return  # a handler of the program's calls the one before it, which is ours
         self._inside = True
         try:
-            is_ours = self._handles and (self._told or bool(self._active))
+            # The JVM may have got the same one and had all queries ended before the main thread comes here.
+            is_ours = self._handles and (self._told or self._jvm_told or bool(self._active))
             is_second = is_ours and self._told
             if is_ours and not is_second:
                 self._told = True
@@ -151,12 +154,14 @@ class Sigterm:
 
     def _jvm_ends(self) -> None:
         """The JVM has got the signal; it goes on to end when this returns."""
+        self._jvm_told = True
         self._begin()
         while self._ending is None:  # the handler has just begun
             time.sleep(0.01)
         while waited := [thread for thread in self._ending if thread.is_alive()]:
             waited[0].join()
         threading.main_thread().join(_MAIN_THREAD_S)  # which may stop its session now
+        self._jvm_told = False
 
 
 def _thread(end: End) -> threading.Thread:

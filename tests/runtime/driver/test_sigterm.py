@@ -123,6 +123,23 @@ def test_jvm_waits_for_the_queries(signals: Sigterm, monkeypatch: pytest.MonkeyP
     assert hook.removed
 
 
+def test_signal_that_the_jvm_got_first_is_no_second_one(signals: Sigterm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM that gets the signal may have ended all queries before the main thread handles it: nobody is killed."""
+    killed: list[int] = []
+    monkeypatch.setattr(sigterm, "_MAIN_THREAD_S", 600.0)
+    monkeypatch.setattr(sigterm.os, "kill", lambda process, number: killed.append(number))
+    ended = threading.Event()
+    signals.watch(ended.set, SPARK)
+    (hook,) = Hook.made
+    threading.Thread(target=hook.function, daemon=True).start()  # waits for this thread
+    assert ended.wait(60)
+    signals.forget(ended.set)
+    signal.raise_signal(signal.SIGTERM)
+    assert not killed
+    signal.raise_signal(signal.SIGTERM)
+    assert killed == [signal.SIGTERM], "a second one does"
+
+
 def test_query_of_a_program_that_begins_anew(signals: Sigterm) -> None:
     """A program that starts a query after its queries were ended has that one ended by the next signal."""
     for _ in range(2):
