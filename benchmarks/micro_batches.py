@@ -91,6 +91,9 @@ def watched(spark: SparkSession) -> Iterator[MicroBatches]:
             super().__init__(origin)
             self.session.streams.addListener(listener)
 
+        def close(self) -> None:
+            """Stay: what it has told last is still on its way."""
+
     spark.streams.addListener(listener)
     hidden, live_query.HiddenSession = live_query.HiddenSession, Watched  # type: ignore[misc]
     try:
