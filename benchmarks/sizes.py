@@ -35,8 +35,9 @@ class Sizes:
     #: The trivial processor on pandas frames, where stock takes some 3 ms for each key of a micro-batch.
     pandas_rows: int = 200_000
     pandas_keys: int = 20_000
-    #: Throughput of the stream: micro-batches of so many rows.
+    #: Throughput of the stream: micro-batches of so many rows; of the processor few, each of which takes stock 20 s.
     stream_batches: int = 5
+    stream_aggregate_batches: int = 15
     stream_batch_rows: int = 100_000
     stream_keys: int = 100_000
     #: Latency of the stream: small micro-batches on a large state.
@@ -161,6 +162,7 @@ _TINY = replace(
     pandas_rows=400,
     pandas_keys=40,
     stream_batches=3,
+    stream_aggregate_batches=3,
     stream_batch_rows=500,
     stream_keys=200,
     latency_batches=3,

@@ -26,8 +26,9 @@ def test_throughput(benchmark: Any, spark: SparkSession, bench: Any, name: str, 
     """Some large micro-batches; what counts is the median micro-batch."""
     sizes = bench.sizes
     rows = sizes.stream_batch_rows
-    shape = Shape(rows * sizes.stream_batches, sizes.stream_keys, files=sizes.stream_batches)
-    title = f"Stream, {name}: {sizes.stream_batches} micro-batches of {rows:,} rows, {shape.keys:,} keys"
+    count = sizes.stream_batches if name == "processor" else sizes.stream_aggregate_batches
+    shape = Shape(rows * count, sizes.stream_keys, files=count)
+    title = f"Stream, {name}: {count} micro-batches of {rows:,} rows, {shape.keys:,} keys"
     begun = bench.begin(f"stream-throughput-{name}", title, shape=shape.name)
     drain_both(spark, job, dataset(Shape(400, 50, files=2)), bench)
     seconds, notes = told(benchmark.pedantic(drain_both, args=(spark, job, dataset(shape), bench), rounds=1))
