@@ -29,14 +29,14 @@ class _Driver:
         self._folder = ClaimFolder(filesystem, f"{path}/mixedmode")
         self._asked_s = float("-inf")
         self._runs = False
-        #: How the id of the run that has it begins.
-        self.run: str | None = None
+        #: The generation of the claim that holds it; None: nobody holds it.
+        self.generation: int | None = None
 
     def __call__(self) -> bool:
         if time.monotonic() - self._asked_s >= _ASK_EVERY_S:
             self._asked_s = time.monotonic()
             standing = standing_of(self._folder, round(time.time() * 1000))
-            self._runs, self.run = standing.is_running, None if standing.holder is None else standing.holder.run
+            self._runs, self.generation = standing.is_running, standing.held_generation
         return self._runs
 
 
@@ -49,7 +49,7 @@ def watch_location(location: str) -> int:
     try:
         driver = _Driver(location)
         runs = driver()
-        watcher = Watcher(HistoryTail(location, lambda: driver.run).new_events, face_for(Console(highlight=False)))
+        watcher = Watcher(HistoryTail(location, lambda: driver.generation).new_events, face_for(Console(highlight=False)))
         watch(watcher, driver)
     except KeyboardInterrupt:
         say("the job goes on")

@@ -9,7 +9,7 @@ The program is told nothing: its ``awaitTermination()`` returns, and what it doe
 
 Invariants: the handler takes no lock that the code it interrupts may hold, and waits for nothing.  A handler of the
 program's own is called after ours has begun; where the program ignores the signal, or handles it outside of Python,
-there is none of ours.  A process that was forked off this one ends as if there were none.
+there is none of ours.  A process that was forked off this one gets back the handler that was there before ours.
 """
 
 from __future__ import annotations
@@ -113,10 +113,20 @@ class Sigterm:
             return  # whoever did that knows why
         if not self._handles:
             atexit.register(self._at_exit)
-        if found != self._on_signal:  # a process that was forked off has it already
+            os.register_at_fork(after_in_child=self._in_child)
+        if found != self._on_signal:
             self._before = found
         self._process = os.getpid()
         signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _in_child(self) -> None:
+        """Put the earlier handler back in a process that was forked off.
+
+        With ours, a signal that comes between the interpreter's last look for signals and a system call that blocks
+        would wait until that call returns.
+        """
+        if signal.getsignal(signal.SIGTERM) == self._on_signal:
+            signal.signal(signal.SIGTERM, self._before)
 
     def _at_exit(self) -> None:
         """The program ends with queries that run: nobody is here for the JVM to call."""

@@ -73,21 +73,23 @@ def _of_run(run: RunFolder, since_ms: int | None) -> Iterator[RunEvent]:
 class HistoryTail:
     """Follows the newest run of a location: first what it has told so far, then what is new at each look.
 
-    Runs stand in the order of their drivers' clocks, which may differ; which run has the location the claims know.
+    Runs stand in the order of their drivers' clocks, which may differ; the claims know which run has the location.
 
     Args:
         location: the job's ``checkpointLocation``.
-        holder: says how the id of the run that has it begins; None: none has.
+        generation: returns the generation of the claim that holds the location; None: nobody holds it.
 
     Raises:
         CheckpointError: it is none, or cannot be reached.
     """
 
-    def __init__(self, location: str, holder: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(self, location: str, generation: Callable[[], int | None] = lambda: None) -> None:
         self._folder = history_of(location)
-        self._holder = holder
-        #: How the id of the last run begins that is known to have had the location.
-        self._last: str | None = None
+        self._generation = generation
+        #: The generation of the last claim that is known to have held the location.
+        self._last: int | None = None
+        #: The generation of each run whose log says it, by the run's id.
+        self._generations: dict[str, int] = {}
         #: The run that is followed; None: none has been seen yet.
         self.run_id: str | None = None
         #: Number of the part that is read, how many bytes of it have been, and the moment of its last event.
@@ -100,8 +102,8 @@ class HistoryTail:
         Raises:
             OSError: it cannot be read now.
         """
-        self._last = last = self._holder() or self._last
-        runs = sorted(self._folder.runs(), key=lambda run: last is not None and run.run_id.startswith(last))
+        self._last = self._generation() or self._last
+        runs = self._runs()
         found: list[RunEvent] = []
         known = [at for at, run in enumerate(runs) if run.run_id == self.run_id]
         for run in runs[known[0] :] if known else runs[-1:]:
@@ -111,6 +113,24 @@ class HistoryTail:
             for part, data in run.read(since_part=self._part):
                 found += self._of_part(part, data)
         return found
+
+    def _runs(self) -> list[RunFolder]:
+        """All runs by their drivers' clocks; the one that holds the location comes last."""
+        runs = self._folder.runs()
+        if self._last is None:
+            return runs
+        for at in reversed(range(len(runs))):
+            if self._generation_of(runs[at]) == self._last:
+                return [*runs[:at], *runs[at + 1 :], runs[at]]
+        return runs
+
+    def _generation_of(self, run: RunFolder) -> int | None:
+        """The generation that a run's log begins with; None: it says none yet."""
+        if run.run_id not in self._generations:
+            began = next(_of_run(run, None), None)
+            if isinstance(began, RunBegan):
+                self._generations[run.run_id] = began.generation
+        return self._generations.get(run.run_id)
 
     def _of_part(self, part: Part, data: bytes) -> list[RunEvent]:
         is_read_on = part.first == self._part and part.level == 0

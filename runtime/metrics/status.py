@@ -63,9 +63,14 @@ class JobStatus:
 
     @property
     def is_of_the_log(self) -> bool:
-        """Whether the run that has the location is the one whose log is there."""
-        holder = self.standing.holder
-        return self.run is not None and (holder is None or self.run.run_id.startswith(holder.run))
+        """Whether the run that has the location is the one whose log is there.
+
+        The claim and the log are compared by the claim's generation: the run's id in the log is Spark's, which is
+        known only after the location was claimed.
+        """
+        if self.run is None or self.standing.holder is None:
+            return self.run is not None
+        return self.run.began is not None and self.run.began.generation == self.standing.generation
 
     @property
     def outcome(self) -> str | None:
@@ -169,8 +174,7 @@ def status_of(location: str, now_ms: int | None = None) -> JobStatus:
     filesystem, path = resolve(location)
     try:
         standing = standing_of(ClaimFolder(filesystem, f"{path}/mixedmode"), now_ms)
-        holder = standing.holder
-        runs = runs_of(HistoryTail(location, lambda: None if holder is None else holder.run).new_events())
+        runs = runs_of(HistoryTail(location, lambda: standing.held_generation).new_events())
     except OSError as error:
         raise CheckpointError(f"{location!r} cannot be read: {error}") from error
     run = runs[-1] if runs else None

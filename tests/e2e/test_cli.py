@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,41 @@ def body(*arguments: object) -> Any:
     done = run(*arguments, "--json")
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
+
+
+def test_status_of_a_running_job_obeys_each_limit(worlds: Callable[[], World]) -> None:
+    """A running job shows its run, phase and sources; a limit that it breaks makes it unhealthy, with exit code 4."""
+    world = worlds()
+    keyed = support.sessions(world.history(EVENTS[:40]), world.live()).uid("sessions")
+    query = world.start(keyed, {"execution.checkpointing.interval": "1 h"})
+    try:
+        assert query.wait_for("live", 300), query.exception()
+        world.land(EVENTS[40:])
+        query.processAllAvailable()  # takes a checkpoint, so an epoch of the clock or of rows comes behind it
+        calm = body("status", world.checkpoints, "--max-silence", "1 h", "--max-checkpoint-age", "1 h")
+        assert (calm["running"], calm["healthy"], calm["problems"], calm["phase"]) == (True, True, [], "live")
+        assert calm["run"]["id"] == query.runId
+        assert [source["name"] for source in calm["sources"]] == ["history", "live"]
+        for limit, reason in (("--max-lag", "lags by"), ("--max-silence", "has not got on for")):
+            _wait_until(lambda limit=limit: run("status", world.checkpoints, limit, "1 ms").exit_code == 4)
+            broken = run("status", world.checkpoints, limit, "1 ms", "--json")
+            (problem,) = json.loads(broken.stdout)["problems"]
+            assert reason in problem
+        epochs = query.lastProgress.batchId
+        world.land(support.flush_after(EVENTS))
+        _wait_until(lambda: query.lastProgress.batchId > epochs)
+        _wait_until(lambda: run("status", world.checkpoints, "--max-checkpoint-age", "1 ms").exit_code == 4)
+        broken = run("status", world.checkpoints, "--max-checkpoint-age", "1 ms", "--json")
+        assert "for a checkpoint" in json.loads(broken.stdout)["problems"][0]
+    finally:
+        query.stop()
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_checkpoints_are_listed(job: World) -> None:

@@ -27,6 +27,11 @@ class Standing:
     generation: int = 0
 
     @property
+    def held_generation(self) -> int | None:
+        """The generation of the claim that holds the location; None: nobody holds it."""
+        return None if self.holder is None else self.generation
+
+    @property
     def is_silent(self) -> bool:
         """Whether the holder has not counted for so long that another driver would take over."""
         return self.silent_ms is not None and self.silent_ms > self.expiry_ms

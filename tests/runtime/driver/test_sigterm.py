@@ -164,6 +164,7 @@ if case == "forked":
     ready, told = os.pipe()
     child = os.fork()
     if not child:
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         os.write(told, b"x")
         time.sleep(600)
     os.read(ready, 1)
