@@ -49,7 +49,8 @@ def watch_location(location: str) -> int:
     try:
         driver = _Driver(location)
         runs = driver()
-        watcher = Watcher(HistoryTail(location, lambda: driver.generation).new_events, face_for(Console(highlight=False)))
+        history = HistoryTail(location, lambda: driver.generation)
+        watcher = Watcher(history.new_events, face_for(Console(highlight=False)))
         watch(watcher, driver)
     except KeyboardInterrupt:
         say("the job goes on")
