@@ -77,11 +77,14 @@ class SparkLog:
             self._restore("offsets", 0, entry.encode(), exactly=True)
 
     def _forget(self, log: str, *, after: int) -> int:
-        """Remove all entries of a log above a batch; returns how many there were."""
+        """Remove all entries of a log above a batch, and what Spark had not finished writing: a query without an entry
+        refuses to begin beside any file there.  Returns how many entries there were."""
         forgotten = 0
         for info in list_files(self._filesystem, f"{self._folder}/{log}"):
             match = _ENTRY.match(info.base_name)
-            if match and int(match[1]) > after:
+            if is_unfinished(info.base_name):
+                delete_quietly(self._filesystem, info.path)
+            elif match and int(match[1]) > after:
                 forgotten += match[2] is None
                 delete_quietly(self._filesystem, info.path)
         return forgotten

@@ -53,6 +53,19 @@ def test_data_that_arrived_while_stopped_is_taken(world: World) -> None:
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+def test_what_a_killed_spark_left_half_written_does_not_keep_a_job_from_starting(world: World) -> None:
+    """A driver that was killed in the first write of Spark's log leaves a temporary file, and the next run starts."""
+    run(world, {})
+    log = world.folder / "checkpoints" / "spark"
+    assert not [path for path in log.glob("offsets/*") if path.name.isdigit()], "a micro-batch has been planned"
+    for name in ("offsets", "commits"):
+        (log / name).mkdir(parents=True, exist_ok=True)
+        (log / name / ".0.a1b2c3d4-0000-0000-0000-000000000000.tmp").write_text("v1\n{")
+        (log / name / "..0.a1b2c3d4-0000-0000-0000-000000000000.tmp.crc").write_text("crc")
+    run(world, {}, EVENTS[80:], support.flush_after(EVENTS))
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
 def test_finished_job_does_nothing_again(world: World) -> None:
     """A bounded job that reached its end ends at once when it is started again, and writes nothing more."""
     lives = []

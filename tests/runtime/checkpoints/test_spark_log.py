@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,17 @@ def test_what_spark_had_not_finished_writing_is_no_entry(folder: Path) -> None:
     for name, content in ((".5.0b1c.tmp", "fil"), ("..5.0b1c.tmp.crc", "crc")):
         (folder / "sources" / "0" / name).write_text(content)
     log_of(folder).check()
+
+
+@pytest.mark.parametrize("back", ["restart", "replay", "rewind"])
+def test_going_back_removes_what_spark_had_not_finished_writing(folder: Path, back: str) -> None:
+    """Temporary files of a killed Spark go, whatever their number: beside one no query without entries begins."""
+    names = [".0.0b1c.tmp", "..0.0b1c.tmp.crc", ".9.0b1c.tmp"]
+    for log, name in product(("offsets", "commits"), names):
+        (folder / log / name).write_text("v1")
+    log = log_of(folder)
+    {"restart": log.restart, "replay": log.replay, "rewind": lambda: log.rewind(log.position(1))}[back]()
+    assert not [path.name for path in folder.rglob("*.tmp*")]
 
 
 def test_rewind_to_an_uncommitted_batch_commits_it(folder: Path) -> None:
