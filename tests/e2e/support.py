@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -313,6 +314,14 @@ def counts(live: DataFrame, history: DataFrame | None = None) -> Any:
     """A job in update mode whose epochs give the keys that they have rows of, each once."""
     keyed = mixedmode.read(history=history, live=live).groupBy("key")
     return keyed.transformWithState(Counts(), "key string, rows long, total long", "update", "None").uid("counts")
+
+
+def old_location(world: World) -> None:
+    """Have a world's checkpoint location be what an older version has left of :func:`counts`: tests/data/location-3."""
+    shutil.copytree(Path(__file__).parents[1] / "data" / "location-3", world.checkpoints)
+    world.land(*map(counted, range(7)))
+    for entry in (world.checkpoints / "spark" / "sources" / "0").iterdir():
+        entry.write_text(entry.read_text().replace("file:///tmp/location-3/landing", world.landing.as_uri()))
 
 
 def counted(number: int, keys: int = 9) -> list[Event]:

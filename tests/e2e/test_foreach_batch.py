@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import mixedmode
@@ -19,7 +17,6 @@ from support import World, counted, counts, counts_after
 pytestmark = pytest.mark.spark
 
 Rows = list[tuple[Any, ...]]
-OLD = Path(__file__).parents[1] / "data" / "location-3"
 
 
 class Calls:
@@ -192,6 +189,7 @@ def test_a_drain_gives_its_rows_in_a_call_of_their_own(world: World) -> None:
     calls = Calls()
     query = live(start(world, support.sessions(None, one_file(world)), calls))
     world.land([("a", 0, 1)], [("a", 1_000, 2), ("b", 1_000, 3)])
+    support.wait_until(lambda: sum(progress["numInputRows"] for progress in query.recentProgress) == 3)
     query.stopWithSavepoint(str(world.folder / "savepoint"), drain=True)
     first, rest = [("a", support.at(0), 1, 1)], [("a", support.at(1_000), 1, 2), ("b", support.at(1_000), 1, 3)]
     assert [row for rows in calls.rows for row in rows] == first + rest
@@ -203,7 +201,7 @@ def test_a_job_of_the_version_before_goes_on_with_greater_ids(world: World) -> N
 
     The checkpoint location is one that format version 3 wrote.
     """
-    shutil.copytree(OLD, world.checkpoints)
+    support.old_location(world)
     calls = Calls()
     query = live(start(world, counts(one_file(world)), calls))
     pending = [*counts_after(*range(6)), *counts_after(*range(7))]
