@@ -149,7 +149,7 @@ class MixedStreamWriter:
         return self
 
     def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> MixedStreamWriter:
-        """Call a function with each delivery's rows (a batch DataFrame) and its number."""
+        """Call a function with the rows of each epoch (a batch DataFrame) and the id of the call, which only grows."""
         if not callable(func):
             raise PlanError(f"foreachBatch needs a function of (DataFrame, int), got {func!r}")
         self._foreach_batch = func

@@ -19,7 +19,8 @@ from .format import Format
 
 #: Version 2: the key groups of a stage may be of some of its key columns (``StateLayout.key_group_places``).
 #: Version 3: a sink's transaction has an ordinal; tables that have seen one skip what is given to them without.
-FORMAT = Format(version=3, upgrades={1: lambda body: body, 2: lambda body: body})
+#: Version 4: the calls of a sink's function have ids of their own; whoever did not know them would use ids again.
+FORMAT = Format(version=4, upgrades={1: lambda body: body, 2: lambda body: body, 3: lambda body: body})
 #: Version of the format that this code writes.
 FORMAT_VERSION = FORMAT.version
 
@@ -132,6 +133,8 @@ class CheckpointMetadata(_Frozen):
     topic_ids: dict[int, dict[str, str]] = Field(default_factory=dict)
     operators: tuple[OperatorState, ...]
     transaction: SinkTransaction
+    #: Id of the last call of the sink's function so far.  None: written before calls had ids of their own.
+    last_call_id: int | None = None
     #: Late rows that become visible with the transaction; None: there are none.
     late_rows: SinkTransaction | None = None
     #: Rows dropped as late since the start of the job.
@@ -141,6 +144,11 @@ class CheckpointMetadata(_Frozen):
     drained: bool = False
     #: What a stop-with-savepoint still has to make of it, unless it is marked as made; None: nothing.
     savepoint: WantedSavepoint | None = None
+
+    @property
+    def last_call(self) -> int:
+        """The greatest id that the sink's function has been given; it was the checkpoint's before version 4."""
+        return self.checkpoint_id if self.last_call_id is None else self.last_call_id
 
     @property
     def is_drained(self) -> bool:

@@ -250,6 +250,7 @@ class CheckpointCoordinator:
             events=events,
             position=position,
             form=job.staged_form,
+            merges_epochs=job.sink.merges_epochs,
             branch=self.owners.store.branch.number,
             drained=drained,
             savepoint=savepoint,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ..checkpoints.metadata import CheckpointMetadata, SourceState, SparkPosition, WantedSavepoint
 from ..connectors.staged_form import StagedForm
 from ..connectors.staging import StagedFile
-from ..connectors.transaction import SinkTransaction, next_ordinal
+from ..connectors.transaction import SinkCall, SinkTransaction, calls_of, next_ordinal
 from ..protocols.operator_events.snapshot import StoredEvents
 from ..protocols.watermarks import WatermarkTracker
 from ..tasks.report import ShardReport
@@ -35,6 +35,8 @@ class JobState:
     checkpoint_id: int = 0
     #: Ordinal of its transaction; None: there is none, or it has none.
     ordinal: int | None = None
+    #: Id of the last call of the sink's function that a complete checkpoint names.
+    call_id: int = 0
     spark: SparkPosition | None = None
     #: Kafka's ids of the topics that were read, by the number of the source in Spark's log.
     topic_ids: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class JobState:
             epoch=metadata.epoch,
             checkpoint_id=metadata.checkpoint_id,
             ordinal=metadata.transaction.ordinal,
+            call_id=metadata.last_call,
             spark=metadata.spark,
             topic_ids={number: dict(ids) for number, ids in metadata.topic_ids.items()},
             batch_id=metadata.spark.batch_id if metadata.spark else -1,
@@ -126,6 +129,7 @@ class JobState:
     def complete(self, cut: Cut) -> None:
         """A checkpoint is complete: its output is pending no more; that of later epochs belongs to the next one."""
         self.checkpoint_id, self.ordinal, self.spark = cut.number, cut.ordinal, cut.spark
+        self.call_id = cut.last_call_id
         del self.pending[: len(cut.pending)], self.pending_late[: len(cut.pending_late)]
 
 
@@ -136,6 +140,10 @@ class Cut:
     number: int
     #: The ordinal of its transaction.
     ordinal: int
+    #: The calls in which the sink's function gets its output.
+    calls: tuple[SinkCall, ...]
+    #: Id of the last call so far, those of earlier checkpoints included.
+    last_call_id: int
     #: Why it is taken.
     trigger: str
     job_id: str
@@ -169,6 +177,7 @@ class Cut:
         finished_shards: Mapping[str, Collection[int]],
         events: Mapping[str, StoredEvents],
         form: StagedForm,
+        merges_epochs: bool = True,
         position: SparkPosition | None = None,
         branch: int = 0,
         drained: bool = False,
@@ -183,6 +192,7 @@ class Cut:
             finished_shards: by stage those that have finished for good.
             events: by stage what its coordinator's checkpoint holds; only stages that have one.
             form: what the pending output is.
+            merges_epochs: whether one call of the sink's function gets the output of all epochs.
             position: Spark's behind the last micro-batch of the live source; None: there was none.
             branch: that of the location.
             drained: whether it is the end of a drain.
@@ -192,9 +202,12 @@ class Cut:
         inputs = {name: one.inputs[name] for name, one in state.live_watermarks.items()}
         inputs = inputs if len(inputs) > 1 else {}
         now_ms = round(time.time() * 1000)
+        calls = calls_of(state.pending, state.call_id, merged=merges_epochs)
         return cls(
             number=number,
             ordinal=next_ordinal(state.ordinal, branch, now_ms),
+            calls=calls,
+            last_call_id=calls[-1].id if calls else state.call_id,
             trigger=trigger,
             job_id=state.job_id,
             timestamp_ms=now_ms,
@@ -243,7 +256,9 @@ class Cut:
                 form=self.form,
                 token=uuid.uuid4().hex,
                 ordinal=self.ordinal,
+                calls=self.calls,
             ),
+            last_call_id=self.last_call_id,
             late_rows=SinkTransaction(id=self.number, files=self.pending_late) if self.pending_late else None,
             rows_late_total=self.rows_late_total,
             drained=self.drained,

@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import CheckpointError
 from ..checkpoints.metadata import CheckpointMetadata
+from ..connectors.delivery_marks import DeliveryMarks
 from ..connectors.output_place import OutputPlace
 from ..connectors.staged_form import StagedColumn, StagedForm, columns_of, sources_of
 from ..connectors.staged_output import SPARK_SCHEMA, partition_values
@@ -125,17 +126,19 @@ class _Old:
         files = self.transaction.files
         if self.form == mine or not files or not is_taken:
             return False
-        if exists(self.filesystem, f"{self.folder}/delivered-{self.transaction.id:08d}"):
+        if self._marks.is_complete:
             return True
         # If readers see a part of it in that very folder, the rest must not look different.
-        return len(self.left) == len(files) or self.form.path != mine.path
+        return len(self.left) == len(files) or self.form.path != mine.path or self.target is None
+
+    @property
+    def _marks(self) -> DeliveryMarks:
+        return DeliveryMarks(self.filesystem, self.folder, self.transaction)
 
     @cached_property
     def left(self) -> list[StagedFile]:
         """The files that no reader has seen."""
-        if exists(self.filesystem, f"{self.folder}/delivered-{self.transaction.id:08d}"):
-            return []
-        return [file for file in self.transaction.files if not self._has_shown(file)]
+        return [file for file in self._marks.files_left() if not self._has_shown(file)]
 
     def _has_shown(self, file: StagedFile) -> bool:
         if exists(self.filesystem, f"{self.folder}/{file.name}"):

@@ -42,7 +42,7 @@ _LOG_TRIES = 5
 
 def open_outputs(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> None:
     """Open the sink, and the side output of late rows, for the branch that the store is in."""
-    job.sink.branch = store.branch.number
+    job.sink.branch, job.sink.guard = store.branch.number, store.guard
     staging_uri = spark_uri(job.spark, job.checkpoint_location or store.location, store.output)
     job.sink.open(job.spark, store.filesystem, store.output, identity.job_id, staging_uri)
     if job.late_rows is not None:

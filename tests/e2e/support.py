@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -293,6 +294,44 @@ class ClosedSessions(Sessions):
     @staticmethod
     def _closed(key: Any, start_ms: int, closed_ms: int, count: int, total: int) -> tuple[Any, ...]:
         return (key[0], _moment(closed_ms), count, total)
+
+
+class Counts(StatefulProcessor):
+    """Yields a key, whenever it has rows, with their number and their sum so far."""
+
+    def init(self, handle: Any) -> None:
+        self._seen = handle.getValueState("seen", "rows long, total long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[tuple[Any, ...]]:
+        number, total = self._seen.get() or (0, 0)
+        for row in rows:
+            number, total = number + 1, total + row.value
+        self._seen.update((number, total))
+        yield (key[0], number, total)
+
+
+def counts(live: DataFrame, history: DataFrame | None = None) -> Any:
+    """A job in update mode whose epochs give the keys that they have rows of, each once."""
+    keyed = mixedmode.read(history=history, live=live).groupBy("key")
+    return keyed.transformWithState(Counts(), "key string, rows long, total long", "update", "None").uid("counts")
+
+
+def old_location(world: World) -> None:
+    """Have a world's checkpoint location be what an older version has left of :func:`counts`: tests/data/location-3."""
+    shutil.copytree(Path(__file__).parents[1] / "data" / "location-3", world.checkpoints)
+    world.land(*map(counted, range(7)))
+    for entry in (world.checkpoints / "spark" / "sources" / "0").iterdir():
+        entry.write_text(entry.read_text().replace("file:///tmp/location-3/landing", world.landing.as_uri()))
+
+
+def counted(number: int, keys: int = 9) -> list[Event]:
+    """The rows of the micro-batch with a number, one of each key; the job before it has seen all with lower numbers."""
+    return [(f"k{key}", 100 * number + key, 10 * number + key) for key in range(keys)]
+
+
+def counts_after(*numbers: int, keys: int = 9) -> list[tuple[Any, ...]]:
+    """What :func:`counts` gives in an epoch over the last of these micro-batches, when it has seen the others."""
+    return [(f"k{key}", len(numbers), sum(10 * number + key for number in numbers)) for key in range(keys)]
 
 
 def _moment(time_ms: int) -> datetime:

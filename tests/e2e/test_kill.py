@@ -240,3 +240,25 @@ def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, drive
     (written,) = (tmp_path / "out").glob("*.json")
     found = [(key, datetime.fromisoformat(start), *rest) for key, start, *rest in json.loads(written.read_text())]
     assert sorted(found, key=repr) == support.sessions_of(EVENTS)
+
+
+def test_killed_between_the_calls_of_one_checkpoint(tmp_path: Path, driver_jvm: DriverJvm) -> None:
+    """A checkpoint of three epochs: what has left its marker is not called again, what has not comes as it was."""
+    (tmp_path / "pending").mkdir()
+    for number in range(3):
+        path = tmp_path / "pending" / f"{number}.parquet"
+        support.write(path, support.counted(number))
+        os.utime(path, (path.stat().st_mtime + number,) * 2)
+    driver = Path(__file__).with_name("driver_calls.py")
+
+    def run(failpoints: str) -> int:
+        return driver_jvm.run(driver, tmp_path, **{VARIABLE: failpoints}).returncode
+
+    assert run("sink-delivered=kill") == KILLED  # the first call has its marker
+    assert run("sink-after-function=kill") == KILLED  # the second has returned
+    assert run("sink-after-function=kill:2") == KILLED  # the third has
+    assert run("sink-delivered=kill") == KILLED  # and its marker, which is that of the checkpoint
+    assert run("") == 0
+    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    expected = [[list(row) for row in support.counts_after(*range(last))] for last in (1, 2, 3)]
+    assert calls == [[nth, expected[nth - 1]] for nth in (1, 2, 2, 3, 3)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import mixedmode
 import pytest
+import support
 from driver_jvm import DriverJvm
 from lake_support import append, numbers
 from mixedmode import MixedModeError, OptionError, PlanError, delta, iceberg
@@ -158,3 +159,65 @@ def test_the_example_of_an_upsert(driver_jvm: DriverJvm, tmp_path: Path) -> None
     done = driver_jvm.run(example, as_users_do=True, TMPDIR=str(tmp_path))
     assert "a customer's total has changed up to 2 times" in done.stdout
     assert "EQUAL to one batch over everything: 70 customers" in done.stdout and "the query has failed" in done.stdout
+
+
+def test_delta_takes_each_call_of_a_job_that_the_version_before_began(world: World) -> None:
+    """Delta skips the versions that it has seen: none of those that today's calls have, whether it has seen the last
+    call of the version before, which is made again, or not."""
+    support.old_location(world)
+    tables = {name: str(world.folder / name) for name in ("killed_before", "killed_after")}
+    before = [support.counts_after(*range(last)) for last in range(1, 8)]
+    first = {1: before[0], 2: [*before[1], *before[2], *before[3]], 3: before[4], 4: [*before[5], *before[6]]}
+
+    def append_once(rows: Any, table: str, number: int) -> None:
+        rows.write.format("delta").mode("append").option("txnAppId", "counts").option("txnVersion", number).save(table)
+
+    for number, rows in first.items():
+        frame = world.spark.createDataFrame(rows, "key string, rows long, total long")
+        for name, table in tables.items():
+            if number < 4 or name == "killed_after":
+                append_once(frame, table, number)
+
+    def take(rows: Any, number: int) -> None:
+        for table in tables.values():
+            append_once(rows, table, number)
+
+    writer = support.counts(world.live(maxFilesPerTrigger="1", maxFileAge="36500d")).writeStream.foreachBatch(take)
+    options = {"execution.checkpointing.interval": "1 hour", "pipeline.parallelism": 2}
+    query = writer.options(checkpointLocation=str(world.checkpoints), **options).start()
+    world.queries.append(query)
+    assert query.wait_for("live", 300), query.exception()
+    world.land(*map(support.counted, (7, 8)))
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    expected = sorted(row for last in range(1, 10) for row in support.counts_after(*range(last)))
+    for name, table in tables.items():
+        assert sorted(map(tuple, world.spark.read.format("delta").load(table).collect())) == expected, name
+
+
+def test_a_processors_updates_are_merged_by_key(world: World) -> None:
+    """Three epochs of one checkpoint are three calls: Delta's MERGE refuses a source that has a key twice."""
+    table = str(world.folder / "merged")
+    world.spark.createDataFrame([], "key string, rows long, total long").write.format("delta").save(table)
+
+    def merge(rows: Any, number: int) -> None:
+        rows.createOrReplaceTempView("counted")
+        rows.sparkSession.sql(
+            f"MERGE INTO delta.`{table}` t USING counted s ON t.key = s.key"
+            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+
+    writer = support.counts(world.live(maxFilesPerTrigger="1")).writeStream.foreachBatch(merge)
+    options = {"execution.checkpointing.interval": "1 hour", "pipeline.parallelism": 2}
+    query = writer.options(checkpointLocation=str(world.checkpoints), **options).start()
+    world.queries.append(query)
+    assert query.wait_for("live", 300), query.exception()
+    world.land(support.counted(0))
+    query.processAllAvailable()
+    world.land(*map(support.counted, (1, 2, 3)))
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    found = world.spark.read.format("delta").load(table).collect()
+    assert sorted(map(tuple, found)) == support.counts_after(0, 1, 2, 3)

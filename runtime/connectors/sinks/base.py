@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from pyarrow import fs
@@ -51,6 +51,8 @@ class Sink(ABC):
     shows_at_once: bool = False
     #: False: nobody will ever see a row.
     takes_rows: bool = True
+    #: One call of the sink gets the rows of all epochs of a checkpoint; False: each epoch has a call of its own.
+    merges_epochs: bool = True
     #: Output columns by which files are laid out, if that is done when they are staged.
     partition_by: tuple[str, ...] = ()
     #: The branch of the location that the run works in, set before :meth:`open`; 0 unless a driver had to take over.
@@ -66,6 +68,8 @@ class Sink(ABC):
         #: Those that tasks stage.
         self.staged_schema = schema
         self._spark: SparkSession | None = None
+        #: Called right before each step that others can see; raises if this driver may not do it any more.
+        self.guard: Callable[[], None] = lambda: None
 
     def open(
         self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None

@@ -1,21 +1,27 @@
-"""``foreachBatch``: a user's function over the rows of each checkpoint.
+"""``foreachBatch``: a user's function over the rows of each epoch.
 
-Stock Spark calls the function once per micro-batch; a micro-batch that is processed again after a failure may hold
-other rows here, because our checkpoints do not coincide with micro-batches.  So the function gets the rows of a whole
-checkpoint under the checkpoint's id: after a failure the same id comes with the same rows.  A function that is
-idempotent by id is therefore exactly-once.
+Stock Spark calls the function once per micro-batch, while the micro-batch is processed.  Here it is called when the
+checkpoint that covers the epoch is complete, as an epoch that is processed again after a failure may hold other rows.
+A checkpoint that covers several epochs makes several calls, in the order of the epochs; rows of which a later one
+replaces an earlier one (aggregates in update mode), or all earlier ones (complete mode), come in one call.
+
+Invariants:
+- The ids of the calls are fixed when the checkpoint is cut, and only grow.  After a failure the same id comes with the
+  same rows, so a function that is idempotent by its id is exactly-once.
+- A call that has left its marker is not made again; one that has not is made before any later call.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ....errors import MixedModeError, PlanError, UserCodeError
 from ...platform.user_frames import UserFrames
 from .deliveries import Deliveries
-from .per_checkpoint import DeliverySink
+from .per_checkpoint import PerCheckpointSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,8 +30,8 @@ if TYPE_CHECKING:
     from ..transaction import SinkTransaction
 
 
-class ForeachBatchSink(DeliverySink):
-    """Calls ``function(rows, id)`` when a checkpoint completes; not called for a checkpoint without rows."""
+class ForeachBatchSink(PerCheckpointSink):
+    """Calls ``function(rows, id)`` for each epoch that has rows, when the checkpoint that covers it is complete."""
 
     name = "foreachBatch"
     guarantee = "exactly-once"
@@ -35,6 +41,7 @@ class ForeachBatchSink(DeliverySink):
     ) -> None:
         super().__init__(schema, deliveries)
         self._function = function
+        self.merges_epochs = self.deliveries.key is not None or self.deliveries.whole is not None
 
     def check(self, spark: SparkSession) -> None:
         super().check(spark)
@@ -51,20 +58,31 @@ class ForeachBatchSink(DeliverySink):
                 " of (DataFrame, int)"
             ) from error
 
-    def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:
+    def hand_over_transaction(self, transaction: SinkTransaction) -> None:
+        marks = self.marks(transaction)
+        calls = marks.calls_left()
+        for call in calls:
+            self.guard()
+            rows = self.deliveries.rows(self.frame(call.files_of(transaction.files)), call.epochs)
+            self._call(rows, call.id)
+            if call is not calls[-1]:  # the last one has the marker of the transaction
+                marks.mark(call)
+
+    def _call(self, rows: DataFrame, number: int) -> None:
         try:
-            self._function(rows, transaction.id)
+            self._function(rows, number)
         except MixedModeError:
             raise
         except Exception as error:
             name = getattr(self._function, "__qualname__", type(self._function).__name__)
             frames = UserFrames.since(None if error.__traceback__ is None else error.__traceback__.tb_next)
-            raise UserCodeError(
-                frames.told(error, f"function {name} of foreachBatch, batch {transaction.id}")
-            ) from error
+            raise UserCodeError(frames.told(error, f"function {name} of foreachBatch, batch {number}")) from error
 
     def describe(self) -> str:
+        called = "once when a checkpoint completes" if self.merges_epochs else "when a checkpoint completes, by epochs"
+        # The rows of one epoch have a key once, whatever columns are left of it.
+        facts = replace(self.deliveries, key_is_gone=False).describe()
         return (
             "foreachBatch: same id, same rows after a failure (exactly-once if the function is idempotent by the id), "
-            f"called when a checkpoint completes{self.what_is_delivered}"
+            f"called {called}{f'; {facts}' if facts else ''}"
         )

@@ -1,10 +1,10 @@
-"""Rows handed over by one call per checkpoint, and a marker that remembers which calls have returned.
+"""Rows handed over when their checkpoint is complete, and markers that remember which calls have returned.
 
 Invariants:
-- A call gets the rows of a whole checkpoint under the checkpoint's id; the same id always comes with the same rows,
-  since they are read from the staged files themselves, which are kept until the call has returned.
+- The same id always comes with the same rows: they are read from the staged files themselves, which are kept until all
+  of the checkpoint has been handed over.
 - Which rows that are, of those that the epochs since the last checkpoint have staged, :mod:`.deliveries` says.
-- The marker is written between the call's return and the first removal.  A crash in between repeats the call, so a
+- A marker is written between a call's return and the first removal.  A crash in between repeats the call, so a
   receiver that is idempotent by the id has every row exactly once, any other at least once.
 """
 
@@ -14,8 +14,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from ....errors import CheckpointError
-from ...platform.failpoints import failpoint
-from ...platform.filesystem import exists, write_atomically
+from ..delivery_marks import DeliveryMarks
 from ..staging import epoch_of
 from ..transaction import SinkTransaction
 from .base import Sink
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PerCheckpointSink(Sink):
-    """Calls :meth:`hand_over_transaction` when a checkpoint completes; not for a checkpoint without rows.
+    """Hands a checkpoint's rows over when it completes; nobody is called for a checkpoint without rows.
 
     Args:
         schema: the columns that are staged; ``schema`` of the sink has those that are delivered.
@@ -47,25 +46,27 @@ class PerCheckpointSink(Sink):
 
     @abstractmethod
     def hand_over_transaction(self, transaction: SinkTransaction) -> None:
-        """Give a checkpoint's rows away; may be called again for the same ones after a failure."""
+        """Give a checkpoint's rows away, those that :meth:`marks` says are left; called again after a failure."""
+
+    def marks(self, transaction: SinkTransaction) -> DeliveryMarks:
+        """What of a transaction has been handed over."""
+        return DeliveryMarks(self._filesystem, self._staging, transaction)
 
     def commit(self, transaction: SinkTransaction) -> None:
         files = transaction.files
         if not files:
             return
-        # The sweep after the commit takes the marker away.
-        delivered = f"{self._staging}/delivered-{transaction.id:08d}"
-        if not exists(self._filesystem, delivered):
-            for file in transaction.files:
+        marks = self.marks(transaction)
+        left = marks.files_left()
+        if left:
+            for file in left:
                 if not self.is_staged(file):
                     raise CheckpointError(
                         f"transaction {transaction.id} names {file.name}, which is not in {self._staging} and was not "
                         "delivered: somebody removed it; restore it, or use a new checkpointLocation"
                     )
-            self.hand_over_transaction(transaction)
-            failpoint("sink-after-function")
-            write_atomically(self._filesystem, delivered, b"")
-            failpoint("sink-delivered")
+            self.hand_over_transaction(transaction.model_copy(update={"files": left}))
+            marks.mark()
         self.discard(files)
 
 

@@ -160,6 +160,18 @@ def test_transactions_have_ordinals_since_version_3() -> None:
     assert found.transaction.ordinal == found.transaction.ordinal_in(3) > older.transaction.ordinal_in(3)
 
 
+def test_calls_have_ids_of_their_own_since_version_4() -> None:
+    """Before that there was one call a checkpoint, with all of its rows, under the checkpoint's id."""
+    older, found = (
+        CheckpointMetadata.from_bytes((DATA / name).read_bytes(), "here")
+        for name in ("location-3/mixedmode/checkpoints/chk-00000004/_metadata", "checkpoint-4")
+    )
+    assert older.checkpoint_id == found.checkpoint_id == 4
+    assert [(call.id, call.epochs) for call in older.transaction.all_calls] == [(4, (6, 7))]
+    assert [(call.id, call.epochs) for call in found.transaction.all_calls] == [(6, (6,)), (7, (7,))]
+    assert (older.last_call, found.last_call) == (4, 7)
+
+
 def renamed(body: dict[str, Any]) -> dict[str, Any]:
     """An upgrade: what was called ``epoch_number`` is called ``epoch``."""
     return {**{name: value for name, value in body.items() if name != "epoch_number"}, "epoch": body["epoch_number"]}

@@ -19,7 +19,7 @@ from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.partition_paths import PartitionPaths
 from mixedmode.runtime.connectors.sinks import make_sink
 from mixedmode.runtime.connectors.staging import StagedFile
-from mixedmode.runtime.connectors.transaction import SinkTransaction
+from mixedmode.runtime.connectors.transaction import SinkCall, SinkTransaction
 from mixedmode.runtime.driver import restaging
 from mixedmode.runtime.driver.restaging import RestageTask, check_showable, pending_transaction
 from mixedmode.runtime.spec import JobSpec
@@ -175,6 +175,20 @@ def test_what_was_delivered_is_not_shown_again(tmp_path: Path) -> None:
     metadata = stage.staged()
     (Path(stage.store.output) / "delivered-00000003").touch()
     assert Stage(tmp_path, ["k", "number"]).pending(metadata).files == ()
+
+
+def test_what_a_call_has_been_given_is_not_given_again(tmp_path: Path) -> None:
+    """The first of two calls had returned; the second gets its rows in today's form, under its id."""
+    stage = Stage(tmp_path, ["k", "n"])
+    metadata = stage.staged()
+    calls = (SinkCall(id=7, epochs=(1,)), SinkCall(id=8, epochs=(2,)))
+    called = metadata.model_copy(update={"transaction": metadata.transaction.model_copy(update={"calls": calls})})
+    (Path(stage.store.output) / "delivered-00000003-call-00000007").touch()
+    today = Stage(tmp_path, ["k", "number"])
+    made = today.pending(called)
+    assert today.rows(made) == [{"k": k, "number": n} for k, n in ROWS[2:]]
+    assert [call.files_of(made.files) for call in made.all_calls] == [(), made.files]
+    assert today.pending(called) == made, "also when it is asked again"
 
 
 def test_columns_that_were_not_staged_are_refused_before_anything_runs(tmp_path: Path) -> None:
