@@ -156,6 +156,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         has_timers=any(operator.has_timers for operator in operators),
         why_timers=why_timers,
         has_joins=any(operator.has_first_pass for operator in operators),
+        is_stateless=all(operator.is_stateless for operator in operators),
         bytes_per_shard=_bytes_per_shard(graph, specs, settings, parallelism),
     )
     plan = ExecutionPlan(

@@ -92,8 +92,11 @@ def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
     position = state.sources["history"].position
     if position is None:
         whole = SourceRows.of_history(job)
+        # Without state there is nothing to gain from slices, and rows that differ each time they are made (the time of
+        # now is one of their columns, say) cannot be cut into any.
+        at_once = all(stage.operator.is_stateless for stage in job.stages)
         readers = [(rows, stage.event_time) for stage in job.readers if (rows := whole.of(stage)) is not None]
-        where = cut(readers, job.settings.history_rows_per_epoch)
+        where = HistoryCut(1, None) if at_once else cut(readers, job.settings.history_rows_per_epoch)
     else:
         where = HistoryCut.from_json(position)
     while not where.done:
