@@ -367,8 +367,8 @@ class MixedFrame(JoiningFrame):
 
         return MixedFrame(self._inputs.map(what, again, again), watermark.carried())
 
-    def _ignoring(self, what: str) -> MixedFrame:
-        return MixedFrame(self._inputs.ignoring(what), self._watermark)
+    def _partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
+        return MixedFrame(self._inputs.partitioned(what, function), self._watermark)
 
     @property
     def _stage(self) -> KeyedStage | None:

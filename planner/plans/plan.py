@@ -226,7 +226,8 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
             where = "in a Spark job of its own in each epoch, over what the keyed stages hand on"
         yield "behind it", f"{', '.join(plan.tail)}: {where}, before rows are staged"
     if plan.ignored:
-        yield "without effect", f"{', '.join(plan.ignored)}: a keyed stage deals rows to its shards itself"
+        why = "the last call counts" if plan._is_stateless else "a keyed stage deals rows to its shards itself"
+        yield "without effect", f"{', '.join(plan.ignored)}: {why}"
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"

@@ -29,7 +29,7 @@ def plan_stateless(inputs: Inputs) -> KeyedStage:
         return StatelessOperator(uid, schema)
 
     return KeyedStage(
-        inputs=inputs,
+        inputs=inputs.for_writing,
         watermark=None,
         input_schema=schema,
         output_schema=schema,
