@@ -28,6 +28,7 @@ from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.own_names import OwnNames
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
+from ..stages.stateless import plan_stateless
 from .grouped import MixedGroupedData
 from .joining import JoiningFrame, columns_explained
 from .missing import hint_for
@@ -326,20 +327,21 @@ class MixedFrame(JoiningFrame):
     @property
     def writeStream(self) -> MixedStreamWriter:
         """Where to and how, as PySpark's ``DataStreamWriter``."""
-        if not self._inputs.outputs:
-            raise PlanError(
-                "there is no keyed stage to run: call groupBy(…).transformWithState(…), groupBy(…).agg(…) or"
-                " dropDuplicates(…) before writeStream; a job without state is served by spark.readStream as it is"
-            )
         self._check_stateless("writeStream")
+        if not self._inputs.outputs:
+            check_reserved_columns(self.schema, "writeStream")
+            return MixedStreamWriter(plan_stateless(self._without_carrier()).bare_output)
         if (stage := self._stage) is not None:
             bare = stage if stage.bare is None else replace(stage.bare, uid=stage.uid)
             if self.columns == bare.output_schema.fieldNames():
                 return MixedStreamWriter(replace(self._inputs, parts=bare.bare_output.parts))
+        return MixedStreamWriter(self._without_carrier())
+
+    def _without_carrier(self) -> Inputs:
         if not self._has_carrier:
-            return MixedStreamWriter(self._inputs)
+            return self._inputs
         parts = [part.mapped("writeStream", lambda frame: frame.drop(CARRIER)) for part in self._inputs.parts]
-        return MixedStreamWriter(replace(self._inputs, parts=tuple(parts)))
+        return replace(self._inputs, parts=tuple(parts))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -365,8 +367,8 @@ class MixedFrame(JoiningFrame):
 
         return MixedFrame(self._inputs.map(what, again, again), watermark.carried())
 
-    def _ignoring(self, what: str) -> MixedFrame:
-        return MixedFrame(self._inputs.ignoring(what), self._watermark)
+    def _partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
+        return MixedFrame(self._inputs.partitioned(what, function), self._watermark)
 
     @property
     def _stage(self) -> KeyedStage | None:

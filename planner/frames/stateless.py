@@ -157,10 +157,9 @@ class StatelessFrame(Described):
         return self._map("withMetadata", lambda frame: frame.withMetadata(columnName, metadata))
 
     def hint(self, name: str, *parameters: Any) -> Self:
-        """A hint for Spark, as on a ``DataFrame``; those about partitions have no effect, as :meth:`repartition`."""
+        """A hint for Spark, as on a ``DataFrame``; those about partitions as :meth:`repartition`."""
         if name.lower() in _OF_PARTITIONS:
-            self._read().template.hint(name, *parameters)
-            return self._ignoring(f"hint {name}")
+            return self._partitioned(f"hint {name}", lambda frame: frame.hint(name, *parameters))
         return self._map("hint", lambda frame: frame.hint(name, *parameters))
 
     def colRegex(self, colName: str) -> Column:
@@ -175,23 +174,27 @@ class StatelessFrame(Described):
     # -- what a keyed stage does itself --------------------------------------------------------------------------------
 
     @abstractmethod
-    def _ignoring(self, what: str) -> Self:
-        """The same, with an operation that was asked for and has no effect."""
+    def _partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Self:
+        """The same, to be partitioned where it is written.
+
+        Raises:
+            AnalysisException: Spark's own, if the columns do not take it.
+        """
 
     def repartition(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> Self:
-        """Without effect: a keyed stage deals rows to its shards itself (option ``pipeline.parallelism``)."""
-        self._read().template.repartition(numPartitions, *cols)
-        return self._ignoring("repartition")
+        """How many files an epoch writes, in a job without a keyed stage; of several calls the last one counts.
+
+        Otherwise without effect: a keyed stage deals rows to its shards itself (option ``pipeline.parallelism``).
+        """
+        return self._partitioned("repartition", lambda frame: frame.repartition(numPartitions, *cols))
 
     def repartitionByRange(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> Self:
-        """Without effect, as :meth:`repartition`."""
-        self._read().template.repartitionByRange(numPartitions, *cols)
-        return self._ignoring("repartitionByRange")
+        """As :meth:`repartition`."""
+        return self._partitioned("repartitionByRange", lambda frame: frame.repartitionByRange(numPartitions, *cols))
 
     def coalesce(self, numPartitions: int) -> Self:
-        """Without effect, as :meth:`repartition`."""
-        self._read().template.coalesce(numPartitions)
-        return self._ignoring("coalesce")
+        """As :meth:`repartition`."""
+        return self._partitioned("coalesce", lambda frame: frame.coalesce(numPartitions))
 
     # -- joins with static frames --------------------------------------------------------------------------------------
 

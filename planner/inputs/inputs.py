@@ -113,6 +113,8 @@ class Inputs:
     parts: tuple[Part, ...]
     #: Operations that were asked for and have no effect, for explain().
     ignored: tuple[str, ...] = ()
+    #: How the rows are to be partitioned where they are written, if no keyed stage takes them; None: as they come.
+    partitioning: Step | None = None
     #: How a whole result is put in order, or cut short, where it is shown.
     arrangement: tuple[Step, ...] = ()
     #: Numbers of these rows, the last one, and of those that they are made of: columns remember whose they are.
@@ -238,9 +240,27 @@ class Inputs:
         function(self.template)
         return replace(self, arrangement=(*self.arrangement, Step(what, function)))
 
-    def ignoring(self, what: str) -> Inputs:
-        """The same, with an operation that was asked for and has no effect."""
-        return self if what in self.ignored else replace(self, ignored=(*self.ignored, what))
+    def partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:
+        """The same, to be partitioned by a function where it is written; ``what`` names it.  For stages it is nothing.
+
+        Raises:
+            AnalysisException: Spark's own, if the columns do not take it.
+        """
+        function(self.template)
+        ignored = self.ignored if what in self.ignored else (*self.ignored, what)
+        return replace(self, ignored=ignored, partitioning=Step(what, function))
+
+    @property
+    def for_writing(self) -> Inputs:
+        """The same in the partitions that they were told to have, where the columns for that are still there."""
+        step = self.partitioning
+        if step is None:
+            return self
+        try:
+            made = self.map(step.what, step)
+        except (AnalysisException, PlanError):
+            return self
+        return replace(made, ignored=tuple(what for what in self.ignored if what != step.what), partitioning=None)
 
     def union(self, other: Inputs) -> Inputs:
         """Both side by side; live inputs that nobody has named are numbered.

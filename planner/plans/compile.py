@@ -21,6 +21,7 @@ from ...runtime.connectors.sinks.formats import (
     WHOLE_FORMATS,
 )
 from ...runtime.connectors.sources.lanes import Lane, live_frame
+from ...runtime.connectors.sources.live_sources import at_most_once
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.tail import Tail
 from ...runtime.platform.spark_durations import duration_ms
@@ -155,6 +156,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         has_timers=any(operator.has_timers for operator in operators),
         why_timers=why_timers,
         has_joins=any(operator.has_first_pass for operator in operators),
+        is_stateless=all(operator.is_stateless for operator in operators),
         bytes_per_shard=_bytes_per_shard(graph, specs, settings, parallelism),
     )
     plan = ExecutionPlan(
@@ -370,7 +372,7 @@ def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:
                 if watermark is None or own.name in watermark.without
                 else watermark.delay_of(own.name),
                 seam=None if part.seam is None else part.seam.text,
-                warning=None if part.seam is None else part.seam.warning,
+                warning=(None if part.seam is None else part.seam.warning) or at_most_once(part.frame),
             )
             for part, own in zip(lane.parts, taken, strict=True)
             if part.is_live

@@ -54,6 +54,8 @@ class JobFacts:
     has_joins: bool = False
     #: Who reads and aggregates the history, and why; None: there is no choice.
     backlog_engine: str | None = None
+    #: True if no stage keeps anything.
+    is_stateless: bool = False
     #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
     bytes_per_shard: int | None = None
 
@@ -70,10 +72,21 @@ def plan_phases(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     if not (job.has_history or job.has_live):
         raise PlanError("the job has neither a history nor a live source; give read() at least one of them")
     if settings.runtime_mode == "batch":
-        return (_batch_backlog(settings, job), _batch_finish(settings, job))
-    if runs_sorted(settings):
-        return _mixed(settings, job)
-    return _stream(settings, job)
+        phases: tuple[Phase, ...] = (_batch_backlog(settings, job), _batch_finish(settings, job))
+    else:
+        phases = _mixed(settings, job) if runs_sorted(settings) else _stream(settings, job)
+    return tuple(map(_without_state, phases)) if job.is_stateless else phases
+
+
+def _without_state(phase: Phase) -> Phase:
+    """The phase of a job that keeps nothing: less is to be said of it."""
+    details = {name: text for name, text in phase.details.items() if name in ("checkpoints", "failure")}
+    if phase.kind in ("backlog", "history", "catch-up", "live"):
+        many = phase.mode == "streaming" and phase.kind != "history"
+        details["scheduling"] = "a Spark job for each micro-batch" if many else "one Spark job over all of it, unsorted"
+    if phase.kind in ("backlog", "history"):
+        return phase.model_copy(update={"details": details, "reason": "there is no state: rows are written as a batch"})
+    return phase.model_copy(update={"details": details})
 
 
 def _sources(job: JobFacts) -> tuple[str, ...]:

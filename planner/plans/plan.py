@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from ...runtime.checkpoints.identity import spoken
+from ...runtime.operators.stateless import KIND as STATELESS
 from ...runtime.platform.cells import details_html, facts_html
 from ...runtime.spec import Phase, Settings
 from ..options.registry import OPTIONS, format_value
@@ -138,6 +139,11 @@ class ExecutionPlan(BaseModel):
         return tuple(found)
 
     @property
+    def _is_stateless(self) -> bool:
+        """Whether rows go from the sources to the sink, and nothing is kept."""
+        return all(stage.operator.get("operator") == STATELESS for stage in self.stages)
+
+    @property
     def _unnamed(self) -> str:
         """What to do about stages without a name; empty: all have one."""
         unnamed = [stage.uid for stage in self.stages if not stage.is_named]
@@ -220,14 +226,16 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
             where = "in a Spark job of its own in each epoch, over what the keyed stages hand on"
         yield "behind it", f"{', '.join(plan.tail)}: {where}, before rows are staged"
     if plan.ignored:
-        yield "without effect", f"{', '.join(plan.ignored)}: a keyed stage deals rows to its shards itself"
+        why = "the last call counts" if plan._is_stateless else "a keyed stage deals rows to its shards itself"
+        yield "without effect", f"{', '.join(plan.ignored)}: {why}"
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"
     yield "second driver", f"fenced: {sink.fencing}" if sink.fencing else _NOT_FENCED
     yield "trigger", ", ".join(_trigger(name, value) for name, value in plan.trigger.items())
-    shares = f"{plan.parallelism} over {settings.max_parallelism} key groups"
-    yield "shards", f"{shares}: one Spark task and one state store for each"
+    if not plan._is_stateless:
+        shares = f"{plan.parallelism} over {settings.max_parallelism} key groups"
+        yield "shards", f"{shares}: one Spark task and one state store for each"
     yield "checkpoints in", plan.checkpoint_location or "a temporary folder, removed at the end"
     if settings.savepoint_path is not None:
         yield "begins with", f"savepoint {settings.savepoint_path}, unless there are checkpoints already"
@@ -255,6 +263,9 @@ def _stage(stage: StagePlan, *, named: bool) -> Iterator[tuple[str, str]]:
     described = {name: value for name, value in stage.operator.items() if name != "output mode"}
     operator, key = described.pop("operator", "keyed stage"), described.pop("key", [])
     uid = described.pop("uid", None)
+    if operator == STATELESS:
+        yield "keyed stage", "none: rows go from the sources to the sink"
+        return
     title = f"[{uid}]" if named else "keyed stage"
     yield title, f"{operator} by {_text(key) or 'nothing: one group'}{f', uid {uid}' if uid and not named else ''}"
     for name, value in described.items():

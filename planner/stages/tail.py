@@ -60,11 +60,7 @@ def plan_tail(stage: KeyedStage, part: Part) -> Tail | None:
     if not part.steps:
         return None
     spark, schema = stage.inputs.spark, part.frame.schema
-    case_sensitive = stage.inputs.case_sensitive
-    for check in (check_distinct_columns, check_distinct_fields):
-        check("the output", schema, case_sensitive=case_sensitive)
-    for field in schema.fields:
-        _check_type(field)
+    check_output(schema, case_sensitive=stage.inputs.case_sensitive)
     row_schema = stage.template.schema
     stand_in = mapped_in_arrow(spark.range(0, 2, 1, 2), rows_of_the_stage, row_schema)
     behind = reduce(lambda frame, step: step(frame), part.steps, stand_in)
@@ -184,6 +180,14 @@ def rows_of_the_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def _names(part: Part) -> tuple[str, ...]:
     """What was called; a column of ours that goes before the output is nobody's call."""
     return tuple(step.what for step in part.steps if step.what not in ("writeStream", PRESENTED))
+
+
+def check_output(schema: StructType, *, case_sensitive: bool) -> None:
+    """Raise PlanError if rows with these columns cannot be staged."""
+    for check in (check_distinct_columns, check_distinct_fields):
+        check("the output", schema, case_sensitive=case_sensitive)
+    for field in schema.fields:
+        _check_type(field)
 
 
 def _check_type(field: StructField) -> None:

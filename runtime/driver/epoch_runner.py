@@ -187,7 +187,8 @@ class EpochRunner:
 
         Without keys there is a row even of no rows, and with the first epoch comes what a processor begins with.
         """
-        return rows.are_none and bool(stage.operator.key_columns) and self.state.epoch > 0
+        makes_none = bool(stage.operator.key_columns) or stage.operator.is_stateless
+        return rows.are_none and makes_none and self.state.epoch > 0
 
     def _without_rows(self, stage: StageSpec, spec: EpochSpec) -> list[int]:
         """The shards that have something to do, if a stage has no rows in an epoch that brings some to others."""

@@ -196,9 +196,9 @@ class GraphEpochs:
             sorts = spec.style == "sorted"
             if sorts:
                 # Of a first pass tasks get what Spark has made of the rows, not the rows.
-                is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
-                spark_tasks = JobTasks(self.job.spark, self.tag) if is_first else None
-                total_rows = None if reach is None or is_first else reach.rows
+                by_spark = self.executors[stage.uid].is_by_spark(spec, state.lineages)
+                spark_tasks = JobTasks(self.job.spark, self.tag) if by_spark else None
+                total_rows = None if reach is None or by_spark else reach.rows
                 self.backlog.begin(total_rows, len(state.shards), spark_tasks, stage=stage.uid)
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..checkpoints.first_position import FirstPosition, FirstPositions
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.live_query import LiveSource
-from ..connectors.sources.live_sources import live_sources
+from ..connectors.sources.live_sources import live_sources, sources_read_once
 from ..metrics.listeners import FactListener, LiveBegins
 from .job_state import JobState
 
@@ -42,13 +42,21 @@ class LiveStart:
     def _positions(self) -> FirstPositions:
         return FirstPositions(self.store, () if self.job.live is None else live_sources(self.job.live))
 
+    @cached_property
+    def is_read_once(self) -> bool:
+        """Whether nothing may be read before the stream: a source would not give it again, nor anything behind it.
+
+        Without a stream there is but one look at the source, as with Spark's own ``AvailableNow``.
+        """
+        return self.job.live is not None and self.job.has_phase("live") and bool(sources_read_once(self.job.live))
+
     def settle(self, state: JobState) -> None:
         """Settle the position, unless a checkpoint has one; called before anything is read.
 
         Raises:
             PlanError: a source is to begin from now, and nothing can keep that position.
         """
-        if self.live is None or state.batch_id >= 0:
+        if self.live is None or state.batch_id >= 0 or self.is_read_once:
             return
         unread = (source := state.sources.get("history")) is not None and not source.finished
         history_first = unread and self.job.has_phase("history")

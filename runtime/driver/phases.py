@@ -44,7 +44,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     context.rescales.refuse_those_that_do_not_wait(rescaling.IN_BACKLOG)
     rows = _unread_history(run)
     final_ms, at_end = _final_watermark(run), job.has_phase("finish")
-    if context.live is None or job.live is None:
+    if context.live is None or job.live is None or context.live_start.is_read_once:
         epochs.sorted_pass(phase, rows.with_empty(job), final_ms, at_end=at_end, pin=run.pin)
         return
     if (landed := context.live_start.landed(state)) is not None:
@@ -92,8 +92,11 @@ def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
     position = state.sources["history"].position
     if position is None:
         whole = SourceRows.of_history(job)
+        # Without state there is nothing to gain from slices, and rows that differ each time they are made (the time of
+        # now is one of their columns, say) cannot be cut into any.
+        at_once = all(stage.operator.is_stateless for stage in job.stages)
         readers = [(rows, stage.event_time) for stage in job.readers if (rows := whole.of(stage)) is not None]
-        where = cut(readers, job.settings.history_rows_per_epoch)
+        where = HistoryCut(1, None) if at_once else cut(readers, job.settings.history_rows_per_epoch)
     else:
         where = HistoryCut.from_json(position)
     while not where.done:
@@ -113,7 +116,9 @@ def run_history(run: RunningJob, ending: Ending, phase: Phase) -> None:
 def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
     """Streaming mode: what the live source holds at the start, with isBacklog still true."""
     state, context = run.state, run.context
-    if context.live is None or not any(state.sources[one.name].is_backlog for one in run.job.live_inputs):
+    if context.live is None or context.live_start.is_read_once:
+        return
+    if not any(state.sources[one.name].is_backlog for one in run.job.live_inputs):
         return
 
     def take(batch: DataFrame, batch_id: int) -> None:

@@ -27,7 +27,7 @@ from ..checkpoints.savepoints.completion import complete_pending
 from ..checkpoints.savepoints.restore import check_restorable, restore_if_asked
 from ..checkpoints.store import CheckpointStore
 from ..connectors.sources.forgotten import ForgottenMessages, forgotten_messages, kafka_offsets
-from ..connectors.sources.live_sources import live_sources
+from ..connectors.sources.live_sources import live_sources, sources_read_once
 from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly
@@ -122,14 +122,17 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     state = restored_state(job, metadata, job.settings.parallelism)
     check_finished_tasks(job, state.parallelism, metadata, store.location)
     check_sources(job, metadata, store)
-    if metadata.spark is not None:
+    begins_anew = job.live is not None and bool(sources_read_once(job.live))
+    if metadata.spark is not None and not begins_anew:
         log.check(metadata.spark, None if job.live is None else log_numbers(job.live))
     _check_coordinators(job, state, metadata, store)
     commit_transaction(job, store, metadata, pending_output(job, store, metadata))
     failpoint("recovery-after-commit")
     savepoint = complete_pending(store, metadata)
     store.guard()
-    if metadata.spark is None:
+    if begins_anew:
+        _begin_live_anew(job, store, state)
+    elif metadata.spark is None:
         _first_positions(job, store).go_back()
     else:
         log.rewind(metadata.spark)
@@ -149,6 +152,18 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         rewrites={uid: one.rewrite for uid, one in taken.items() if one.rewrite is not None},
         savepoint=savepoint,
     )
+
+
+def _begin_live_anew(job: JobSpec, store: CheckpointStore, state: JobState) -> None:
+    """Forget where the live query stood: no position means anything to a source that keeps nothing."""
+    assert job.live is not None
+    logger.warning(
+        "the job in %s goes on with its state; what live source %r has sent since the last checkpoint is lost",
+        store.location,
+        sources_read_once(job.live)[0],
+    )
+    store.spark_log.clear()
+    state.batch_id, state.spark = -1, None
 
 
 def _described(job: JobSpec) -> tuple[dict[str, Any], ...]:

@@ -207,6 +207,8 @@ class KeyedOperator(ABC):
     processor_name: str | None = None
     #: True if its output is the row of every key, each time; epochs themselves give none (outputMode complete).
     gives_whole_result: bool = False
+    #: True if it keeps nothing and works on no shard: its input rows are its output (:mod:`.stateless`).
+    is_stateless: bool = False
     #: True if it can handle events from a coordinator.
     takes_events: bool = False
     #: True if prepare() ends with one aggregation by the key columns, which distributes its rows by them.

@@ -17,8 +17,9 @@ from ...state.lineage import ShardLineage
 from ...state.packed_lineages import PackedLineages
 from ..connectors.output_place import OutputPlace
 from ..operators.admission import can_be_late
-from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator
+from ..operators.contract import INPUT_ROWS, EpochSpec, KeyedOperator, ShardCounters
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
+from ..platform.columns import quoted
 from ..platform.failpoints import failpoint
 from ..platform.job_cancellation import is_of_a_cancelled_job
 from ..platform.partition_jobs import collected_by_partition
@@ -40,6 +41,7 @@ from .shuffle import (
     ShardExchange,
 )
 from .stage_jobs import StageJobs
+from .tail_task import staged_rows
 from .task_sorter import SortPlan
 
 if TYPE_CHECKING:
@@ -146,6 +148,8 @@ class EpochExecutor:
             MixedModeError: Spark has brought rows to other partitions than those of their shards.
             Exception: whatever a task has failed with.
         """
+        if frame is not None and self.operator.is_stateless:
+            return self._staged_as_they_are(frame, epoch)
         pins = self.pins_for(lineages)
         visited = tuple(range(len(lineages)) if frame is not None or shards is None else shards)
         task = replace(
@@ -202,6 +206,22 @@ class EpochExecutor:
         if frame is not None and epoch.style == "random":
             self.jobs.note_rows(sum(report.counters.rows_in for report in reports))
         return Executed(_with_input_rows(reports, input_rows or 0) if is_first else reports, observed)
+
+    def _staged_as_they_are(self, frame: DataFrame, epoch: EpochSpec) -> Executed:
+        """An epoch of a stage that keeps nothing; the first shard stands for all."""
+        schema = self.operator.output_schema
+        rows = self.throttled(frame, epoch).select(*map(quoted, schema.fieldNames()))
+        staged, job = staged_rows(rows, schema, self.output, epoch.epoch, self.run_id)
+        report = ShardReport(
+            shard=0,
+            attempt=f"e{epoch.epoch:08d}-{self.run_id}",
+            files=(),
+            output=staged.files,
+            counters=ShardCounters(rows_in=staged.rows),
+            durations_ms={},
+            dropped_rows=staged.dropped_rows,
+        )
+        return Executed([report], observed_metrics(job) if self.observes else {})
 
     def _columnar_pass(self, folder: str) -> ColumnarPass:
         return ColumnarPass(
@@ -382,6 +402,10 @@ class EpochExecutor:
                 return rows
         assert misplaced is not None, "there is at least one job"
         raise misplaced
+
+    def is_by_spark(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
+        """Whether tasks of Spark's own plan, not those of shards, read the rows of an epoch."""
+        return self.operator.is_stateless or self.is_first_pass(epoch, lineages)
 
     def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
         """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""

@@ -1,5 +1,7 @@
 """What follows the last keyed stage and moves its rows between tasks: a Spark job over what the stage has handed on.
 
+The same job stages the rows of a job without state, which come from its sources.
+
 It belongs to the stage's epoch: its output is staged before the epoch is applied, by attempts as private as a shard's,
 and what it stages takes the place of the stage's own output.
 """
@@ -39,6 +41,8 @@ class Staged:
     files: tuple[StagedFile, ...] = ()
     #: Rows that nobody takes.
     dropped_rows: int = 0
+    #: Rows that came.
+    rows: int = 0
 
 
 def staged_behind(
@@ -56,14 +60,32 @@ def staged_behind(
     Returns:
         What was staged, and what was observed of rows on their way, by name.
     """
-    rows = tail.over_all(handed_on)
+    staged, job = staged_rows(tail.over_all(handed_on), tail.schema, place, epoch, run_id)
+    return staged, observed_metrics(job) if tail.observed else {}
+
+
+def staged_rows(
+    rows: DataFrame, schema: StructType, place: OutputPlace, epoch: int, run_id: str
+) -> tuple[Staged, DataFrame]:
+    """Stage rows in whatever partitions they are.
+
+    Args:
+        rows: the rows.
+        schema: their columns as they are staged.
+        place: where.
+        epoch: number of the epoch.
+        run_id: the run's.
+
+    Returns:
+        What was staged, and the job that did it.
+    """
     # mapInArrow looks columns up by name and takes dots and backticks for syntax.
     rows = rows.toDF(*[f"c{at}" for at in range(len(rows.columns))])
-    task = TailTask(place, tail.schema, epoch, run_id)
+    task = TailTask(place, schema, epoch, run_id)
     job = mapped_in_arrow(rows, task, REPORT_SCHEMA)
     found = [json.loads(bytes(row[0])) for row in job.collect()]
     files = tuple(StagedFile(**file) for one in found for file in one["files"])
-    return Staged(files, sum(one["dropped_rows"] for one in found)), observed_metrics(job) if tail.observed else {}
+    return Staged(files, sum(one["dropped_rows"] for one in found), sum(one["rows"] for one in found)), job
 
 
 @dataclass(frozen=True)
@@ -82,11 +104,13 @@ class TailTask:
         attempt = f"{self.run_id}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
         schema = arrow_schema(self.schema)
         output = self.place.open(f"e{self.epoch:08d}-t{context.partitionId():04d}-{attempt}", self.schema)
+        rows = 0
         try:
             for batch in batches:
+                rows += batch.num_rows
                 output.write(typed_rows(batch, schema))
             failpoint("tail-before-report")
-            staged = Staged(tuple(output.finish()), output.dropped_rows)
+            staged = Staged(tuple(output.finish()), output.dropped_rows, rows)
         except BaseException:
             output.abort()
             raise

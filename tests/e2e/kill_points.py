@@ -14,3 +14,5 @@ COMPACTION_POINTS = [f"compaction-{point}" for point in ("start", "after-restore
 PUBLISH_POINTS = ["publish-start", "publish-before-report"]
 #: And where a task can that works on all shards of a small epoch.
 ONE_TASK_POINTS = ["task-between-shards", "task-before-report-random"]
+#: And where a task can that stages rows of Spark's own partitions.
+TAIL_POINTS = ["tail-before-report"]

@@ -112,13 +112,3 @@ def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: 
     assert not positions.exists()
     life("")
     assert sorted(row[2] for row in world.output()) == [*OLD, 4, 5, 6, 7, *HISTORY]
-
-
-@pytest.mark.spark
-def test_a_source_that_cannot_be_read_again_is_refused(world: World) -> None:
-    """A socket begins from now and keeps nothing, so no job with a checkpointLocation can be right about it."""
-    live = world.spark.readStream.format("socket").option("host", "127.0.0.1").option("port", 9).load()
-    copied = driver_positions.Copy(str(world.folder))
-    keyed = mixedmode.read(live=live).groupBy("value").transformWithState(copied, feeds.SCHEMA, "append", "none")
-    error = support.refusal(lambda: world.start(keyed))
-    assert "socket" in str(error) and "read again" in str(error)

@@ -114,9 +114,39 @@ def check_brokers(frame: DataFrame) -> None:
             check_reachable(source.options)
 
 
+def sources_read_once(live: DataFrame) -> tuple[str, ...]:
+    """Names of the sources that keep nothing: each connection begins from now, and what one has read is gone."""
+    return tuple(one.name for one in live_sources(live) if one.first_position_by == "lost")
+
+
+def at_most_once(live: DataFrame) -> str | None:
+    """The warning about sources that cannot be read again, as Spark gives one; None: all can."""
+    names = sources_read_once(live)
+    if not names:
+        return None
+    return (
+        f"live source {names[0]!r} cannot be read again, so its rows count at most once: what it sends before the"
+        " stream begins, or after the last checkpoint before a crash, is lost, and trigger(availableNow=True) reads"
+        " nothing of it. Use it for tests only"
+    )
+
+
 def check_replayable(live: DataFrame) -> None:
-    """Raise PlanError if a source may not give again what it gave: it begins from now, or takes away what was read."""
+    """Raise PlanError if a source may not give again what it gave, and the job would be wrong without a word.
+
+    A source that keeps nothing by its nature is read at most once (:func:`at_most_once`), but then by a job of its own:
+    Spark has one log for all, and no position of that source to go back to.
+    """
     found = live_sources(live)
+    lost = [source for source in found if source.first_position_by == "lost"]
+    if lost and len(lost) < len(found):
+        other = next(source for source in found if source not in lost)
+        raise PlanError(
+            f"live source {lost[0].name!r} cannot be read again, and a job with a checkpointLocation would have to go"
+            f" back in {other.name!r}, which it reads beside it. Read the first one by a job of its own, or use a sink"
+            " that needs no checkpointLocation",
+            code="MIXEDMODE_POSITION_UNKNOWN",
+        )
     behind = next((source for source in found if source.first_offset is not None), None)
     for source in found:
         if behind is not None and source.first_position_by == "asked":
@@ -124,13 +154,6 @@ def check_replayable(live: DataFrame) -> None:
                 f"live source {source.name!r} keeps no record of where it begins, and beside it {behind.name!r} begins"
                 " right behind a history: where both are cannot be settled together. Give the first one a position"
                 " that it keeps, or read it by a job of its own",
-                code="MIXEDMODE_POSITION_UNKNOWN",
-            )
-        if source.first_position_by == "lost":
-            raise PlanError(
-                f"live source {source.name!r} begins from now and keeps nothing: what it sent is gone after a crash,"
-                " and a job with a checkpointLocation must be able to read it again. Use a source that can be read"
-                " again (files, Kafka, a table, a Python data source), or a sink that needs no checkpointLocation",
                 code="MIXEDMODE_POSITION_UNKNOWN",
             )
         cleans = source.options.get("cleansource", "off")
