@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +32,34 @@ TIMES = (0, 1, 1, 1, 2, 3)
 PACKING = {"spark.sql.files.maxPartitionBytes": "60000", "spark.sql.files.openCostInBytes": "2000"}
 
 
-def write_files(folder: Path, kind: str, first: int = 0) -> int:
-    """Files whose values fall from row to row; returns the value below the least."""
+def write_files(folder: Path, kind: str, times: Sequence[int]) -> None:
+    """Files whose values fall from row to row and from file to file."""
     folder.mkdir(parents=True, exist_ok=True)
-    value = first
-    for number, (rows, second) in enumerate(zip(SIZES, TIMES, strict=True)):
+    value = 0
+    for number, (rows, second) in enumerate(zip(SIZES, times, strict=True)):
         values = [value - at for at in range(rows)]
         value -= rows
-        table = pa.table({"k": [(v * 7) % KEYS for v in values], "v": values, "pad": [f"{v:020d}" for v in values]})
+        table = pa.table({"k": [key_of(v) for v in values], "v": values, "pad": [f"{v:020d}" for v in values]})
         path = folder / f"part-{number:03d}.{kind}"
         if kind == "parquet":
             pq.write_table(table, path, row_group_size=500)
         else:
             path.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
         os.utime(path, (1_700_000_000 + second, 1_700_000_000 + second))
-    return value
+
+
+def key_of(value: int) -> int:
+    return (value * 7) % KEYS
+
+
+#: By key its values in the order in which they were written.
+VALUES = {key: [v for v in range(0, -sum(SIZES), -1) if key_of(v) == key] for key in range(KEYS)}
 
 
 @pytest.fixture(scope="module", params=["parquet", "json"])
 def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("files") / "in"
-    write_files(folder, request.param)
+    write_files(folder, request.param, TIMES)
     return request.param, folder
 
 
@@ -88,17 +95,38 @@ def stock(world: World, files: tuple[str, Path], make: Callable[[DataFrame], Dat
 
 def narrowed(frame: Any) -> Any:
     """Operations of which each keeps the order of rows."""
-    return frame.where("v % 3 != 1").selectExpr("k", "v", "v + 1 AS w").withColumn("x", (frame.v * 0).alias("x"))
+    some = frame.where("v % 2 = 0").selectExpr("v - 1 AS w", "k AS key", "explode(array(1, 2)) AS part")
+    return some.where("part = 2").withColumn("k", some.key + 0)
 
 
-def test_backlog_of_a_deduplication_keeps_the_row_that_stock_keeps(world: World, files: tuple[str, Path]) -> None:
-    """Values fall, so the first row of a key is its greatest; files are packed out of order."""
-    wanted = stock(world, files, lambda frame: frame.dropDuplicates(["k"]).select("k", "v"))
-    assert [v for _, v in wanted] != [], "there are rows"
-    job = mixedmode.read(history=read(world.spark, files)).dropDuplicates(["k"]).select("k", "v")
-    query = world.start(job)
-    query.awaitTermination()
+def test_deduplication_keeps_the_row_that_stock_keeps(world: World) -> None:
+    """In the backlog, over files that Spark packs out of order, and in the stream that follows."""
+    history, live = world.folder / "history", world.folder / "live"
+    write_files(history, "parquet", range(len(SIZES)))
+    live.mkdir()
+    wanted = stock(world, ("parquet", history), lambda frame: frame.dropDuplicates(["k"]).select("k", "v"))
+    assert wanted == [(key, values[0]) for key, values in sorted(VALUES.items())]
+    stream = world.spark.readStream.schema(SCHEMA).parquet(str(live))
+    job = mixedmode.read(history=read(world.spark, ("parquet", history)), live=stream)
+    query = world.start(job.dropDuplicates(["k"]).select("k", "v"))
+    assert query.wait_for("live", 300), query.exception()
     assert sorted(world.output()) == wanted
+    fresh = [{"k": key, "v": value, "pad": ""} for value in range(9, 5, -1) for key in (3, 1000, 1001)]
+    hidden = world.folder / "fresh.parquet"
+    pq.write_table(pa.Table.from_pylist(fresh), hidden)
+    hidden.rename(live / "fresh.parquet")
+    query.processAllAvailable()
+    query.stop()
+    assert sorted(world.output()) == [*wanted, (1000, 9), (1001, 9)]
+
+
+def test_files_of_one_time_are_in_the_order_of_their_paths(world: World, files: tuple[str, Path]) -> None:
+    """Of a deduplication behind operations without state, over Parquet and over JSON, of which Spark cuts files."""
+    rows = narrowed(mixedmode.read(history=read(world.spark, files)))
+    query = world.start(rows.dropDuplicates(["k"]).select("k", "w"))
+    query.awaitTermination()
+    wanted = {key: next(v for v in values if v % 2 == 0) - 1 for key, values in VALUES.items() if key % 2 == 0}
+    assert sorted(world.output()) == sorted(wanted.items())
 
 
 class Seen(StatefulProcessor):
@@ -128,11 +156,7 @@ def numbered(frame: Any) -> Any:
 def test_backlog_of_a_processor_gives_rows_in_the_order_of_stock(
     world: World, files: tuple[str, Path], engine: str
 ) -> None:
-    wanted = sorted(
-        (k, n, v)
-        for k in range(KEYS)
-        for n, v in enumerate((v for v in range(0, -sum(SIZES), -1) if (v * 7) % KEYS == k), 1)
-    )
+    wanted = sorted((key, n, v) for key, values in VALUES.items() for n, v in enumerate(values, 1))
     query = world.start(numbered(mixedmode.read(history=read(world.spark, files))), {"sorter.engine": engine})
     query.awaitTermination()
     assert sorted(world.output()) == wanted
