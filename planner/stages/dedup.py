@@ -83,6 +83,7 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
             event_time=None if watermark is None else watermark.event_time,
             lateness=_lateness(rows, keys, method),
             may_repeat=settings.timers == "in-order",
+            follows_a_stage=bool(inputs.outputs),
         )
 
     _check_order(rows, build(STAGE_UID, "append", Settings()), method)

@@ -10,7 +10,9 @@ from pyspark.sql import DataFrame
 
 from ..connectors.sources.inputs import INPUT_COLUMN
 from ..connectors.sources.lanes import rows_by_lane
+from ..operators.arrival import in_one_order
 from ..operators.steps import behind_steps, united
+from ..platform.file_rows import with_file_rows
 from ..platform.micro_batch import partitions_of
 from ..platform.spark_session import empty_frame
 
@@ -73,12 +75,14 @@ class SourceRows:
 
     def by_input(self, stage: StageSpec) -> tuple[DataFrame, ...]:
         """The same, each history and what a live source gives of each lane by itself; empty: there are none."""
-        taken: list[tuple[DataFrame, tuple[Step, ...]]] = []
-        for read in stage.reads:
-            if read.lane in self.histories:
-                taken.append(self._of_history(stage, read))
-            taken += [(rows[read.lane], read.steps) for rows in self.lives if read.lane in rows]
+        taken = [self._of_history(stage, read) for read in stage.reads if read.lane in self.histories]
+        histories = len(taken)
+        taken += [(rows[read.lane], read.steps) for rows in self.lives for read in stage.reads if read.lane in rows]
         frames = behind_steps(taken, INPUT_COLUMN)
+        if stage.operator.keeps_arrival and histories:
+            # What is observed together has become one frame.
+            mixed = len(taken) > 1 and any(read.is_observed for read in stage.reads)
+            frames = in_one_order([None] if mixed else map(with_file_rows, frames[:histories]), frames, histories)
         if not stage.needs_input_column:  # others may read several live inputs of the same lane
             # Spark plans one more step for it even if there is no such column.
             frames = [frame.drop(INPUT_COLUMN) if INPUT_COLUMN in frame.columns else frame for frame in frames]

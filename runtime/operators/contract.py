@@ -215,6 +215,9 @@ class KeyedOperator(ABC):
     aggregates_by_key: bool = False
     #: True if prepare() may be read as what it is, for tasks to scan files and aggregate in place of Spark.
     scans_files: bool = False
+    #: True if it matters which of a key's rows of one event time comes first: its input has columns that say so
+    #: (:mod:`.arrival`), unless nobody knows.
+    keeps_arrival: bool = False
     #: True if Spark alone does most of a sorted pass that meets no state (see :meth:`first_pass`).
     has_first_pass: bool = False
     #: Column of prepare()'s frame with the number of input rows that a row stands for; None: itself.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Columns that the runtime adds to a frame on its way to the tasks; a column of the user's must not be called so.
 RESERVED = re.compile(
-    r"__(kg|shard|pin|row_kind|initial_state|grouping_id|time|event_time|rows|side|max_ts|session_start|session_end|input|emitted_ms|late_\w+|key_?\d+|[kablr]\d+)",
+    r"__(kg|arrived_\w+|shard|pin|row_kind|initial_state|grouping_id|time|event_time|rows|side|max_ts|session_start|session_end|input|emitted_ms|late_\w+|key_?\d+|[kablr]\d+)",
     re.IGNORECASE,
 )
 

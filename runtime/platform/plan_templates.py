@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType, LongType, StructField, StructType
 from .gateway import java_class, scala_sequence
 from .micro_batch import AlikeFrames
 from .python_functions import java_function
-from .spark_expressions import class_name, items, parsed, with_children
+from .spark_expressions import class_name, items, parsed, tree, with_children
 from .spark_plans import analyzed, contains, frame_of, straight_below
 from .spark_session import empty_frame
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 #: What a node of Spark's that runs a function on Arrow batches is called.
 _ARROW_NODE = "MapInArrow"
+#: The expression that numbers the rows of a task.
+_ROW_NUMBER = "MonotonicallyIncreasingID"
 #: What is planned alike for whatever RDDs.
 _OF_RDDS = frozenset({"Filter", "LogicalRDD", "Project", "Union"})
 
@@ -165,7 +167,7 @@ class PlanTemplate:
         top = analyzed(make(leaf))
         try:
             # What is random is so anew each time, and what subqueries read is read anew.
-            if not top.deterministic() or contains(spark, top, "PLAN_EXPRESSION"):
+            if not is_repeated(top) or contains(spark, top, "PLAN_EXPRESSION"):
                 return None
             bottom, nodes = path(top, beside)
             # The same rows: no operation has put others in their place.
@@ -214,6 +216,22 @@ class PlanTemplate:
             else:
                 plan = node.withNewChildInternal(plan)
         return frame_of(self.spark, plan)
+
+
+def is_repeated(plan: Any) -> bool:
+    """Whether a plan makes the same of the same rows each time; a row's number in its task is what it was."""
+    if plan.deterministic():
+        return True
+    expressions = [one for node in tree(plan) for top in items(node.expressions()) for one in tree(top)]
+    return all(_is_deterministic(one) for one in expressions)
+
+
+def _is_deterministic(expression: Any) -> bool:
+    if class_name(expression) == _ROW_NUMBER or expression.deterministic():
+        return True
+    # Of an expression that has others below it they may be why.
+    children = list(items(expression.children()))
+    return bool(children) and not all(child.deterministic() for child in children)
 
 
 def path(top: Any, beside: str | None = None) -> tuple[Any, list[Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from ..operators.arrival import arrival_columns
 from ..operators.contract import EpochSpec, KeyedOperator
 from ..operators.emission import emitted_schema
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
@@ -306,7 +307,9 @@ class StageJobs:
         if task.sort is not None:
             return rows
         columns = (KEY_GROUP_COLUMN, *self.operator.key_columns, *self.operator.order_in(task.epoch))
-        return rows.sortWithinPartitions(*[F.col(quoted(name)) for name in columns])
+        arrival = arrival_columns(rows.columns) if self.operator.keeps_arrival else ()
+        rows = rows.sortWithinPartitions(*[F.col(quoted(name)) for name in (*columns, *arrival)])
+        return rows.drop(*arrival) if arrival else rows
 
     def _job(self, rows: DataFrame, task: ShardTask) -> DataFrame:
         asked = self.operator.asks_about(rows)

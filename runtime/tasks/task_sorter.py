@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ...sorter import ExternalSorter
 from ...state.local_folder import local_root
+from ..operators.arrival import arrival_columns
 from .meter import TaskMeter
 
 
@@ -41,11 +42,14 @@ def sorted_here(
         yield batches, None
         return
     spill_dir = sort.spill_dir or local_root(local_dir)
+    arrival = arrival_columns(first.schema.names)
+    then = (*sort.then, *arrival)
     with ExternalSorter(
-        first.schema, sort.key, then=sort.then, memory_bytes=sort.memory_bytes, spill_dir=spill_dir
+        first.schema, sort.key, then=then, memory_bytes=sort.memory_bytes, spill_dir=spill_dir
     ) as sorter:
         for batch in chain([first], batches):
             with meter.sorting():
                 sorter.add(batch)
         del first, batch
-        yield meter.merged(sorter.sorted_batches()), sorter
+        rows = meter.merged(sorter.sorted_batches())
+        yield (batch.drop_columns(list(arrival)) for batch in rows) if arrival else rows, sorter

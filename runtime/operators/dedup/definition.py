@@ -64,6 +64,7 @@ class Deduplication(KeyedOperator):
         event_time: the watermark's column in the input, which need not be in ``schema``; None: there is none.
         lateness: what makes a row late; None: none ever is.
         may_repeat: whether a key may be forgotten between its own rows, under ``pipeline.timers = in-order``.
+        follows_a_stage: its rows come from another stage, which says nothing of their order.
     """
 
     kind = "dropDuplicates"
@@ -81,6 +82,7 @@ class Deduplication(KeyedOperator):
         event_time: str | None,
         lateness: Lateness | None,
         may_repeat: bool = False,
+        follows_a_stage: bool = False,
     ) -> None:
         self.uid = uid
         self.aggregates_by_key = True
@@ -98,6 +100,8 @@ class Deduplication(KeyedOperator):
             ]
         )
         self.payload = payload
+        # Rows that differ in the bits of floats alone are taken for equal.
+        self.keeps_arrival = not follows_a_stage and not set(payload) <= set(keys)
         #: For each output column the prepared one.
         self.sources = tuple(
             f"__b{payload.index(name)}" if name in payload else self.key_columns[keys.index(name)]

@@ -6,9 +6,9 @@ crosses into Python.  There a shard's keys are looked up in the state of earlier
 the rows are not kept.
 
 Which row of a key goes out: in an epoch, and so in the backlog, the one with the least event time, and of those the
-least row (:mod:`.survivor`).  Over several epochs the first one has it, as its row is out already.  A key with a delay
-may be forgotten between its own rows; under ``pipeline.timers = in-order`` that is so within an epoch, too, and then
-one row per key and event time crosses (:mod:`.clock`).
+first to arrive (:mod:`..arrival`, :mod:`.survivor`).  Over several epochs the first one has it, as its row is out
+already.  A key with a delay may be forgotten between its own rows; under ``pipeline.timers = in-order`` that is so
+within an epoch, too, and then one row per key and event time crosses (:mod:`.clock`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from ...platform.columns import quoted
 from ..admission import can_be_late, is_late, is_over
+from ..arrival import arrival_columns, with_arrival
 from ..contract import EpochSpec, ShardContext
 from .columns import (
     LATE_COLUMN,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: Which row stays of several: a changed rule makes other rows of the same backlog.
-_RULE = 1
+_LEAST_ROW, _FIRST_ROW = 1, 2
 
 
 class DedupOperator(Deduplication):
@@ -50,13 +51,18 @@ class DedupOperator(Deduplication):
 
     def fingerprint(self) -> str | None:
         """Keys, columns and retention; what they are made of is in the plan of the input."""
-        parts = [self.describe(), self.output_schema.json(), repr(self.retention), repr(self.lateness), _RULE]
+        rule = _FIRST_ROW if self.keeps_arrival else _LEAST_ROW
+        parts = [self.describe(), self.output_schema.json(), repr(self.retention), repr(self.lateness), rule]
         return json.dumps(parts, sort_keys=True)
 
     # -- driver --------------------------------------------------------------------------------------------------------
 
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """One row per key (in-order: per key and event time): the one that stays, and how many it stands for."""
+        arrival: tuple[str, ...] = ()
+        if self.keeps_arrival:
+            frame = with_arrival(frame)
+            arrival = arrival_columns(frame.columns)
         in_time = ""
         counts = [f"count(1) AS {ROWS_COLUMN}"]
         if self.lateness is not None and can_be_late(epoch.late_watermark_ms):
@@ -70,7 +76,7 @@ class DedupOperator(Deduplication):
         fields = {field.name: field for field in self.output_schema.fields}
         payload = [fields[name] for name in self.payload if not (by_time and name == self.event_time)]
         has_choice = bool(payload) or self.time_column == TIME_COLUMN
-        stays = survivor(payload, order_time, ROW_COLUMN) if has_choice else None
+        stays = survivor(payload, order_time, ROW_COLUMN, arrival) if has_choice else None
         columns = [*self.key_columns, *[count.rpartition(" ")[2] for count in counts]]
         values = {}
         if stays is not None:

@@ -1,4 +1,7 @@
-"""Which of several rows of one key stays, as SQL: the one with the least event time, and of those the least row.
+"""Which of several rows of one key stays, as SQL: the one with the least event time, and of those the first to arrive.
+
+Where nobody knows in which order rows have arrived, or the rows of a key differ in nothing but the bits of floats, it
+is the least row.
 
 Rows are compared column by column in the order of the schema, nulls first, as Spark sorts them.  Where Spark's order
 leaves a choice, or has none, it is refined: -0.0 comes before 0.0, a string with a collation is compared by its bytes,
@@ -46,17 +49,23 @@ class Survivor:
     time: str | None
 
 
-def survivor(fields: Sequence[StructField], event_time: str | None, result: str) -> Survivor | None:
-    """The least of the rows of a key; None: they are all alike.
+def survivor(
+    fields: Sequence[StructField], event_time: str | None, result: str, arrival: Sequence[str] = ()
+) -> Survivor | None:
+    """The first of the rows of a key; None: they are all alike.
 
     Args:
         fields: the columns in which rows of one key may differ.
         event_time: the column of their event time, which need not be among them; None: there is none, or it is a key.
         result: what the aggregate's result is called.
+        arrival: the columns by which rows of one event time have arrived one after the other; empty: nobody knows.
     """
     if not fields and event_time is None:
         return None
     order = [] if event_time is None else [quoted(event_time)]
+    time = None if event_time is None else f"{result}.o0"
+    if arrival:
+        return _least_by(fields, event_time, result, [*order, *arrival])
     places: dict[str, int] = {} if event_time is None else {event_time: 0}
     for field in fields:
         if field.name == event_time:
@@ -66,13 +75,19 @@ def survivor(fields: Sequence[StructField], event_time: str | None, result: str)
             places[field.name] = len(order)
         order += terms
     packed = ", ".join(f"{term} AS o{place}" for place, term in enumerate(order))
-    time = None if event_time is None else f"{result}.o0"
     if all(field.name in places for field in fields):
         return Survivor(f"min(struct({packed}))", tuple(f"{result}.o{places[field.name]}" for field in fields), time)
     # What has no order cannot be in what is compared.
+    return _least_by(fields, event_time, result, order)
+
+
+def _least_by(fields: Sequence[StructField], event_time: str | None, result: str, order: Sequence[str]) -> Survivor:
+    """The row that is the least by some terms, which begin with its event time if there is one."""
+    packed = ", ".join(f"{term} AS o{place}" for place, term in enumerate(order))
     first = [] if event_time is None else [f"{quoted(event_time)} AS o0"]
     values = ", ".join([*first, *[f"{quoted(field.name)} AS v{place}" for place, field in enumerate(fields)]])
     columns = tuple(f"{result}.v{place}" for place in range(len(fields)))
+    time = None if event_time is None else f"{result}.o0"
     return Survivor(f"min_by(struct({values}), struct({packed}))", columns, time)
 
 

@@ -113,6 +113,7 @@ class ProcessorStage(KeyedOperator):
         #: What the orderly stream's watermark follows: event times, or, behind another stage, when rows were emitted.
         self.clock_column = EMITTED_COLUMN if follows_a_stage and self.has_timers else event_time
         order = (*kind, self.clock_column, self.form.side_column, event_time)
+        self.keeps_arrival = not follows_a_stage
         self.sort_columns = tuple(dict.fromkeys(column for column in order if column is not None))
         self._initial_state = initial_state
         self._initial_state_key = initial_state_key or key_columns

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from ...platform.clean_up import take_all
 from ...platform.columns import quoted
 from ..admission import is_late
+from ..arrival import arrival_columns, with_arrival
 from ..contract import EpochSpec, ShardContext
 from .definition import ProcessorStage
 from .keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
@@ -48,7 +49,10 @@ class ProcessorOperator(ProcessorStage):
         """Input rows as they are; in the very first epoch with the rows of the initial state before them."""
         # They need not be among the user's columns.
         event_time = [column for column in (self.event_time, self.clock_column) if column is not None]
-        names = list(dict.fromkeys([*self.key_columns, *self.input_schema.fieldNames(), *event_time]))
+        if self.keeps_arrival:
+            frame = with_arrival(frame)
+        arrival = arrival_columns(frame.columns)
+        names = list(dict.fromkeys([*self.key_columns, *self.input_schema.fieldNames(), *event_time, *arrival]))
         rows = frame if frame.columns == names else frame.select(*map(quoted, names))
         if self._initial_state is None:
             return rows
