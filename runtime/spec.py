@@ -111,9 +111,9 @@ class Settings(BaseModel):
     sink_delivery_guarantee: Literal["exactly-once", "at-least-once"] | None = None
     #: Column added to what is delivered per checkpoint: the order of a key's rows; None: there is none.
     sink_order_column: str | None = None
-    #: In a plan: what applies to the job, whoever chose it (see ``planner.plans.final_watermark``).
-    final_watermark: Literal["max", "observed"] = "max"
-    #: How rows and event-time timers of a key are ordered; None: as the final watermark says.
+    #: What was asked for; each stage has what it comes to (see ``planner.plans.final_watermark``).
+    final_watermark: Literal["auto", "max", "observed"] = "auto"
+    #: In a plan: how rows and event-time timers of a key are ordered, whoever chose it.
     timers: Literal["in-order", "after-rows"] | None = None
     #: Savepoint that a new checkpoint location begins with; None: the job begins with nothing.
     savepoint_path: str | None = None
@@ -254,6 +254,8 @@ class StageSpec:
     timeless: tuple[str, ...] = ()
     #: Whether a history of those belongs to no live input, and must not move the watermark of any.
     has_lone_history: bool = False
+    #: What each key gets at the end of a backlog that the stream follows; where all input ends it is MAX_WATERMARK.
+    final_watermark: Literal["max", "observed"] = "observed"
 
     @property
     def uid(self) -> str:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import StructType
 
 from ..errors import PlanError
-from ..planner.options.layers import Layer, resolve_options
+from ..planner.options.layers import Layer, ResolvedOptions, resolve_options
 from ..planner.options.values import parse_duration_ms
 from ..planner.plans.final_watermark import resolve_final_watermark
 from ..planner.plans.timer_order import resolve_timers
 from ..planner.stages.declared_schema import declared_schema
 from ..planner.stages.processor import (
-    WHY_OBSERVED,
     check_block_handler,
     check_block_order,
     check_coordinator,
@@ -39,6 +38,8 @@ class Asked:
 
     stage: StageHere
     settings: Settings
+    #: What each key gets at the end of a backlog that the stream follows.
+    final_watermark: Literal["max", "observed"]
     shards: int
     start_ms: int
 
@@ -97,10 +98,17 @@ def asked_of(
             raise PlanError("initial_state needs initial_schema, the columns of its rows")
         rows = plain_rows(initial_state, "initial_state")
         stage = with_initial(stage, declared_schema("initial_schema", initial_schema), rows)
-    settings = _settings(options, stage)
+    resolved = _resolved(options)
+    settings, _ = resolve_timers(resolved, needs_after_rows=takes_blocks and mode == "eventTime")
     if takes_blocks:
         check_block_order(processor, mode, settings)
-    return Asked(stage, settings, shards, moment_ms(processing_time, "processing_time"))
+    final = resolve_final_watermark(
+        resolved,
+        None,
+        straddles="event-time timers" if mode == "eventTime" else None,
+        ends=settings.runtime_mode == "batch",
+    )
+    return Asked(stage, settings, final.value, shards, moment_ms(processing_time, "processing_time"))
 
 
 def _keys_of(key: Any, inputs: int) -> list[list[str]]:
@@ -119,10 +127,6 @@ def _delay_ms(delay: str) -> int:
         raise PlanError(f"delay is {delay!r}, which is not a duration such as '1 hour': {error}") from error
 
 
-def _settings(options: Mapping[str, OptionValue], stage: StageHere) -> Settings:
+def _resolved(options: Mapping[str, OptionValue]) -> ResolvedOptions:
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
-    resolved = resolve_options(Layer("options of Harness", texts, takes_sink_options=False))
-    final = resolve_final_watermark(
-        resolved, is_aggregate=False, output_mode="append", prefers_observed=WHY_OBSERVED if stage.is_cogroup else None
-    )
-    return resolve_timers(final.settings, resolved)[0]
+    return resolve_options(Layer("options of Harness", texts, takes_sink_options=False))

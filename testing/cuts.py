@@ -92,8 +92,8 @@ def check_same(found: Sequence[tuple[Way, dict[str, Any]]], *, is_observed: bool
         why = (
             ""
             if is_observed
-            else "\nMAX_WATERMARK fires all timers at the switch here; with the option"
-            " execution.backlog.final-watermark = observed they wait for the stream"
+            else "\nMAX_WATERMARK fires all timers at the switch here, as final watermark max was asked for; with"
+            " execution.backlog.final-watermark = observed they wait for the stream, as they do by default"
         )
         again = "" if way.seed is None else f"\nto repeat it: assert_same_results(…, seed={way.seed})"
         raise AssertionError(

@@ -177,7 +177,7 @@ class Harness(StateOfKeys):
                 epochs.sorted_pass(_BACKLOG, source, MAX_WATERMARK, at_end=True)
                 self._ended = True
             elif first:
-                is_max = self._asked.settings.final_watermark == "max"
+                is_max = self._asked.final_watermark == "max"
                 epochs.sorted_pass(_BACKLOG, source, MAX_WATERMARK if is_max else OBSERVED)
             else:
                 epochs.sorted_pass(_LIVE, source, OBSERVED, drop_late=True)
@@ -371,7 +371,7 @@ class Harness(StateOfKeys):
         given += [(1, row) for row in plain_rows(right, "right of assert_same_results()")]
         self._source_of(given, "assert_same_results()")
         times = stage.event_times(given)
-        is_observed = self._asked.settings.final_watermark == "observed" or stage.time_mode != "eventTime"
+        is_observed = self._asked.settings.final_watermark != "max" or stage.time_mode != "eventTime"
         found = []
         for way in ways(times, cuts, seed, stage.delay_ms if out_of_order else 0):
             with self._another() as another:

@@ -142,10 +142,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "execution.backlog.final-watermark",
         "final_watermark",
-        one_of("max", "observed"),
-        "max, observed",
-        "what fires at the switch: every timer and window, or those that the backlog's own watermark has "
-        "passed; for some jobs `observed` is the default and the only one",
+        one_of("auto", "max", "observed"),
+        "auto, max, observed",
+        "what fires at the switch: `max`: every timer and window; `observed`: those that the backlog's own watermark "
+        "has passed, the rest is carried into the stream; `auto`: for each stage `observed` where something can "
+        "straddle the switch, else `max`. Some jobs refuse `max`",
     ),
     Option(
         "execution.backlog.limits",

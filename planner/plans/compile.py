@@ -36,7 +36,7 @@ from ..options.layers import Layer, resolve_options, session_layer
 from ..stages.stage import KeyedStage
 from ..stages.tail import check_order_column, output_key, plan_tail, plan_union
 from .backlog_engine import choose_backlog_engine
-from .final_watermark import resolve_final_watermark
+from .final_watermark import max_refusal, refuse_max, with_final_watermarks
 from .folders import check_apart, check_not_read, checkpoint_location
 from .graph import StageGraph
 from .key_groups import earlier_shards
@@ -88,16 +88,8 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     _check_trigger(spark, request.trigger)
     format = _format(spark, request)
     output_mode = _output_mode_of_union(request) if unites else _output_mode(stage, request, format)
-    final = resolve_final_watermark(
-        resolved,
-        is_aggregate=stage.is_aggregate,
-        output_mode=output_mode,
-        stages=len(graph.stages),
-        why_observed=stage.why_observed,
-        prefers_observed=stage.prefers_observed,
-        kind=stage.kind,
-    )
-    settings, why_timers = resolve_timers(final.settings, resolved)
+    refuse_max(resolved, max_refusal(stage, output_mode, len(graph.stages)))
+    settings, why_timers = resolve_timers(resolved, needs_after_rows=len(graph.stages) == 1 and stage.needs_after_rows)
     given = _take(sink_options, "checkpointLocation")
     location = checkpoint_location(spark, request.query_name, format, given, sink_options)
     path = _take(sink_options, "path")
@@ -140,6 +132,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     sink.check(spark)
     bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
     specs, tail = observed_once(graph.specs(output_mode, settings), tail, settings, bounded)
+    specs, finals = with_final_watermarks(resolved, settings, graph.stages, specs, output_mode)
     first = graph.first
     operators = [spec.operator for spec in specs]
     parallelism = settings.shards(spark)
@@ -152,7 +145,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         uses_event_time=any(operator.uses_event_time for operator in operators),
         uses_processing_time=any(operator.uses_processing_time for operator in operators),
         has_watermark=any(reader.watermark is not None for reader in graph.readers),
-        why_final_watermark=final.reason,
+        final_watermarks={spec.uid: final for spec, final in zip(specs, finals, strict=True)},
         has_timers=any(operator.has_timers for operator in operators),
         why_timers=why_timers,
         has_joins=any(operator.has_first_pass for operator in operators),
@@ -176,8 +169,10 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
                 coordinator=None if spec.coordinator is None else type(spec.coordinator).__name__,
                 warning=_warning(stage, output_mode if stage is graph.last else "append", settings),
                 in_shards_of=earlier_shards(spec, specs, settings, parallelism),
+                final_watermark=final.value if runs_sorted(settings) else None,
+                why_final_watermark=final.reason if runs_sorted(settings) else None,
             )
-            for spec, stage in zip(specs, graph.stages, strict=True)
+            for spec, stage, final in zip(specs, graph.stages, finals, strict=True)
         ),
         output_columns=columns_ddl(sink.schema.fields),
         output_mode=output_mode,

@@ -17,12 +17,15 @@ A trigger that ends by itself (``availableNow``, ``once``) drops the phase ``liv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ...errors import PlanError
 from ...runtime.spec import Phase, Settings
 from ..options.values import format_duration_ms
+from .final_watermark import NAME as FINAL_WATERMARK
+from .final_watermark import FinalWatermark
 from .sort_engine import choose_sorter
 
 _LATE_AFTER_SWITCH = "rows behind the watermark are dropped and counted"
@@ -45,8 +48,8 @@ class JobFacts:
     uses_processing_time: bool = False
     #: True if ``withWatermark`` was called.
     has_watermark: bool = False
-    #: Why ``Settings.final_watermark`` is what it is.
-    why_final_watermark: str = "the default"
+    #: What the keys of each stage get at the end of a sorted backlog, and why, by uid.
+    final_watermarks: Mapping[str, FinalWatermark] = field(default_factory=dict)
     #: True for a processor with event-time timers, to which ``Settings.timers`` applies, and why that is what it is.
     has_timers: bool = False
     why_timers: str = "the default"
@@ -58,6 +61,11 @@ class JobFacts:
     is_stateless: bool = False
     #: About how much of the history a shard has to sort, in bytes; None: not known, or little.
     bytes_per_shard: int | None = None
+
+    @property
+    def carries(self) -> bool:
+        """True if a stage keeps what the backlog's own watermark has not passed."""
+        return any(final.value != "max" for final in self.final_watermarks.values())
 
 
 def runs_sorted(settings: Settings) -> bool:
@@ -121,6 +129,7 @@ def _batch_backlog(settings: Settings, job: JobFacts) -> Phase:
             **_joins(job, ""),
             **_engine(job),
             **_sort_details(settings, job),
+            **_final_watermarks(job),
             **_timers(settings, job, sorted_pass=True),
             **_processing_timers(job, "at the end of their key, after the event-time timers"),
         },
@@ -158,7 +167,7 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
         style="sorted",
         sorter=choose_sorter(settings, job.bytes_per_shard).engine,
         details={
-            "watermark": _switch_watermark(settings, job),
+            "watermark": _switch_watermark(job),
             "checkpoints": "one immediately; the output of the backlog becomes visible with it",
             "failure": "before that checkpoint is complete: from the start of the backlog; after it: back to it",
             "keyed state": f"{_ROCKSDB} takes the sorted files over as they are, without rewriting",
@@ -186,13 +195,10 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
         **_joins(job, "; what can still meet a partner becomes state, which later passes join their sorted rows with"),
         **_engine(job),
         **_sort_details(settings, job),
+        **_final_watermarks(job),
         **_timers(settings, job, sorted_pass=True),
         **_processing_timers(job, "in real time, after the switch"),
     }
-    if job.has_live:
-        details["final watermark"] = (
-            f"{settings.final_watermark} (execution.backlog.final-watermark): {job.why_final_watermark}"
-        )
     if job.uses_event_time and job.has_live and settings.final_watermark == "max":
         details["warning"] = (
             "windows and event-time timers that straddle the switch fire at the switch with the backlog's part, and a"
@@ -231,19 +237,32 @@ def _backlog_watermark(settings: Settings, job: JobFacts) -> str:
         shown = _row_watermark(settings, job, _NO_WATERMARK)
         return f"{shown}; MAX_WATERMARK for each key after its records{_despite(settings)}"
     shown = _row_watermark(settings, job, "none while isBacklog")
-    if settings.final_watermark == "max":
+    if not job.carries:
         return (
             f"{shown}; MAX_WATERMARK, the end of event time, for one key at a time after its"
-            " records, which fires all of its windows and event-time timers (execution.backlog.final-watermark = max)"
+            " records, which fires all of its windows and event-time timers"
         )
     return (
         f"{shown}; the greatest watermark of the backlog for one key at a time after its records, which"
-        " fires what it has passed; the rest is carried into the stream (execution.backlog.final-watermark = observed)"
+        " fires what it has passed; the rest is carried into the stream"
     )
 
 
-def _switch_watermark(settings: Settings, job: JobFacts) -> str:
-    if settings.final_watermark == "observed":
+def _final_watermarks(job: JobFacts) -> dict[str, str]:
+    """Value and reason for each stage; stages that have the same share a line."""
+    uids: dict[FinalWatermark, list[str]] = {}
+    for uid, final in job.final_watermarks.items():
+        uids.setdefault(final, []).append(f"[{uid}]")
+    texts = [
+        f"{', '.join(names) + ' ' if len(job.final_watermarks) > 1 else ''}{final.value} ({FINAL_WATERMARK}):"
+        f" {final.reason}"
+        for final, names in uids.items()
+    ]
+    return {"final watermark": "; ".join(texts)} if texts else {}
+
+
+def _switch_watermark(job: JobFacts) -> str:
+    if job.carries:
         done = "the greatest watermark that the backlog reached; timers of keys without records in the backlog fire too"
     else:
         done = "MAX_WATERMARK has come for every key"

@@ -84,6 +84,9 @@ class StagePlan(BaseModel):
     warning: str | None = None
     #: The earlier stage in whose shards its rows stay, as its key contains that one's; None: they are moved.
     in_shards_of: str | None = None
+    #: The watermark that each of its keys gets at the end of a sorted backlog, and why; None: there is no such backlog.
+    final_watermark: Literal["max", "observed"] | None = None
+    why_final_watermark: str | None = None
 
 
 class ExecutionPlan(BaseModel):

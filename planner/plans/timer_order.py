@@ -1,7 +1,7 @@
 """How rows and event-time timers of a key are ordered: ``pipeline.timers`` of a job.
 
-The default follows the final watermark, so it is known only when that is.  From then on ``Settings.timers`` holds what
-applies, whoever chose it.
+The default follows what was asked of the final watermark.  From then on ``Settings.timers`` holds what applies, whoever
+chose it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from ..options.layers import ResolvedOptions
 NAME = "pipeline.timers"
 
 
-def resolve_timers(settings: Settings, options: ResolvedOptions) -> tuple[Settings, str]:
+def resolve_timers(options: ResolvedOptions, *, needs_after_rows: bool = False) -> tuple[Settings, str]:
     """The settings with the order that applies, and why it does.
 
     Args:
-        settings: with the final watermark that applies.
         options: what was asked for.
+        needs_after_rows: the job's one stage gets many keys at once, and no timer can fire between their rows.
     """
+    settings = options.settings
     if settings.timers is not None:
         return settings, f"set by {options.given['timers'].origin}"
-    if settings.final_watermark == "observed":
-        return settings.model_copy(update={"timers": "in-order"}), "the default under final watermark observed"
-    return settings.model_copy(update={"timers": "after-rows"}), "the default under final watermark max"
+    if settings.final_watermark == "max":
+        return settings.model_copy(update={"timers": "after-rows"}), "the default under final watermark max"
+    if settings.final_watermark == "auto" and needs_after_rows:
+        return settings.model_copy(update={"timers": "after-rows"}), "the only one for a processor with handleArrowRows"
+    return settings.model_copy(
+        update={"timers": "in-order"}
+    ), f"the default under final watermark {settings.final_watermark}"

@@ -39,10 +39,6 @@ _KEYWORD_CALLBACKS = {
 }
 #: What handleInputRows is called with, by how many inputs there are; by position, as Spark does it.
 _ROWS_ARGUMENTS = {1: ("key", "rows", "timerValues"), 2: ("key", "left", "right", "timerValues")}
-#: Why MAX_WATERMARK does not come at the switch by default where there are two inputs.
-WHY_OBSERVED = (
-    "what waits for a row of the other input would give up at the switch, and that row may come in the stream"
-)
 
 
 def plan_processor(
@@ -112,7 +108,7 @@ def plan_processor(
         build=build,
         key_inputs=rows.columns.names,
         coordinator=coordinator,
-        prefers_observed=None if rows.sides is None else WHY_OBSERVED,
+        needs_after_rows=takes_blocks and times == "eventTime",
         output_event_time=event_time_column or None,
     )
 

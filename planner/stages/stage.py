@@ -75,8 +75,8 @@ class KeyedStage:
     uid: str = STAGE_UID
     #: Why MAX_WATERMARK may not come at its switch; None: it may.
     why_observed: str | None = None
-    #: Why MAX_WATERMARK does not come at its switch unless it is asked for; None: it does.
-    prefers_observed: str | None = None
+    #: Whether its event-time timers cannot fire between the rows of a key.
+    needs_after_rows: bool = False
     #: Where outputMode complete stands that makes it impossible; None: see the operator.
     refuses_complete: str | None = None
     #: What ``start()`` has to say of it; None: nothing.

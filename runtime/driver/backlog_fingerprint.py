@@ -63,7 +63,7 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         "layout": [parallelism, max_parallelism],
         "modes": [
             settings.runtime_mode,
-            settings.final_watermark,
+            {stage.uid: stage.final_watermark for stage in job.stages},
             settings.timers,
             settings.backlog_limits,
             [phase.kind for phase in job.phases],

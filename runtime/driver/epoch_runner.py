@@ -78,7 +78,7 @@ class EpochRunner:
         self,
         phase: Phase,
         rows: SourceRows | None,
-        final_ms: int | None,
+        final_ms: int | Mapping[str, int] | None,
         *,
         drop_late: bool = False,
         at_end: bool = False,
@@ -90,7 +90,7 @@ class EpochRunner:
         Args:
             phase: the phase it belongs to.
             rows: its rows; None for a pass that only fires timers.
-            final_ms: final watermark of the keys; None: more of the backlog follows, nothing fires yet;
+            final_ms: final watermark of the keys, or by stage; None: more of the backlog follows, nothing fires yet;
                 ``OBSERVED``: the greatest watermark that the backlog itself reaches.
             drop_late: rows behind what has fired are late (a stream that fell back into backlog).
             at_end: all input ends with it.
@@ -107,7 +107,8 @@ class EpochRunner:
                 inputs = () if rows is None else rows.by_input(stage)
                 frame = united(inputs)
                 state = self.state.stages[stage.uid]
-                asks = final_ms == OBSERVED or (final_ms is not None and self.graph.times.in_order(stage))
+                own_ms = final_ms[stage.uid] if isinstance(final_ms, Mapping) else final_ms
+                asks = own_ms == OBSERVED or (own_ms is not None and self.graph.times.in_order(stage))
                 is_pinned = pin is not None and stage is self.first_stage and pin.load(live_position) is not None
                 reach = None
                 if asks and not is_pinned and (stage.operator.uses_event_time or len(self.job.stages) > 1):
@@ -116,7 +117,7 @@ class EpochRunner:
                     self.state,
                     state,
                     time_ms,
-                    final_ms,
+                    own_ms,
                     reach,
                     drop_late=drop_late,
                     keep_state=self.job.keeps_state,

@@ -43,7 +43,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     context.desk.refuse_those_that_do_not_wait(IN_BACKLOG)
     context.rescales.refuse_those_that_do_not_wait(rescaling.IN_BACKLOG)
     rows = _unread_history(run)
-    final_ms, at_end = _final_watermark(run), job.has_phase("finish")
+    final_ms, at_end = _final_watermarks(run), job.has_phase("finish")
     if context.live is None or job.live is None or context.live_start.is_read_once:
         epochs.sorted_pass(phase, rows.with_empty(job), final_ms, at_end=at_end, pin=run.pin)
         return
@@ -280,12 +280,15 @@ def _live_step(run: RunningJob, ending: Ending, phase: Phase, live: LiveSource) 
         run.context.commits.grant(wishes)
 
 
-def _final_watermark(run: RunningJob) -> int:
-    if run.job.has_phase("finish"):
-        return MAX_WATERMARK
-    if run.is_recovered or run.job.settings.final_watermark == "observed":
-        return OBSERVED
-    return MAX_WATERMARK
+def _final_watermarks(run: RunningJob) -> dict[str, int]:
+    """What the keys of each stage get at the end of the backlog."""
+    job = run.job
+    if job.has_phase("finish"):
+        return dict.fromkeys(run.state.stages, MAX_WATERMARK)
+    return {
+        stage.uid: OBSERVED if run.is_recovered or stage.final_watermark == "observed" else MAX_WATERMARK
+        for stage in job.stages
+    }
 
 
 def _unread_history(run: RunningJob) -> SourceRows:

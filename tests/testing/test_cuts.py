@@ -19,7 +19,7 @@ EVENT_TIME: dict[str, Any] = {"time_mode": "eventTime", "event_time": "ts", "del
 
 
 def harness(processor: Any, **changes: Any) -> Harness:
-    given: dict[str, Any] = {"key": "k", "schema": SCHEMA, "output": OUTPUT, "options": OBSERVED}
+    given: dict[str, Any] = {"key": "k", "schema": SCHEMA, "output": OUTPUT}
     return Harness(processor, **{**given, **changes})
 
 
@@ -57,7 +57,7 @@ def test_what_depends_on_the_cut_is_shown() -> None:
 
 def test_a_switch_under_max_is_told_as_the_reason() -> None:
     """Under MAX_WATERMARK a window that straddles the switch is told twice; the message names the option."""
-    made = harness(Buckets(), **{**EVENT_TIME, "options": None})
+    made = harness(Buckets(), **{**EVENT_TIME, "options": {"execution.backlog.final-watermark": "max"}})
     rows = [("a", at(ms), 1) for ms in range(0, 100, 10)]
     with pytest.raises(AssertionError, match="final-watermark = observed they wait for the stream") as caught:
         made.assert_same_results(rows, seed=1)

@@ -21,7 +21,7 @@ OBSERVED = {"execution.backlog.final-watermark": "observed"}
 
 
 def harness(processor: StatefulProcessor, **changes: Any) -> Harness:
-    given: dict[str, Any] = {"key": "k", "schema": SCHEMA, "output": OUTPUT, "options": OBSERVED}
+    given: dict[str, Any] = {"key": "k", "schema": SCHEMA, "output": OUTPUT}
     return Harness(processor, **{**given, **changes})
 
 
@@ -52,9 +52,11 @@ def test_a_backlog_and_then_a_stream(buckets: Harness) -> None:
 
 
 def test_at_the_switch_max_fires_all() -> None:
-    """Without the option MAX_WATERMARK comes at the switch, as in a job."""
-    with harness(Buckets(), time_mode="eventTime", event_time="ts", options=None) as made:
-        assert told(made.backlog([("a", at(3), 2)])) == [("a", "until 100", 2)]
+    """MAX_WATERMARK comes at the switch if it is asked for; by default what is open waits for the stream."""
+    for options, fired in (({"execution.backlog.final-watermark": "max"}, [("a", "until 100", 2)]), (None, [])):
+        with harness(Buckets(), time_mode="eventTime", event_time="ts", options=options) as made:
+            assert told(made.backlog([("a", at(3), 2)])) == fired
+            assert told(made.end()) == [("a", "until 100", 2)][len(fired) :]
 
 
 def test_the_watermark_is_moved_by_hand(buckets: Harness) -> None:
@@ -219,13 +221,14 @@ def test_handlers_of_blocks_of_keys() -> None:
         assert made.state("count") == {"a": (3,), "b": (1,)}
     by_time = {"time_mode": "eventTime", "event_time": "ts"}
     for refused, message in (
-        (by_time, "set pipeline.timers to after-rows"),
+        ({**by_time, "options": OBSERVED}, "set pipeline.timers to after-rows"),
         ({"in_pandas": True}, "which transformWithStateInPandas does not know"),
         ({"initial_state": [("a", 1)], "initial_schema": "k string, n long"}, "which initialState does not know"),
     ):
         with pytest.raises(PlanError, match=message):
             harness(CountsInBlocks(), **refused)
-    harness(CountsInBlocks(), **by_time, options={**OBSERVED, "pipeline.timers": "after-rows"}).close()
+    for options in ({**OBSERVED, "pipeline.timers": "after-rows"}, None):
+        harness(CountsInBlocks(), **by_time, options=options).close()
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

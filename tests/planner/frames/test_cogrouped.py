@@ -184,7 +184,7 @@ def test_any_signature_that_takes_the_call_is_right(both: MixedFrame, payments: 
 
 
 def test_the_switch_waits_for_the_other_input(both: MixedFrame, payments: MixedFrame, tmp_path: Any) -> None:
-    """MAX_WATERMARK would have all that waits give up, so observed is the default; who asks for max gets it."""
+    """MAX_WATERMARK would have all that waits give up, so auto is observed; who asks for max gets it."""
     frame = cogrouped(
         both.withWatermark("ts", "1 hour").groupBy("k"),
         payments.withWatermark("paid", "1 hour").groupBy("customer"),
@@ -192,12 +192,12 @@ def test_the_switch_waits_for_the_other_input(both: MixedFrame, payments: MixedF
     )
     writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
     plan = writer.option("checkpointLocation", str(tmp_path / "ckpt")).plan()
-    assert (plan.settings.final_watermark, plan.settings.timers) == ("observed", "in-order")
+    assert (plan.stages[0].final_watermark, plan.settings.timers) == ("observed", "in-order")
     told = " ".join(str(plan).split())
-    assert "the default for two inputs: what waits for a row of the other input" in told
+    assert "auto, as event-time timers that straddle the switch must fire once" in told
     assert "Two of two inputs" in told
     asked = writer.option("execution.backlog.final-watermark", "max").plan()
-    assert asked.settings.final_watermark == "max"
+    assert asked.stages[0].final_watermark == "max"
 
 
 def test_frames_are_planned_alike(both: MixedFrame, payments: MixedFrame) -> None:

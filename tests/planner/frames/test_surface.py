@@ -192,7 +192,7 @@ def test_groups_of_no_event_time_come_at_the_end_and_it_is_said(both: MixedFrame
     """In outputMode append, where the switch must not fire them; elsewhere nothing is to be said."""
     totals = both.withWatermark("ts", "1 hour").rollup(F.window("ts", "1 hour"), "k").agg(F.sum("v"))
     plan = totals.writeStream.format("noop").plan()
-    assert plan.settings.final_watermark == "observed"
+    assert plan.stages[0].final_watermark == "observed"
     assert any("no event time, (), when all input ends" in warning for warning in plan.warnings)
     assert "(window, k), (window), ()" in str(plan)
     updates = totals.writeStream.format("noop").outputMode("update").plan()

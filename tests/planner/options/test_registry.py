@@ -75,7 +75,7 @@ def test_each_option_sets_its_field(name: str, text: str, field: str, value: obj
         ("execution.checkpointing.min-pause", "-1 s", "it is negative"),
         ("execution.checkpointing.timeout", "0 s", "it is 0"),
         ("execution.checkpointing.tolerable-failed-checkpoints", "-1", "it is less than 0"),
-        ("execution.backlog.final-watermark", "min", "allowed: max, observed"),
+        ("execution.backlog.final-watermark", "min", "allowed: auto, max, observed"),
         ("execution.history.rows-per-epoch", "0", "it is less than 1"),
         ("pipeline.max-parallelism", "32769", "it is greater than 32768"),
         ("pipeline.parallelism", "0", "it is less than 1"),

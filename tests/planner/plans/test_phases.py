@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode import OptionError, PlanError
 from mixedmode.planner.options.layers import Layer, resolve_options
+from mixedmode.planner.plans.final_watermark import FinalWatermark
 from mixedmode.planner.plans.phases import JobFacts, plan_phases
 from mixedmode.planner.plans.sort_engine import choose_sorter
 from mixedmode.planner.plans.timer_order import resolve_timers
@@ -145,19 +146,21 @@ def test_batch_mode_ends_each_key_with_the_max_watermark() -> None:
 
 def test_under_max_each_key_ends_with_the_max_watermark() -> None:
     """final-watermark = max: MAX_WATERMARK for one key at a time, then the strategy takes over."""
-    backlog, switch = phase(MIXED, BOTH, "backlog"), phase(MIXED, BOTH, "switch")
+    job = replace(BOTH, final_watermarks={"keyed-0": FinalWatermark("max", "set by job.toml")})
+    backlog, switch = phase(MIXED, job, "backlog"), phase(MIXED, job, "switch")
 
+    assert backlog.details["final watermark"] == "max (execution.backlog.final-watermark): set by job.toml"
     assert "MAX_WATERMARK, the end of event time, for one key at a time" in backlog.details["watermark"]
     assert "as withWatermark says" in switch.details["watermark"]
 
 
 def test_under_observed_each_key_ends_with_the_backlogs_own_watermark() -> None:
     """final-watermark = observed: nothing that straddles the switch fires, so there is nothing to warn about."""
-    settings = Settings(final_watermark="observed")
-    backlog = phase(settings, BOTH, "backlog")
+    job = replace(BOTH, final_watermarks={"keyed-0": FinalWatermark("observed", "auto")})
+    backlog = phase(MIXED, job, "backlog")
 
     assert "none while isBacklog; the greatest watermark of the backlog" in backlog.details["watermark"]
-    assert "MAX_WATERMARK" not in str(plan_phases(settings, BOTH))
+    assert "MAX_WATERMARK" not in str(plan_phases(MIXED, job))
     assert "warning" not in backlog.details
 
 
@@ -182,7 +185,9 @@ def test_a_processor_with_timers_is_told_when_they_fire_and_why() -> None:
 @pytest.mark.parametrize(
     ("options", "timers", "why"),
     [
-        ({}, "after-rows", "the default under final watermark max"),
+        ({}, "in-order", "the default under final watermark auto"),
+        ({"execution.runtime-mode": "batch"}, "in-order", "the default under final watermark auto"),
+        ({"execution.backlog.final-watermark": "max"}, "after-rows", "the default under final watermark max"),
         ({"execution.backlog.final-watermark": "observed"}, "in-order", "the default under final watermark observed"),
         ({"pipeline.timers": "in-order"}, "in-order", "set by job.toml"),
         (
@@ -193,11 +198,21 @@ def test_a_processor_with_timers_is_told_when_they_fire_and_why() -> None:
     ],
 )
 def test_the_order_of_timers_follows_the_final_watermark(options: dict[str, str], timers: str, why: str) -> None:
-    """Unless it is set, which is possible with either (P5)."""
-    resolved = resolve_options(Layer("job.toml", options))
-    settings, reason = resolve_timers(resolved.settings, resolved)
+    """In order by default, after all rows where max was asked for; unless it is set, which is possible with each."""
+    settings, reason = resolve_timers(resolve_options(Layer("job.toml", options)))
 
     assert (settings.timers, reason) == (timers, why)
+
+
+def test_a_processor_of_many_keys_at_once_has_its_timers_after_the_rows() -> None:
+    """Nothing can fire between the rows of a key there; who asks for observed, or in-order, is told so elsewhere."""
+    for options, timers in (
+        ({}, "after-rows"),
+        ({"execution.backlog.final-watermark": "observed"}, "in-order"),
+        ({"pipeline.timers": "in-order"}, "in-order"),
+    ):
+        settings, _ = resolve_timers(resolve_options(Layer("job.toml", options)), needs_after_rows=True)
+        assert settings.timers == timers
 
 
 def test_an_unknown_order_of_timers_is_refused() -> None:
@@ -208,7 +223,9 @@ def test_an_unknown_order_of_timers_is_refused() -> None:
 
 def test_under_max_an_operator_with_event_time_is_warned_about() -> None:
     """Windows and timers that straddle the switch fire there: the plan says so."""
-    assert "straddle the switch fire at the switch" in phase(MIXED, BOTH, "backlog").details["warning"]
+    asked = MIXED.model_copy(update={"final_watermark": "max"})
+    assert "straddle the switch fire at the switch" in phase(asked, BOTH, "backlog").details["warning"]
+    assert "warning" not in phase(MIXED, BOTH, "backlog").details
 
 
 @pytest.mark.parametrize(
@@ -221,10 +238,11 @@ def test_under_max_an_operator_with_event_time_is_warned_about() -> None:
 )
 def test_without_anything_that_straddles_the_switch_there_is_no_warning(settings: Settings, job: JobFacts) -> None:
     """The warning is about windows and timers over a switch, and about nothing else."""
-    assert "warning" not in phase(settings, job, "backlog").details
+    asked = settings.model_copy(update={"final_watermark": "max"})
+    assert "warning" not in phase(asked, job, "backlog").details
 
 
-@pytest.mark.parametrize("final", ["max", "observed"])
+@pytest.mark.parametrize("final", ["auto", "max", "observed"])
 def test_a_job_of_history_alone_ends_with_the_max_watermark(final: Any) -> None:
     """Without a live source the end of the backlog is the end of input, whatever the option says."""
     settings = Settings(final_watermark=final)
@@ -244,7 +262,8 @@ def test_a_streams_watermark_follows_the_strategy_and_ends_with_max() -> None:
 
 def test_a_trigger_that_ends_does_not_end_the_input() -> None:
     """availableNow stops at the switch: no MAX_WATERMARK of end of input, the next run goes on from there."""
-    phases = plan_phases(Settings(final_watermark="observed"), ending(BOTH))
+    job = replace(BOTH, final_watermarks={"keyed-0": FinalWatermark("observed", "auto")})
+    phases = plan_phases(MIXED, replace(job, ends_by_itself=True))
 
     assert phases[-1].kind == "switch"
     assert "MAX_WATERMARK" not in str(phases)
@@ -327,7 +346,7 @@ def test_the_sorter_is_chosen_and_the_choice_explained(option: Any, engine: str)
 
 @given(
     st.sampled_from([BATCH, STREAM, MIXED, MIXED_60]),
-    st.sampled_from(["max", "observed"]),
+    st.sampled_from(["auto", "max", "observed"]),
     st.sampled_from([BOTH, HISTORY, LIVE]),
     st.booleans(),
     st.booleans(),

@@ -63,7 +63,7 @@ settings_strategy = st.builds(
     Settings,
     runtime_mode=st.sampled_from(["batch", "streaming", "mixed"]),
     interval_during_backlog_ms=st.sampled_from([0, 60_000]),
-    final_watermark=st.sampled_from(["max", "observed"]),
+    final_watermark=st.sampled_from(["auto", "max", "observed"]),
     watermark_lag_threshold_ms=st.none() | st.integers(1, 10**9),
     sorter_engine=st.sampled_from(["auto", "spark", "arrow"]),
     state_local_dir=st.none() | st.text(min_size=1),

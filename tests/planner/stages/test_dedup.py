@@ -111,7 +111,7 @@ def test_state_without_end_is_warned_of_and_max_watermark_and_complete_are_refus
     assert "remembers every key" in grows.explain() and "kept for ever" in grows.explain()
     assert "have the watermark's column ts among these" in plan(rows.dropDuplicates(["k"])).warnings[0]
     ends = plan(rows.dropDuplicates(["k", "ts"]), "update")
-    assert ends.warnings == () and ends.settings.final_watermark == "observed"
+    assert ends.warnings == () and ends.stages[0].final_watermark == "observed"
     assert "kept until the watermark reaches ts" in ends.explain()
     assert "in-order" in plan(rows.dropDuplicatesWithinWatermark(["k"])).explain()
     with pytest.raises(OptionError, match=r"max.*does not go with a deduplication.*put out once more.*observed"):
