@@ -15,31 +15,28 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...errors import PlanError, UnsupportedOperationError
-from ...runtime.platform.frame_columns import column_of_frame
+from ...errors import PlanError
 from ...runtime.platform.spark_durations import duration_ms
-from ...runtime.platform.spark_plans import HANDLE
 from ..inputs.analysis import check_stateless, is_aggregate
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, checked
-from ..inputs.schemas import check_named_once, check_reserved_columns, missing_column
+from ..inputs.schemas import check_reserved_columns
 from ..stages.aggregates.grouped import grouping_of
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
 from ..stages.own_names import OwnNames
 from ..stages.stage import STAGE_UID, KeyedStage, StageInput
 from ..stages.stateless import plan_stateless
+from .column_access import ColumnAccess
 from .grouped import MixedGroupedData
-from .joining import JoiningFrame, columns_explained
-from .missing import hint_for
-from .nearest import no_attribute
+from .joining import columns_explained
 from .stateless import ColumnOrName, transformed
 from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-class MixedFrame(JoiningFrame):
+class MixedFrame(ColumnAccess):
     """Rows of a job as one frame; made by :func:`~mixedmode.read` and by keyed stages, immutable."""
 
     @classmethod
@@ -56,34 +53,6 @@ class MixedFrame(JoiningFrame):
 
     def _read(self) -> Inputs:
         return self._inputs
-
-    def __getitem__(self, item: str) -> Column:
-        """The column by name, good for both inputs; a join with other rows knows that it is of these.
-
-        Raises:
-            PlanError: there is no such column, or several.
-        """
-        if "." in item and self._find(item) is None:
-            with columns_explained(f"column {item}"):
-                self._inputs.template.select(item)  # Spark says what is wrong with it
-            return F.col(item)
-        name = self._column("column", item)
-        check_named_once(name, self.schema, case_sensitive=self._inputs.case_sensitive)
-        return column_of_frame(self._inputs.spark, name, self._inputs.ids[-1])
-
-    def __getattr__(self, name: str) -> Column:
-        """The column by attribute, as on a DataFrame; anything else is an error that says what to do instead."""
-        if not name.startswith("_"):
-            if name in self.columns:
-                return self[name]
-            if hasattr(DataFrame, name):
-                raise UnsupportedOperationError(f"MixedFrame has no {name}; {hint_for(name)}")
-        if name == HANDLE:
-            raise UnsupportedOperationError(
-                "a MixedFrame is not one of Spark's frames, which is what a model of MLlib's or a join with another"
-                " frame asks for; use transform(model.transform), which gives it each input's frame"
-            )
-        raise no_attribute(self, name, [] if name.startswith("_") else self.columns)
 
     # -- stateless operations that are more than a map -----------------------------------------------------------------
 
@@ -393,9 +362,3 @@ class MixedFrame(JoiningFrame):
         if watermark is None or not isinstance(self._inputs.schema[watermark.event_time].dataType, StructType):
             return self
         return self._carrying()
-
-    def _column(self, what: str, name: str) -> str:
-        column = self._find(name)
-        if column is None:
-            raise missing_column(what, name, self.schema)
-        return column

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: Good for each input alone: no row depends on another one of a stream.
-_STATELESS = ("lateralJoin", "melt", "sample", "sampleBy", "to", "unpivot")
+_STATELESS = ("lateralJoin",)
 _OF_ALL_ROWS = (
     *(
         "exceptAll",
@@ -22,6 +22,7 @@ _VIEWS = (
     *("registerTempTable", "asTable", "exists", "scalar"),
 )
 _OTHERS = {
+    "explain": "use writeStream.explain(), which prints the plan of the whole job",
     "repartitionById": "a keyed stage deals rows to its shards itself; leave it out, or set pipeline.parallelism",
     "toJSON": "use select(F.to_json(F.struct('*')).alias('value'))",
     "nearestByJoin": "use join with a static DataFrame",

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ...errors import PlanError
-from ...runtime.platform.columns import RESERVED
+from ...runtime.platform.columns import RESERVED, quoted
 from ...runtime.platform.spark_errors import error_text
 from ..inputs.schemas import quoted as quoted_columns
 from ..inputs.static import broadcast_if_small, check_static
@@ -109,7 +109,7 @@ class StatelessFrame(Described):
         Raises:
             PlanError: Spark does not take it, or the inputs would have other columns afterwards.
         """
-        columns = self.columns if subset is None else subset  # not those that users do not see
+        columns = self._all_quoted if subset is None else subset
         return self._map("dropna", lambda frame: frame.dropna(how, thresh, columns))
 
     def fillna(self, value: Any, subset: str | tuple[str, ...] | list[str] | None = None) -> Self:
@@ -127,13 +127,78 @@ class StatelessFrame(Described):
             PlanError: the inputs would have other columns afterwards.
         """
         given = () if value is _NO_VALUE else (value,)
-        columns: Any = self.columns if subset is None else subset  # not those that users do not see
+        columns: Any = self._all_quoted if subset is None else subset
         return self._map("replace", lambda frame: frame.replace(to_replace, *given, subset=columns))
 
     @property
     def na(self) -> NullFunctions[Self]:
         """``drop``, ``fill`` and ``replace``, as ``DataFrame.na``."""
         return NullFunctions(self.dropna, self.fillna, self.replace)
+
+    @property
+    def _all_quoted(self) -> list[str]:
+        """Names of all columns that users see."""
+        return [quoted(name) for name in self.columns]
+
+    def unpivot(
+        self,
+        ids: ColumnOrName | list[ColumnOrName] | tuple[ColumnOrName, ...],
+        values: ColumnOrName | list[ColumnOrName] | tuple[ColumnOrName, ...] | None,
+        variableColumnName: str,
+        valueColumnName: str,
+    ) -> Self:
+        """Several columns of a row as rows of a name and a value each; in Spark all others are left out.
+
+        Args:
+            ids: columns that each of the rows has.
+            values: the columns that become rows; None: all that are not in ``ids``.
+            variableColumnName: holds their names.
+            valueColumnName: holds their values.
+
+        Raises:
+            AnalysisException: Spark's own, if the values have no common type.
+            PlanError: the inputs would have other columns afterwards.
+        """
+        given = list(ids) if isinstance(ids, (list, tuple)) else [ids]
+        kept = self._own(given)
+        several = list(values) if isinstance(values, (list, tuple)) else values
+
+        def unpivoted(frame: DataFrame) -> DataFrame:
+            hidden = _hidden(frame)
+            rows = frame.unpivot([*kept, *hidden], several, variableColumnName, valueColumnName)
+            return rows.select(*_of_users(rows), *hidden) if hidden else rows
+
+        return self._map("unpivot", unpivoted)
+
+    melt = unpivot
+
+    def to(self, schema: StructType) -> Self:
+        """The columns of a schema, by name, cast to its types where nothing is lost, as in Spark.
+
+        Raises:
+            AnalysisException: Spark's own, if a column is missing or has another type.
+        """
+
+        def reconciled(frame: DataFrame) -> DataFrame:
+            hidden = [field for field in frame.schema.fields if RESERVED.fullmatch(field.name)]
+            return frame.to(StructType([*schema.fields, *hidden]))
+
+        return self._map("to", reconciled)
+
+    def sample(
+        self,
+        withReplacement: float | bool | None = None,
+        fraction: float | None = None,
+        seed: int | None = None,
+    ) -> Self:
+        """Rows at random, of each epoch by itself; arguments as in Spark."""
+        given: Any = (withReplacement, fraction, seed)
+        return self._map("sample", lambda frame: frame.sample(*given))
+
+    def sampleBy(self, col: ColumnOrName, fractions: dict[Any, float], seed: int | None = None) -> Self:
+        """Rows at random, a part of its own of those with each value of a column; arguments as in Spark."""
+        [own] = self._own([col])
+        return self._map("sampleBy", lambda frame: frame.sampleBy(own, dict(fractions), seed))
 
     def alias(self, alias: str) -> Self:
         """Give the rows a name, by which their columns may be called: ``F.col("name.column")``."""
@@ -286,6 +351,11 @@ class StatelessFrame(Described):
 def _of_users(frame: DataFrame) -> list[Column]:
     """The columns that users know."""
     return quoted_columns([name for name in frame.columns if not RESERVED.fullmatch(name)])
+
+
+def _hidden(frame: DataFrame) -> list[str]:
+    """The columns that users do not know."""
+    return [name for name in frame.columns if RESERVED.fullmatch(name)]
 
 
 def transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:

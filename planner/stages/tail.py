@@ -21,7 +21,7 @@ from ...runtime.operators.tail import Branch, Tail, TailColumn
 from ...runtime.platform.arrow_functions import mapped_in_arrow
 from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.platform.spark_expressions import (
-    attribute,
+    called,
     class_name,
     items,
     tree,
@@ -234,8 +234,10 @@ def _is_clear(expression: Any) -> bool:
 def _column(spark: SparkSession, expression: Any, below: Sequence[int]) -> TailColumn:
     if class_name(expression) == "AttributeReference":
         return TailColumn("", (below.index(expression.exprId().id()),))
-    ids = [one.exprId().id() for one in tree(expression) if class_name(one) == "AttributeReference"]
-    reads = list(dict.fromkeys(id for id in ids if id in below))
+    attributes = {one.exprId().id(): one for one in tree(expression) if class_name(one) == "AttributeReference"}
+    reads = [id for id in attributes if id in below]
     with whole_plans(spark):
-        text = with_attributes(spark, expression, {id: attribute(spark, f"{{{at}}}") for at, id in enumerate(reads)})
+        # With their types: without, a field that is known by its place, as behind "window.*", has no name.
+        places = {id: called(spark, attributes[id], f"{{{at}}}") for at, id in enumerate(reads)}
+        text = with_attributes(spark, expression, places)
         return TailColumn(str(text.sql()), tuple(below.index(id) for id in reads))

@@ -102,6 +102,17 @@ def attribute(spark: SparkSession, name: str) -> Any:
     return java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute").quoted(name)
 
 
+def called(spark: SparkSession, column: Any, name: str) -> Any:
+    """A resolved column under another name, of the same type and of no frame.
+
+    Args:
+        spark: the session that it is of.
+        column: an attribute.
+        name: the name.
+    """
+    return column.withName(name).withQualifier(scala_sequence(spark, []))
+
+
 def as_column(spark: SparkSession, expression: Any) -> Column:
     """The expression as a column of PySpark."""
     return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression))

@@ -1,0 +1,76 @@
+"""How columns of a job's rows are called: ``frame["x"]``, ``frame.x``, and what else brackets mean in PySpark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ...errors import PlanError, UnsupportedOperationError
+from ...runtime.platform.frame_columns import column_of_frame
+from ...runtime.platform.spark_plans import HANDLE
+from ..inputs.schemas import check_named_once, missing_column
+from .joining import JoiningFrame, columns_explained
+from .missing import hint_for
+from .nearest import no_attribute
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class ColumnAccess(JoiningFrame):
+    """Rows whose columns are called by name or place."""
+
+    @overload
+    def __getitem__(self, item: str | int) -> Column: ...
+
+    @overload
+    def __getitem__(self, item: Column | list[Any] | tuple[Any, ...]) -> Self: ...
+
+    def __getitem__(self, item: Any) -> Column | Self:
+        """The column of a name or place; of a condition the rows, of a list the columns, as on a ``DataFrame``.
+
+        A column is good for all inputs; a join with other rows knows that it is of these.
+
+        Raises:
+            IndexError: there is no column in that place.
+            PlanError: there is no such column, or several, or the item is none of these.
+        """
+        if isinstance(item, Column):
+            return self.filter(item)
+        if isinstance(item, (list, tuple)):
+            return self.select(*item)
+        if isinstance(item, int):
+            return self[self.columns[item]]
+        if not isinstance(item, str):
+            raise PlanError(f"frame[{item!r}] is no column: give a name, a place, a condition, or a list of columns")
+        if item == "*":
+            return F.col("*")
+        if "." in item and self._find(item) is None:
+            with columns_explained(f"column {item}"):
+                self._inputs.template.select(item)  # Spark says what is wrong with it
+            return F.col(item)
+        name = self._column("column", item)
+        check_named_once(name, self.schema, case_sensitive=self._inputs.case_sensitive)
+        return column_of_frame(self._inputs.spark, name, self._inputs.ids[-1])
+
+    def __getattr__(self, name: str) -> Column:
+        """The column by attribute, as on a DataFrame; anything else is an error that says what to do instead."""
+        if not name.startswith("_"):
+            if name in self.columns:
+                return self[name]
+            if hasattr(DataFrame, name):
+                raise UnsupportedOperationError(f"MixedFrame has no {name}; {hint_for(name)}")
+        if name == HANDLE:
+            raise UnsupportedOperationError(
+                "a MixedFrame is not one of Spark's frames, which is what a model of MLlib's or a join with another"
+                " frame asks for; use transform(model.transform), which gives it each input's frame"
+            )
+        raise no_attribute(self, name, [] if name.startswith("_") else self.columns)
+
+    def _column(self, what: str, name: str) -> str:
+        column = self._find(name)
+        if column is None:
+            raise missing_column(what, name, self.schema)
+        return column
