@@ -363,7 +363,7 @@ class MixedFrame(JoiningFrame):
                 return carrying(frame, carried(frame, event_time), *more)
             return function(frame.withColumn(CARRIER, carried(frame, event_time)))
 
-        return MixedFrame(self._inputs.map(what, again, again), watermark.carried())
+        return MixedFrame(self._inputs.map(what, again, again), watermark.carried(self._inputs.template))
 
     def _ignoring(self, what: str) -> MixedFrame:
         return MixedFrame(self._inputs.ignoring(what), self._watermark)
