@@ -248,7 +248,7 @@ class EpochRunner:
                 micro-batch without data for it).  Otherwise nothing fires by event time, as in Spark, which takes rows
                 that wait in front: what is due fires in their epoch, so none of them is late for it.
         """
-        time_ms = now_ms()
+        time_ms, idle = now_ms(), idle and self.job.fires_without_rows
         for stage in self.job.readers:
             self.state.stages[stage.uid].watermark.advance(time_ms)
         with_events = upto_ms is None
@@ -270,6 +270,8 @@ class EpochRunner:
     @property
     def is_due(self) -> bool:
         """Whether anything would fire by event time if nothing waited at the live inputs."""
+        if not self.job.fires_without_rows:
+            return False
         fired: dict[str, int] = {}
         for stage in self.job.stages:
             fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
