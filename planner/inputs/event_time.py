@@ -20,6 +20,7 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZTyp
 
 from ...errors import PlanError
 from ...runtime.platform.columns import quoted, time_us_sql
+from ...runtime.platform.spark_joins import with_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,8 @@ CARRIER = "__event_time"
 def marked(frame: DataFrame, column: str) -> DataFrame:
     """The frame with this column as its event time, beside others that are."""
     metadata = {**(frame.schema[column].metadata or {}), EVENT_TIME_MARK: True}
+    if (same := with_metadata(frame, column, metadata)) is not None:
+        return same
     return frame.withColumns({column: F.col(quoted(column)).alias(column, metadata=metadata)})
 
 
