@@ -327,6 +327,8 @@ class JobSpec:
     plan_json: str = "{}"
     #: Why the job must not begin with these sources, though it may go on with them; None: it may.
     begin_refused: str | None = None
+    #: What is due by event time fires although no rows come; False: with the next rows.
+    fires_without_rows: bool = True
     #: The session with the settings of its start; None: it has not been started.
     planned_in: SparkSession | None = None
 

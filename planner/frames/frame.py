@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from ...errors import PlanError
+from ...errors import MixedModeError, PlanError
 from ...runtime.platform.spark_durations import duration_ms
-from ..inputs.analysis import check_stateless, is_aggregate
+from ..inputs.analysis import check_stateless, is_aggregate, plain_columns
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, checked
 from ..inputs.schemas import check_reserved_columns
@@ -90,7 +90,8 @@ class MixedFrame(ColumnAccess):
         """Apply a function of a DataFrame to each input, for example a join with a static table.
 
         It is called once for history and once for live (behind a keyed stage: for an empty frame, and then for each
-        epoch's rows), must give the same columns each time, and must not keep state.
+        epoch's rows), and must give the same columns each time.  What it makes must not keep state, or else be good for
+        these rows themselves (``dropDuplicates``, ``groupBy(…).agg(…)``, another ``transform``): then it is given them.
         The watermarked column is the one that has its name afterwards.
         """
         mapped = self._inputs.map("transform", lambda frame: transformed(frame, func, args, kwargs))
@@ -99,7 +100,13 @@ class MixedFrame(ColumnAccess):
         if event_time in inputs.schema.names and not keeps([part.frame for part in inputs.parts], event_time):
             check_event_time(event_time, inputs.schema[event_time].dataType)
             inputs = inputs.map("transform", lambda frame: marked(frame, event_time))
-        return MixedFrame(inputs, self._watermark)
+        result = MixedFrame(inputs, self._watermark)
+        try:
+            result._check_stateless("transform")
+        except PlanError:
+            own = _transformed_itself(self, func, args, kwargs)
+            return result if own is None else own  # what follows says what is wrong with it
+        return result
 
     def orderBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int], **kwargs: Any) -> MixedFrame:
         """Sort the result where it is shown; for outputMode ``complete`` alone, as in Spark.
@@ -166,7 +173,7 @@ class MixedFrame(ColumnAccess):
                     f"{name} of withWatermark must be a str, got {given!r}; use for example"
                     " withWatermark('ts', '10 minutes')"
                 )
-        column = self._column("event-time column", eventTime)
+        column = self._column("event-time column", self._plain_name(eventTime))
         check_event_time(column, self.schema[column].dataType)
         try:
             delay_ms = duration_ms(self._inputs.spark, delayThreshold)
@@ -334,7 +341,7 @@ class MixedFrame(ColumnAccess):
                 return carrying(frame, carried(frame, event_time), *more)
             return function(frame.withColumn(CARRIER, carried(frame, event_time)))
 
-        return MixedFrame(self._inputs.map(what, again, again), watermark.carried())
+        return MixedFrame(self._inputs.map(what, again, again), watermark.carried(self._inputs.template))
 
     def _partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
         return MixedFrame(self._inputs.partitioned(what, function), self._watermark)
@@ -362,3 +369,19 @@ class MixedFrame(ColumnAccess):
         if watermark is None or not isinstance(self._inputs.schema[watermark.event_time].dataType, StructType):
             return self
         return self._carrying()
+
+    def _plain_name(self, name: str) -> str:
+        """A column's name without that of its frame, ``a.ts`` behind ``alias("a")``; any other name as it is."""
+        if "." not in name or self._find(name) is not None:
+            return name
+        with columns_explained(f"column {name}"):
+            return plain_columns(self._inputs.template, [F.col(name)])[0] or name
+
+
+def _transformed_itself(rows: MixedFrame, func: Callable[..., Any], args: Any, kwargs: Any) -> MixedFrame | None:
+    """What a function makes of a job's rows; None: it takes none, or makes something else of them."""
+    try:
+        result = func(rows, *args, **kwargs)
+    except (MixedModeError, AttributeError, TypeError):
+        return None
+    return result if isinstance(result, MixedFrame) else None

@@ -136,7 +136,7 @@ class UnitedFrame(StatelessFrame):
             return self
         event_time = watermark.event_time
         inputs = self._inputs.map("union", lambda frame: frame.withColumn(CARRIER, carried(frame, event_time)))
-        return type(self)(inputs, watermark.carried())
+        return type(self)(inputs, watermark.carried(self._inputs.template))
 
     def _find(self, name: str) -> str | None:
         return find_column(name, self.schema, case_sensitive=self._inputs.case_sensitive)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from ...errors import OptionError, PlanError
 from ...runtime.checkpoints.store import has_checkpoint
+from ...runtime.connectors.sinks.foreach_rows import ForeachRows
 from ...runtime.platform.cells import facts_html, is_shown
 from ...runtime.platform.filesystem import path_text
 from ...runtime.platform.terminal import print_plan
@@ -174,11 +175,14 @@ class MixedStreamWriter:
             "clusterBy is not supported; write the layout yourself in foreachBatch", code="MIXEDMODE_NOT_SUPPORTED"
         )
 
-    def foreach(self, f: Any) -> NoReturn:
-        """Not supported: use :meth:`foreachBatch`."""
-        raise PlanError(
-            "foreach is not supported; use foreachBatch, and in it DataFrame.foreach", code="MIXEDMODE_NOT_SUPPORTED"
-        )
+    def foreach(self, f: Any) -> MixedStreamWriter:
+        """Give each row to a function, or to an object with ``process``, ``open`` and ``close``, where Spark has it.
+
+        As :meth:`foreachBatch` otherwise: ``epoch_id`` is the id of the call, and rows may come again after a failure.
+        """
+        if not callable(f) and not callable(getattr(f, "process", None)):
+            raise PlanError(f"foreach needs a function of a row, or an object with a method process(row), got {f!r}")
+        return self.foreachBatch(ForeachRows(f))
 
     def toTable(
         self,

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType, TimestampType
 
 from ...errors import PlanError
-from ...runtime.platform.columns import quoted
+from ...runtime.platform.columns import quoted, time_us_sql
+from ...runtime.platform.spark_joins import with_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,8 @@ CARRIER = "__event_time"
 def marked(frame: DataFrame, column: str) -> DataFrame:
     """The frame with this column as its event time, beside others that are."""
     metadata = {**(frame.schema[column].metadata or {}), EVENT_TIME_MARK: True}
+    if (same := with_metadata(frame, column, metadata)) is not None:
+        return same
     return frame.withColumns({column: F.col(quoted(column)).alias(column, metadata=metadata)})
 
 
@@ -58,6 +61,16 @@ def carried_sql(frame: DataFrame, column: str) -> str:
     """The same as SQL."""
     is_window = isinstance(frame.schema[column].dataType, StructType)
     return f"{f'window_time({quoted(column)})' if is_window else quoted(column)} AS {CARRIER}"
+
+
+def last_instant(field: StructField) -> Column | None:
+    """The last instant of a window, whether or not it is marked as one; None: the column is no window."""
+    if not isinstance(field.dataType, StructType) or field.dataType.fieldNames() != ["start", "end"]:
+        return None
+    end = field.dataType["end"].dataType
+    if not isinstance(end, (TimestampType, TimestampNTZType)):
+        return None
+    return F.expr(f"timestamp_micros({time_us_sql(f'{quoted(field.name)}.end', end)} - 1)")
 
 
 def keeps(frames: Sequence[DataFrame], column: str) -> bool:
@@ -102,15 +115,18 @@ class Watermark:
     without: frozenset[str] = frozenset()
     #: It is of two sides: a history of one must not move that of the other's live inputs.
     of_sides: bool = False
+    #: The column is the last instant of the window that users call ``label``.
+    is_window_end: bool = False
 
     @property
     def label(self) -> str:
         """The column under the name that users know."""
         return self.called or self.event_time
 
-    def carried(self) -> Watermark:
-        """The same of the event time in a column that users do not see."""
-        return replace(self, event_time=CARRIER, called=self.label)
+    def carried(self, frame: DataFrame) -> Watermark:
+        """The same of the event time in a column that users do not see; ``frame``: the rows that still have it."""
+        is_window_end = self.is_window_end or isinstance(frame.schema[self.event_time].dataType, StructType)
+        return replace(self, event_time=CARRIER, called=self.label, is_window_end=is_window_end)
 
     def delay_of(self, live: str) -> int:
         """How much later rows of a live input may come."""

@@ -3,6 +3,8 @@
 The frame is that of :mod:`....runtime.operators.join.columns`.  What each side is made of, sources and outputs of
 stages, stays apart in it, so each part moves the watermark by its own event times and its own delay.  A side without
 event time says nothing of the watermark, and neither does a history that no live input goes on from: it has an end.
+
+Where the stage goes by another time of a side's rows than the watermark does, that of the watermark has its own column.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
 from ...runtime.operators.join.columns import LEFT, RIGHT, SIDE_COLUMN, TIME_COLUMN, key_column, side_column
 from ...runtime.platform.columns import event_time_us, normalise_floats
-from .event_time import Watermark
+from .event_time import CARRIER, Watermark
 from .inputs import Inputs, Part
 from .schemas import quoted
 
@@ -31,8 +33,13 @@ class Side:
     schema: StructType
     #: Its keys, over these columns by their names.
     keys: tuple[Column, ...]
-    #: The event time of one without a watermark: a key that is that of the other side; None: it has none.
+    #: The time by which the stage goes, if that is not the watermark's column; None: that is it, if there is one.
     time: Column | None = None
+
+    @property
+    def is_timed_apart(self) -> bool:
+        """Whether the watermark goes by another time than the stage."""
+        return self.watermark is not None and self.time is not None
 
 
 @dataclass(frozen=True)
@@ -56,8 +63,10 @@ def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: s
         AnalysisException: Spark's own, if a key does not fit a side.
         PlanError: the sides are of different sessions, or two of their live inputs have one name.
     """
-    mine = _in_one_frame(left, LEFT, right.schema, key_types, what)
-    theirs = _in_one_frame(right, RIGHT, left.schema, key_types, what)
+    are_timed_apart = left.is_timed_apart or right.is_timed_apart
+    observed = (CARRIER,) if are_timed_apart else ()
+    mine = _in_one_frame(left, LEFT, right.schema, key_types, what, observed)
+    theirs = _in_one_frame(right, RIGHT, left.schema, key_types, what, observed)
     given = (*left.inputs.parts, *right.inputs.parts)
     inputs = mine.union(_called_apart(theirs, mine))
     owners = [left.watermark] * len(mine.parts) + [right.watermark] * len(theirs.parts)
@@ -68,7 +77,7 @@ def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: s
         return Sides(replace(inputs, parts=parts), None)
     owned = list(zip(parts, given, owners, strict=True))
     watermark = Watermark(
-        TIME_COLUMN,
+        CARRIER if are_timed_apart else TIME_COLUMN,
         max(one.delay_ms for one in timed),
         tuple((part.name, owner.delay_of(own.name)) for part, own, owner in owned if owner is not None),
         called=" and ".join(dict.fromkeys(one.label for one in timed)),
@@ -78,8 +87,10 @@ def united_sides(left: Side, right: Side, key_types: Sequence[DataType], what: s
     return Sides(replace(inputs, parts=parts), watermark)
 
 
-def _in_one_frame(side: Side, place: int, other: StructType, key_types: Sequence[DataType], what: str) -> Inputs:
-    """A side's rows with the columns of both; those of the other one are null."""
+def _in_one_frame(
+    side: Side, place: int, other: StructType, key_types: Sequence[DataType], what: str, observed: Sequence[str]
+) -> Inputs:
+    """A side's rows with the columns of both; those of the other one are null, ``observed`` is the watermark's time."""
     keys = [
         normalise_floats(key.cast(data_type), data_type).alias(key_column(number))
         for number, (key, data_type) in enumerate(zip(side.keys, key_types, strict=True))
@@ -89,7 +100,8 @@ def _in_one_frame(side: Side, place: int, other: StructType, key_types: Sequence
     columns = [
         *keys,
         F.lit(place).alias(SIDE_COLUMN),
-        _time(side).alias(TIME_COLUMN),
+        (_watermark_time(side) if side.time is None else side.time).alias(TIME_COLUMN),
+        *[_watermark_time(side).alias(name) for name in observed],
         *([*own, *none] if place == LEFT else [*none, *own]),
     ]
 
@@ -99,10 +111,10 @@ def _in_one_frame(side: Side, place: int, other: StructType, key_types: Sequence
     return side.inputs.map(what, with_both, with_both)
 
 
-def _time(side: Side) -> Column:
-    """A side's event time as a timestamp of the same microseconds; null: it has none."""
+def _watermark_time(side: Side) -> Column:
+    """The event time of a side's watermark as a timestamp of the same microseconds; null: it has none."""
     if side.watermark is None:
-        return F.lit(None).cast("timestamp") if side.time is None else side.time
+        return F.lit(None).cast("timestamp")
     name = side.watermark.event_time
     if isinstance(side.inputs.schema[name].dataType, TimestampNTZType):
         return F.timestamp_micros(event_time_us(side.inputs.template, name))

@@ -43,6 +43,7 @@ from .key_groups import earlier_shards
 from .observed import observed_once
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan, StagePlan
+from .spark_settings import check_watermark_policy, fires_without_rows
 from .timer_order import resolve_timers
 
 
@@ -133,6 +134,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
     specs, tail = observed_once(graph.specs(output_mode, settings), tail, settings, bounded)
     specs, finals = with_final_watermarks(resolved, settings, graph.stages, specs, output_mode)
+    check_watermark_policy(spark, specs)
     first = graph.first
     operators = [spec.operator for spec in specs]
     parallelism = settings.shards(spark)
@@ -260,6 +262,7 @@ def _job(
         tail=tail,
         plan_json=plan.model_dump_json(indent=1),
         begin_refused=_begin_refused(graph),
+        fires_without_rows=fires_without_rows(stage.inputs.spark),
     )
 
 

@@ -126,7 +126,8 @@ class KeyedStage:
         name = self.output_event_time
         if name is None or name in self.output.template.columns:
             return None if name is None else Watermark(name, 0)
-        return Watermark(CARRIER, 0, called=self.output_event_time_label)
+        is_window_end = isinstance(self.output_schema[name].dataType, StructType)
+        return Watermark(CARRIER, 0, called=self.output_event_time_label, is_window_end=is_window_end)
 
 
 def side_columns_of(inputs: Inputs) -> SideColumns | None:

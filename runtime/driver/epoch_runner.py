@@ -154,7 +154,12 @@ class EpochRunner:
         return replace(order, spec=spec, finished=finished, report_folder=folder)
 
     def streaming_epoch(
-        self, phase: Phase, rows: SourceRows | None, shards: Mapping[str, Sequence[int]] | None = None
+        self,
+        phase: Phase,
+        rows: SourceRows | None,
+        shards: Mapping[str, Sequence[int]] | None = None,
+        *,
+        fires: bool = True,
     ) -> None:
         """One epoch over RocksDB state: rows, then what is due by the watermark so far; delivered at once.
 
@@ -164,6 +169,7 @@ class EpochRunner:
             phase: the phase it belongs to.
             rows: its rows; None: there are none.
             shards: without rows, those that have something to do, by stage.
+            fires: what is due by event time fires.
         """
         with self.turn:
             self.check_stopped()
@@ -177,6 +183,8 @@ class EpochRunner:
                 looks = at_once or (in_order and stage.tells_inputs_apart)
                 reach = self.graph.times.look_ahead(stage, frame) if looks else None
                 spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=in_order, at_once=at_once)
+                if not fires:
+                    spec = replace(spec, firing_watermark_ms=state.watermark.fired_ms)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
                 orders[stage.uid] = Order(spec, frame, shards=visited, reach=reach)
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
@@ -239,9 +247,10 @@ class EpochRunner:
             phase: the phase it belongs to.
             upto_ms: timers up to here, and no events.
             idle: nothing waits at the live inputs; if nothing is due, either, that counts as fired (Spark runs a
-                micro-batch without data for it).
+                micro-batch without data for it).  Otherwise nothing fires by event time, as in Spark, which takes rows
+                that wait in front: what is due fires in their epoch, so none of them is late for it.
         """
-        time_ms = now_ms()
+        time_ms, idle = now_ms(), idle and self.job.fires_without_rows
         for stage in self.job.readers:
             self.state.stages[stage.uid].watermark.advance(time_ms)
         with_events = upto_ms is None
@@ -249,16 +258,28 @@ class EpochRunner:
         fired: dict[str, int] = {}
         for stage in self.job.stages:
             state = self.state.stages[stage.uid]
-            fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
+            fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired) if idle else state.watermark.fired_ms
             shards = state.shards_due(upto, time_ms if upto_ms is None else upto_ms)
             due[stage.uid] = sorted({*shards, *(self.events.waiting(state) if with_events else ())})
         if any(due.values()):
-            self.streaming_epoch(phase, None, due)
+            self.streaming_epoch(phase, None, due, fires=idle)
         elif idle:
             for stage in self.job.stages:
                 self.graph.times.follow(stage, time_ms)
                 self.state.stages[stage.uid].watermark.fired(fired[stage.uid])
         return any(due.values())
+
+    @property
+    def is_due(self) -> bool:
+        """Whether anything would fire by event time if nothing waited at the live inputs."""
+        if not self.job.fires_without_rows:
+            return False
+        fired: dict[str, int] = {}
+        for stage in self.job.stages:
+            fired[stage.uid] = upto = self.graph.times.would_fire(stage, fired)
+            if self.state.stages[stage.uid].shards_due(upto, MIN_WATERMARK):
+                return True
+        return False
 
     def send_events(self, phase: Phase) -> None:
         """Send out events that wait, if any do, in an epoch of their own."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from ..connectors.sources.live_query import Stopped
+from ..connectors.sources.live_query import LiveSource, Stopped
 from .clocks import clock_ms, now_ms
 from .running_job import RunningJob
 
 #: Longest nap.
 LONGEST_S = 1.0
 _SHORTEST_S = 0.01
+#: The same while something is due as soon as Spark has found that no more rows wait.
+_LOOKED_FOR_S = 0.02
+#: And while its trigger has it wait before it looks.
+_NEXT_LOOK_S = 0.1
 
 
-def nap_s(run: RunningJob) -> float:
+def nap_s(run: RunningJob, live: LiveSource) -> float:
     """Seconds until the next checkpoint, processing-time timer or step of the watermark, at most one."""
     with run.context.turn:
         naps = [LONGEST_S]
+        if not live.is_drained and run.epochs.is_due:
+            naps.append(_LOOKED_FOR_S if live.is_looking else _NEXT_LOOK_S)
         next_checkpoint_ms = run.scheduler.next_trigger_ms()
         if next_checkpoint_ms is not None:
             naps.append((next_checkpoint_ms - clock_ms()) / 1000)

@@ -180,7 +180,7 @@ def run_live(run: RunningJob, ending: Ending, phase: Phase) -> None:
     query = live.start(_on_live_batch(run, ending, phase), trigger, waits=lambda: pause.is_wanted or pause.stands)
     try:
         while query.isActive and not context.stopping.is_set() and context.desk.ready_stop() is None:
-            context.wake.wait(LONGEST_S if pause.stands else nap_s(run))
+            context.wake.wait(LONGEST_S if pause.stands else nap_s(run, live))
             context.wake.clear()
             with context.turn, live.refusing_after_failure():
                 if not context.stopping.is_set() and not live.failed:

@@ -41,8 +41,12 @@ def event_time_us(frame: DataFrame, column: str) -> Column:
 
 def event_time_sql(frame: DataFrame, column: str) -> str:
     """The same as SQL: a call of a function on columns is a dozen calls to the JVM, and epochs pay for them."""
-    value = quoted(column)
-    if isinstance(frame.schema[column].dataType, TimestampNTZType):
+    return time_us_sql(quoted(column), frame.schema[column].dataType)
+
+
+def time_us_sql(value: str, data_type: DataType) -> str:
+    """A time, given as SQL, as microseconds since the epoch, as SQL; ``data_type``: its type."""
+    if isinstance(data_type, TimestampNTZType):
         # Part by part: Spark's functions of timestamps would take it for one of the session's zone, whose clock jumps.
         days = f"CAST(unix_date(CAST({value} AS DATE)) AS BIGINT)"
         minutes = f"({days} * 1440 + hour({value}) * 60 + minute({value}))"

@@ -163,6 +163,22 @@ def qualifier_of(attribute: Any) -> tuple[str, ...]:
     return tuple(map(str, items(attribute.qualifier())))
 
 
+def with_metadata(frame: DataFrame, column: str, metadata: Mapping[str, Any]) -> DataFrame | None:
+    """The frame with other metadata of a column that goes on to be called by its frame's name, too.
+
+    None: it is called by its own name alone, and what ``withColumns`` gives is the same.
+    """
+    spark, output = frame.sparkSession, list(items(analyzed(frame).output()))
+    if not any(str(one.name()) == column and qualifier_of(one) for one in output):
+        return None
+    given = java_class(spark, "org.apache.spark.sql.types.Metadata").fromJson(json.dumps(dict(metadata)))
+    columns = [
+        _alias(spark, one, column, qualifier_of(one), given) if str(one.name()) == column else as_column(spark, one)
+        for one in output
+    ]
+    return frame.select(*columns)
+
+
 def renewed(frame: DataFrame) -> DataFrame:
     """The same rows, in columns of the same names that Spark takes for others: a frame that is joined with itself."""
     spark = frame.sparkSession

@@ -12,6 +12,8 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery
+from mixedmode.runtime.connectors.sources import live_query
+from mixedmode.runtime.driver import phases
 from orderly_stream import orderly_stream
 from pyspark import cloudpickle
 from pyspark.sql import Row
@@ -247,6 +249,43 @@ def test_late_is_late_for_what_has_fired(world: World) -> None:
     assert [(row[0], row[-1]) for row in stock] == [("k", 2)]
     assert [(row[0], row[-1]) for row in world.output()] == [("k", 2)]
     assert sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress) == 1
+
+
+def test_nothing_fires_in_front_of_rows_that_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live, too, a row that waits behind one that moves the watermark counts, as in stock: the clock fires nothing
+    before Spark has looked and found that no more rows wait; then what is due fires, although no row comes (P8)."""
+    steps, step = [], phases._live_step
+
+    def counted(*parts: Any) -> None:
+        step(*parts)
+        steps.append(parts)
+
+    def clock_comes_first(name: str) -> None:
+        if name == "batch-before-spark-commit":
+            before = len(steps)
+            support.wait_until(lambda: len(steps) > before + 1)
+
+    monkeypatch.setattr(phases, "_live_step", counted)
+    monkeypatch.setattr(live_query, "failpoint", clock_comes_first)
+
+    def totals(frame: Any) -> Any:
+        windows = frame.withWatermark("ts", "5 minutes").groupBy("key", F.window("ts", "10 minutes"))
+        return windows.agg(F.sum("value").alias("total"))
+
+    query = world.start(totals(mixedmode.read(live=world.live(maxFilesPerTrigger="1"))))
+    assert query.wait_for("live", 300), query.exception()
+    with query._runner._context.turn:  # all three are there before the first is taken
+        world.land(*WAITING)
+        source = query._runner.live
+        assert source is not None
+        support.wait_until(lambda: source.query is not None and source.query.status["isDataAvailable"])
+    support.wait_until(lambda: bool(world.output()) or query.exception() is not None)
+    query.processAllAvailable()
+    query.stop()
+
+    assert [(row[0], row[-1]) for row in world.output()] == [("k", 2)]
+    assert sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress) == 1
+    assert [(row[0], row[-1]) for row in by_stock(world, totals(world.live(maxFilesPerTrigger="1")))] == [("k", 2)]
 
 
 def test_late_rows_of_a_processor_are_those_behind_what_has_fired(world: World) -> None:

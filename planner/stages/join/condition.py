@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,16 +11,18 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from ....errors import PlanError
-from ....runtime.operators.join.columns import LEFT, RIGHT
+from ....runtime.operators.join.columns import LEFT
+from ....runtime.operators.join.definition import TimeBounds
 from ....runtime.platform.frame_columns import with_frames
 from ....runtime.platform.spark_errors import error_text
 from ....runtime.platform.spark_expressions import class_name, items, tree
-from ....runtime.platform.spark_joins import SparkJoin, is_same_value, renewed, share_attributes
+from ....runtime.platform.spark_joins import SparkJoin, renewed, share_attributes
 from ....runtime.platform.spark_plans import analyzed
-from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, WINDOW_MARK
+from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
 from ..own_names import OwnNames
-from .bounds import EQUAL, Bounded, EventTimeBounds
+from .bounds import EQUAL, Bounded, EventTimeBounds, narrowed
 from .side_columns import JoinedRows
+from .side_times import SideTime, SideTimes, times_of_columns
 
 if TYPE_CHECKING:
     from ..stage import StageInput
@@ -155,92 +157,69 @@ class JoinCondition:
             if rows.watermark is not None and one.metadata().contains(EVENT_TIME_MARK)
         )
 
-    @cached_property
-    def time_places(self) -> tuple[frozenset[int], frozenset[int]]:
-        """For each side the places of the columns that are its event time itself."""
-        left, right = map(_time_places, self.frames.rows)
-        return left, right
-
-    @cached_property
-    def window_places(self) -> tuple[frozenset[int], frozenset[int]]:
-        """For each side the places of the windows whose last instants are its event time."""
-        left, right = map(_window_places, self.frames.rows)
-        return left, right
-
-    def ids(self, side: int, places: frozenset[int]) -> frozenset[int]:
-        """Ids of the columns at some places."""
-        return frozenset(self.attributes[side][place].exprId().id() for place in places)
-
     # -- event times ---------------------------------------------------------------------------------------------------
 
     @cached_property
-    def time_key(self) -> tuple[int, int] | None:
-        """The key that is the event time of the only side with a watermark, and so of the other: place, other side."""
-        without = [side for side, rows in enumerate(self.frames.rows) if rows.watermark is None]
-        if len(without) != 1:
-            return None
-        [other] = without
-        known = self.ids(1 - other, self.time_places[1 - other])
-        for place, pair in enumerate(self.join.keys):
-            mine, theirs = pair[1 - other], pair[other]
-            is_time = class_name(mine) == "AttributeReference" and mine.exprId().id() in known
-            if is_time and str(theirs.dataType().simpleString()) == "timestamp":
-                return place, other
-        return None
+    def event_times(self) -> PairTimes:
+        """By which times pairs are told, and rows wait."""
+        sides = SideTimes(self.frames.rows, self.join)
+        own, by_key = self._pair_times(sides.own), sides.by_key
+        if by_key is None or own.is_bounded_by_watermarks:
+            return own
+        key, times = by_key
+        return self._pair_times(times, key)
 
-    @cached_property
-    def key_bounds(self) -> list[Bounded]:
-        """What equal keys say of event times."""
-        reader, found = self._reader, list[Bounded]()
-        for place, (left, right) in enumerate(self.join.keys):
-            if self._are_windows(left, right) or (self.time_key is not None and self.time_key[0] == place):
-                found.append(Bounded(EQUAL, True))
-            elif (bounded := reader.of_equal(left, right)) is not None:
-                found.append(bounded)
-        return found
+    def _pair_times(self, times: tuple[SideTime | None, SideTime | None], key: int | None = None) -> PairTimes:
+        """What the condition says of some times; ``key``: the key that is these on both sides."""
+        left, right = (self._ids(side, one, only_times=True) for side, one in enumerate(times))
+        reader = EventTimeBounds(self.join.spark, left, right)
+        keys = [
+            Bounded(EQUAL, True) if place == key or self._are_windows(pair, times) else reader.of_equal(*pair)
+            for place, pair in enumerate(self.join.keys)
+        ]
+        return PairTimes(times, key, keys, [reader.of(one) for one in self.join.others])
 
-    @cached_property
-    def other_bounds(self) -> list[Bounded | None]:
-        """The same of each of the other conditions."""
-        return [self._reader.of(one) for one in self.join.others]
-
-    @property
-    def _reader(self) -> EventTimeBounds:
-        left, right = (self.ids(side, self.time_places[side]) for side in (LEFT, RIGHT))
-        return EventTimeBounds(self.join.spark, left, right)
-
-    def _are_windows(self, *pair: Any) -> bool:
+    def _are_windows(self, pair: Sequence[Any], times: tuple[SideTime | None, SideTime | None]) -> bool:
+        """Whether two keys are windows whose last instants are the times of their sides."""
         return all(
-            class_name(one) == "AttributeReference" and one.exprId().id() in self.ids(side, self.window_places[side])
+            class_name(one) == "AttributeReference"
+            and one.exprId().id() in self._ids(side, times[side], only_times=False)
+            and class_name(one.dataType()) == "StructType"
             for side, one in enumerate(pair)
         )
 
-
-def _time_places(rows: StageInput) -> frozenset[int]:
-    if rows.watermark is None:
-        return frozenset()
-    plan, names = analyzed(rows.inputs.template), rows.inputs.template.columns
-    attributes = dict(zip(names, items(plan.output()), strict=True))
-    time = attributes[rows.watermark.event_time].exprId().id()
-    return frozenset(
-        place
-        for place, name in enumerate(rows.schema.fieldNames())
-        if name == rows.watermark.event_time
-        or (
-            attributes[name].metadata().contains(EVENT_TIME_MARK)
-            and is_same_value(plan, attributes[name].exprId().id(), time)
-        )
-    )
+    def _ids(self, side: int, time: SideTime | None, *, only_times: bool) -> frozenset[int]:
+        """Ids of the columns that are a side's time; ``only_times``: without windows."""
+        if time is None:
+            return frozenset()
+        places = times_of_columns(time.places, self.frames.rows[side]) if only_times else time.places
+        return frozenset(self.attributes[side][place].exprId().id() for place in places)
 
 
-def _window_places(rows: StageInput) -> frozenset[int]:
-    if rows.watermark is None or rows.watermark.event_time != CARRIER:
-        return frozenset()
-    return frozenset(
-        place
-        for place, field in enumerate(rows.schema.fields)
-        if field.name == rows.watermark.label and {WINDOW_MARK, EVENT_TIME_MARK} <= set(field.metadata or {})
-    )
+@dataclass(frozen=True)
+class PairTimes:
+    """By which times pairs are told, and what the condition says of them."""
+
+    #: Of each side; None: its rows have none.
+    sides: tuple[SideTime | None, SideTime | None]
+    #: The place of the key that is the time of both; None: there is none, or the condition says more of others.
+    key: int | None
+    #: What equal keys say of the times, key by key; None: nothing.
+    key_bounds: Sequence[Bounded | None]
+    #: The same of each of the other conditions.
+    other_bounds: Sequence[Bounded | None]
+
+    @property
+    def bounds(self) -> TimeBounds:
+        """Of the times of a pair."""
+        return narrowed([one.bounds for one in (*self.key_bounds, *self.other_bounds) if one is not None])
+
+    @property
+    def is_bounded_by_watermarks(self) -> bool:
+        """Whether the watermarks' own columns alone say when the last partner of a row of either side has come."""
+        bounds = self.bounds
+        are_own = all(one is not None and one.is_own for one in self.sides)
+        return are_own and bounds.least_us is not None and bounds.greatest_us is not None
 
 
 def _outside(kind: str) -> str | None:

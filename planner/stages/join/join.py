@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ....errors import PlanError
 from ....runtime.operators.contract import KeyedOperator
-from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES, key_column, side_column
+from ....runtime.operators.join.columns import LEFT, RIGHT, SIDE_NAMES, TIME_COLUMN, key_column, side_column
 from ....runtime.operators.join.definition import How, JoinSide, TimeBounds
 from ....runtime.operators.join.late_rows import late_sides_schema
 from ....runtime.operators.join.operator import JoinOperator
@@ -18,10 +20,10 @@ from ....runtime.platform.spark_expressions import class_name, tree
 from ....runtime.platform.spark_joins import SparkJoin, over_columns, python_type, sql_over
 from ....runtime.platform.spark_plans import whole_plans
 from ....runtime.spec import Settings
+from ...inputs.event_time import CARRIER
 from ...inputs.schemas import check_key_type
 from ...inputs.sides import Side, united_sides
 from ..stage import KeyedStage, StageInput
-from .bounds import narrowed
 from .condition import Frames, JoinCondition
 from .output import JoinOutput, join_output
 
@@ -81,6 +83,7 @@ def plan_join(left: StageInput, right: StageInput, on: Any, how: str | None) -> 
                 output_columns=output.sources,
                 condition_columns=plan.residual_columns,
                 output_keys=output.keys,
+                input_times=CARRIER if plan.is_timed_apart else TIME_COLUMN,
             )
 
         return KeyedStage(
@@ -116,12 +119,12 @@ class _Plan:
     def __init__(self, condition: JoinCondition, how: How) -> None:
         self.condition, self.how = condition, how
         self._join, self._rows = condition.join, condition.frames.rows
-        known = [*condition.key_bounds, *[one for one in condition.other_bounds if one is not None]]
+        self._times = condition.event_times
         #: Of the event times of a pair.
-        self.bounds: TimeBounds = narrowed([one.bounds for one in known])
+        self.bounds: TimeBounds = self._times.bounds
         rest = [
             expression
-            for expression, bounded in zip(self._join.others, condition.other_bounds, strict=True)
+            for expression, bounded in zip(self._join.others, self._times.other_bounds, strict=True)
             if bounded is None or not bounded.is_all
         ]
         names = {id: side_column(*at) for id, at in condition.places.items()}
@@ -169,9 +172,19 @@ class _Plan:
             for one, name in zip(self.condition.attributes[side], rows.schema.fieldNames(), strict=True)
         }
         keys = tuple(over_columns(spark, pair[side], names) for pair in self._join.keys)
-        time_key = self.condition.time_key
-        time = keys[time_key[0]] if time_key is not None and time_key[1] == side else None
-        return Side(rows.inputs, rows.watermark, rows.schema, keys, time)
+        return Side(rows.inputs, rows.watermark, rows.schema, keys, self._time(side))
+
+    def _time(self, side: int) -> Column | None:
+        """The time by which the join goes, if it is not that of the watermark."""
+        time = self._times.sides[side]
+        if time is None:
+            return None if self._rows[side].watermark is None else F.lit(None).cast("timestamp")
+        return time.column
+
+    @property
+    def is_timed_apart(self) -> bool:
+        """Whether the watermark of a side goes by another time than the join."""
+        return any(rows.watermark is not None and self._time(side) is not None for side, rows in enumerate(self._rows))
 
     def join_side(self, side: int) -> JoinSide:
         """A side of the operator."""
@@ -187,10 +200,10 @@ class _Plan:
         return None if bounds.least_us is None else -bounds.least_us
 
     def _event_time(self, side: int) -> str | None:
-        watermark, time_key = self._rows[side].watermark, self.condition.time_key
-        if watermark is not None:
-            return watermark.label
-        return self.key_labels[time_key[0]] if time_key is not None and time_key[1] == side else None
+        time = self._times.sides[side]
+        if time is None or self._rows[side].watermark is not None or self._times.key is None:
+            return None if time is None else time.label
+        return self.key_labels[self._times.key]
 
     @property
     def output_delay_us(self) -> int | None:

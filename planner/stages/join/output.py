@@ -22,7 +22,7 @@ from ....runtime.platform.spark_expressions import attribute, class_name, items,
 from ....runtime.platform.spark_joins import qualified, qualifier_of
 from ....runtime.platform.spark_plans import analyzed
 from ....runtime.platform.spark_session import empty_frame
-from ...inputs.event_time import CARRIER, EVENT_TIME_MARK
+from ...inputs.event_time import CARRIER, EVENT_TIME_MARK, last_instant
 from .condition import JoinCondition
 from .side_columns import ColumnsOfSides
 
@@ -104,7 +104,11 @@ def join_output(condition: JoinCondition, joined: DataFrame, how: str, *, keeps_
         for name, label, qualifier in zip(names, shown, qualifiers, strict=True)
     ]
     if event_time is not None and event_time not in shown:
-        columns.append(qualified(spark, event_time, CARRIER, ()))
+        window_end = last_instant(schema[event_time])
+        if window_end is None:
+            columns.append(qualified(spark, event_time, CARRIER, ()))
+        else:
+            columns.append(window_end.alias(CARRIER, metadata={EVENT_TIME_MARK: True}))
     columns_behind = [
         qualified(spark, str(name), str(one.name()), qualifier_of(one), one.metadata())
         for name, one in zip(hidden_names, behind.values(), strict=True)
@@ -197,8 +201,8 @@ def _field(
 def _event_time(condition: JoinCondition, sources: tuple[tuple[str, ...], ...], names: list[str]) -> str | None:
     """The first column that is event time: the left side's, else the right one's."""
     by_source = {found[0]: name for found, name in zip(sources, names, strict=True) if len(found) == 1}
-    for side in range(2):
-        for place in sorted(condition.time_places[side] | condition.window_places[side]):
+    for side, time in enumerate(condition.event_times.sides):
+        for place in sorted(() if time is None else time.places):
             if side_column(side, place) in by_source:
                 return by_source[side_column(side, place)]
     return None

@@ -36,6 +36,9 @@ _RATE_LIMITS = frozenset(
 #: How often a micro-batch that waits for its turn looks whether it is still wanted.
 _LOOK_EVERY_S = 0.1
 
+#: How the message of a query's status begins when it has looked at its sources, and has no micro-batch in hand.
+_HAS_LOOKED = "Waiting for"
+
 #: How Spark's log says that a source has given nothing yet.
 _NO_OFFSET = "-"
 
@@ -73,6 +76,8 @@ class LiveSource:
         self._stopping = stopping
         self._error: BaseException | None = None
         self._refusing = False
+        #: Whether the query has looked at the source since it was started.
+        self._has_looked = False
         self._hidden: HiddenSession | None = None
         self.query: StreamingQuery | None = None
         #: The thread that is handing over a micro-batch now; None: nobody is.
@@ -85,8 +90,17 @@ class LiveSource:
 
     @property
     def is_drained(self) -> bool:
-        """True if the query has found nothing more when it last looked at the source."""
-        return self.query is not None and self.query.isActive and not self.query.status["isDataAvailable"]
+        """True if the query has found nothing more when it last looked at the source; before it has looked, False."""
+        if self.query is None or not self.query.isActive:
+            return False
+        status = self.query.status
+        self._has_looked |= status["isDataAvailable"] or status["message"].startswith(_HAS_LOOKED)
+        return self._has_looked and not status["isDataAvailable"]
+
+    @property
+    def is_looking(self) -> bool:
+        """True if the query's trigger does not have it wait now."""
+        return self.query is not None and self.query.isActive and bool(self.query.status["isTriggerActive"])
 
     def told_entry(self, facts: Sequence[LiveSourceFacts]) -> str | None:
         """Spark's entry of a position at which the sources were told to begin; None: none was.
@@ -120,7 +134,7 @@ class LiveSource:
             trigger: Spark's.
             waits: asked before each of them whether it has to wait.
         """
-        self._error, self._refusing = None, False
+        self._error, self._refusing, self._has_looked = None, False, False
         self.take_settings()
         assert self._hidden is not None
         rows = self._hidden.adopt(self._frame)

@@ -93,12 +93,12 @@ class StreamJoin(KeyedOperator):
             not null (a USING key of a full join is that of either side).
         condition_columns: columns of the frame of both sides that the condition reads; None: any.
         output_keys: for each key column the output column that has it; empty: not all are there.
+        input_times: the column by which the watermark goes, which may be another than that by which rows wait.
     """
 
     kind = "join"
     state_values = "joined"
     sort_columns = (TIME_COLUMN,)
-    input_times = TIME_COLUMN
     sizes = Sizes()
 
     def __init__(
@@ -117,8 +117,10 @@ class StreamJoin(KeyedOperator):
         output_columns: tuple[tuple[str, ...], ...],
         condition_columns: tuple[str, ...] | None = None,
         output_keys: tuple[str, ...] = (),
+        input_times: str = TIME_COLUMN,
     ) -> None:
         self.uid = uid
+        self.input_times = input_times
         self.how: How = how
         self.key_schema = key_schema
         self.key_columns = tuple(key_column(place) for place in range(len(key_schema)))

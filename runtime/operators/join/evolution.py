@@ -62,10 +62,11 @@ def changes_of(join: StreamJoin, stored: StateRegistry, record: dict[str, Any] |
     for name, side, event_time, keep_us in zip(
         SIDE_NAMES, join.sides, record["eventTimes"], record["keepUs"], strict=True
     ):
-        if side.event_time != event_time:
+        if side.event_time != event_time and (side.keep_us is not None or keep_us is not None):
             raise CheckpointMismatchError(
                 f"the {name} rows that wait have {event_time!r} as event time, the {name} side has "
-                f"{side.event_time!r} now; keep it, or start with another checkpointLocation [upgrade:U14]"
+                f"{side.event_time!r} now, by which nothing tells when those are over; keep it, or start with another "
+                "checkpointLocation [upgrade:U14]"
             )
         if side.keep_us != keep_us:
             changes.append(

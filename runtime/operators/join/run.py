@@ -123,7 +123,8 @@ class JoinRun:
         late_ms = self.epoch.late_watermark_ms
         if can_be_late(late_ms):
             batch = self._in_time(batch, late_ms)
-        note_event_time(counters, batch.column(TIME_COLUMN))
+        if self.operator.input_times in batch.schema.names:  # not in a first pass, if it is another than the rows' own
+            note_event_time(counters, batch.column(self.operator.input_times))
         kept = self._can_matter(batch)
         if kept is not None and not kept.all():
             batch = batch.filter(pa.array(kept))

@@ -311,7 +311,7 @@ def test_a_trigger_that_ends_has_no_live_phase(both: MixedFrame, trigger: dict[s
     [
         (lambda writer: writer.partitionBy("k", 3), "partitionBy takes names of columns, got 3"),
         (lambda writer: writer.clusterBy("k"), "clusterBy is not supported"),
-        (lambda writer: writer.foreach(print), "foreach is not supported; use foreachBatch"),
+        (lambda writer: writer.foreach(3), "foreach needs a function of a row, or an object with a method process"),
         (lambda writer: writer.toTable(" "), "toTable needs the name of a table"),
         (lambda writer: writer.foreachBatch("f"), "foreachBatch needs a function"),
         (lambda writer: writer.queryName(" "), "queryName must be a non-empty string"),

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from mixedmode import OptionError, PlanError, read
 from mixedmode.planner.frames.frame import MixedFrame
+from mixedmode.planner.inputs.event_time import CARRIER
 from mixedmode.planner.stages.join.join import plan_join
 from mixedmode.planner.stages.stage import STAGE_UID
+from mixedmode.runtime.operators.join.columns import TIME_COLUMN
 from mixedmode.runtime.operators.join.definition import StreamJoin
 from mixedmode.runtime.spec import JobSpec, Settings
 from pyspark.errors import AnalysisException
@@ -269,6 +271,53 @@ def test_output_modes_and_the_final_watermark_are_those_of_joins(a: MixedFrame, 
         inner.writeStream.format("noop").outputMode("complete")._compile()
     with pytest.raises(OptionError, match="does not go with a join of two streams"):
         compiled(inner, **{"execution.backlog.final-watermark": "max"})
+
+
+WINDOW = F.window("ts", "10 minutes")
+WINDOWED: dict[str, Any] = {
+    "selected": lambda rows: rows.select("k", WINDOW.alias("window")),
+    "beside the time": lambda rows: rows.withColumn("window", WINDOW).select("k", "window", "ts"),
+    "renamed": lambda rows: rows.select("k", WINDOW.alias("w")).withColumnRenamed("w", "window"),
+    "in sql": lambda rows: rows.selectExpr("k", "window(ts, '10 minutes', '5 minutes') AS window"),
+    "time dropped": lambda rows: rows.withColumn("window", WINDOW).drop("ts", "v", "w"),
+    "called as the time": lambda rows: rows.select("k", WINDOW.alias("ts")).select("k", F.col("ts").alias("window")),
+    "its last instant": lambda rows: rows.select("k", WINDOW).select("k", F.window_time("window").alias("window")),
+    "aggregated": lambda rows: rows.groupBy("k", WINDOW).count().select("k", "window"),
+}
+
+
+@pytest.mark.parametrize("windowed", WINDOWED.values(), ids=WINDOWED)
+def test_rows_of_a_window_wait_until_it_is_over(a: MixedFrame, b: MixedFrame, windowed: Any) -> None:
+    """However its column came to be; the watermark follows the times that ``withWatermark`` was called on."""
+    left, right = windowed(a), windowed(b.withColumnRenamed("paid", "ts"))
+    operator = joined(left, right, ["k", "window"], "full")
+    assert (bounds(operator), keeps(operator), operator.has_condition) == ((0, 0), [0, 0], False)
+    assert [one.event_time for one in operator.sides] == ["window", "window"]
+    stage = compiled(left.join(right, ["k", "window"])).stages[-1]
+    is_apart = windowed is not WINDOWED["aggregated"]
+    assert (stage.event_time, stage.operator.input_times) == ((CARRIER, CARRIER) if is_apart else (TIME_COLUMN,) * 2)
+
+
+def test_a_window_with_a_watermark_is_the_time_of_the_other_side(a: MixedFrame, streams: Any) -> None:
+    """Whose rows wait no longer, as in Spark; what is no window of event time, though equal to one, is none."""
+    other = read(live=streams[1].withColumnRenamed("paid", "ts")).select("k", WINDOW.alias("window"))
+    for left, right in ((a.select("k", WINDOW.alias("window")), other), (other, a.select("k", WINDOW.alias("window")))):
+        assert keeps(joined(left, right, ["k", "window"], "inner")) == [0, 0]
+    started = [rows.select("k", F.col("window.start").alias("at")) for rows in (a.select("k", WINDOW), other)]
+    assert keeps(joined(started[0], started[1], ["k", "at"], "inner")) == [None, None]
+
+
+def test_rows_that_leave_their_event_time_behind_have_none(a: MixedFrame, b: MixedFrame) -> None:
+    """They wait for ever, and are never late; the watermark goes on."""
+    job = compiled(a.select("k", "v").join(b.select("k", "w"), "k"))
+    operator = job.stages[0].operator
+    assert isinstance(operator, StreamJoin)
+    assert [one.event_time for one in operator.sides] == [None, None]
+    assert (job.stages[0].event_time, operator.input_times, job.stages[0].watermark_delay_ms) == (
+        CARRIER,
+        CARRIER,
+        3_600_000,
+    )
 
 
 def test_explain_says_how_long_rows_wait(a: MixedFrame, b: MixedFrame, capsys: pytest.CaptureFixture[str]) -> None:

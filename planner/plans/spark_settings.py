@@ -1,0 +1,30 @@
+"""Settings of Spark's own streaming queries that say what a stream gives: obeyed, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from ...errors import OptionError
+from ...runtime.spec import StageSpec
+
+_WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+_NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+
+
+def check_watermark_policy(spark: SparkSession, stages: Sequence[StageSpec]) -> None:
+    """Raise OptionError if the least of several watermarks is not to count; of one it does not matter."""
+    policy = str(spark.conf.get(_WATERMARK_POLICY, "min"))
+    timed = [name for stage in stages if stage.event_time is not None for name in stage.delays_ms]
+    if policy.lower() != "min" and len(timed) > 1:
+        raise OptionError(
+            f"{_WATERMARK_POLICY} is {policy!r}, and the job has several watermarks (of {', '.join(timed)}): only min"
+            " is supported, where the slowest input says what is late; set it to min, or use"
+            " pipeline.watermark.idle-timeout for inputs that have no rows for a while"
+        )
+
+
+def fires_without_rows(spark: SparkSession) -> bool:
+    """Whether what is due fires although no rows come, as Spark does in a micro-batch without data."""
+    return str(spark.conf.get(_NO_DATA_BATCHES, "true")).lower() == "true"

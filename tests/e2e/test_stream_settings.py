@@ -1,0 +1,33 @@
+"""Settings of Spark's own streams that say when results come, against stock Structured Streaming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from two_ways import Batch, Frames, TwoWays
+
+pytestmark = pytest.mark.spark
+
+BATCHES: list[Batch] = [{"rows": [(1, 0.0, 1), (1, 1800.0, 2)]}, {"rows": [(1, 1801.0, 4), (1, 1200.0, 8)]}]
+
+
+def totals(frames: Frames) -> Any:
+    windows = frames("rows").withWatermark("ts", "5 minutes").groupBy("key", F.window("ts", "10 minutes"))
+    return windows.agg(F.sum("value").alias("total"))
+
+
+def test_nothing_fires_without_rows_where_sparks_micro_batches_need_some(spark: SparkSession, tmp_path: Path) -> None:
+    """``noDataMicroBatches.enabled=false``: what the last rows have made due waits for the next ones."""
+    ways = TwoWays(spark, tmp_path, BATCHES)
+    by_itself = ways.ours(totals)
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+    try:
+        given, expected = ways.ours(totals), ways.stock(totals)
+    finally:
+        spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
+    assert given == expected
+    assert len(by_itself) == len(expected) + 1 == 2

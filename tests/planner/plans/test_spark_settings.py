@@ -1,0 +1,47 @@
+"""Settings of Spark's own streams that a job obeys, or is refused for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mixedmode import OptionError, read
+from mixedmode.runtime.spec import JobSpec
+from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def compiled(frame: Any) -> JobSpec:
+    job: JobSpec = frame.writeStream.format("noop")._compile()[1]
+    return job
+
+
+@pytest.fixture
+def policy_max(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.streaming.multipleWatermarkPolicy", "max")
+    yield
+    spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
+
+
+@pytest.mark.usefixtures("policy_max")
+def test_the_greatest_of_several_watermarks_is_refused(live: DataFrame) -> None:
+    """By a sentence that names the setting, its value and what is allowed; of one watermark there is no choice."""
+    one = read(live=live).withWatermark("ts", "1 hour")
+    assert compiled(one.groupBy("k").count())
+    other = read(live=live).withWatermark("ts", "1 minute").selectExpr("k AS other", "ts AS paid")
+    with pytest.raises(OptionError, match=r"multipleWatermarkPolicy is 'max'.*only min is supported"):
+        compiled(one.join(other, one["k"] == other["other"]))
+    with pytest.raises(OptionError, match="multipleWatermarkPolicy"):
+        compiled(read(live={"a": live, "b": live}).withWatermark("ts", "1 hour").groupBy("k").count())
+
+
+def test_micro_batches_without_data_are_a_setting_of_the_job(spark: SparkSession, live: DataFrame) -> None:
+    rows = read(live=live).withWatermark("ts", "1 hour").groupBy("k").count()
+    assert compiled(rows).fires_without_rows
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "False")
+    try:
+        assert not compiled(rows).fires_without_rows
+    finally:
+        spark.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
