@@ -22,7 +22,7 @@ EVENTS = support.stream_of(60, seed=9)
 
 @pytest.fixture(scope="module")
 def running(worlds: Callable[[], World]) -> Iterator[MixedQuery]:
-    """A query in its live phase, whose switch has closed all sessions, into a memory table; no checkpoint location given."""
+    """A query in its live phase, behind a switch that closes all sessions; into a memory table, without a location."""
     world = worlds()
     world.land(EVENTS[40:])
     keyed = support.sessions(world.history(EVENTS[:40]), world.live())

@@ -135,7 +135,7 @@ def test_nothing_in_the_backlog_is_late_but_in_the_stream(world: World) -> None:
 
 @pytest.mark.parametrize("final", [None, "observed", "max"])
 def test_tumbling_window_over_the_switch(world: World, final: str | None) -> None:
-    """A window that straddles the switch fires once with all rows, by default as under observed, and in two parts under max (X1)."""
+    """A window that straddles the switch fires once with all rows, also by default; in two parts under max (X1)."""
     rows = [("k", second, 1) for second in range(102)]
     history, live = rows[:50], rows[50:]  # windows of 4 s: the one from 48 to 52 straddles
     keyed = (
