@@ -81,7 +81,6 @@ query = (
     .writeStream.format("parquet")
     .option("path", f"{folder}/alerts")
     .option("checkpointLocation", f"{folder}/checkpoints")
-    .option("execution.backlog.final-watermark", "observed")  # and with it pipeline.timers = in-order
     .start()
 )
 if not query.wait_for("live", timeout=300):

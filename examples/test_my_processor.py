@@ -75,7 +75,6 @@ def harness() -> Iterator[Harness]:
         time_mode="eventTime",
         event_time="ts",
         delay="10 minutes",
-        options={"execution.backlog.final-watermark": "observed"},
     ) as made:
         yield made
 

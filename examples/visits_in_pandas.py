@@ -74,7 +74,6 @@ query = (
     .writeStream.format("parquet")
     .option("path", f"{folder}/visits")
     .option("checkpointLocation", f"{folder}/checkpoints")
-    .option("execution.backlog.final-watermark", "observed")  # and with it timeouts between the rows
     .start()
 )
 if not query.wait_for("live", timeout=300):

@@ -138,7 +138,5 @@ def _to_parquet(result: Any, job: Job) -> Any:
         .format("parquet")
         .option("path", str(job.output))
         .option("checkpointLocation", str(job.checkpoints))
-        # A window or rotation that straddles the switch is carried into the stream: equal to one batch over the year.
-        .option("execution.backlog.final-watermark", "observed")
         .option("execution.checkpointing.interval", "5 s")
     )

@@ -30,7 +30,6 @@ def described(spark: SparkSession) -> Any:
         .format("parquet")
         .option("path", os.environ["OUTPUT"])
         .option("checkpointLocation", os.environ["LOCATION"])
-        .option("execution.backlog.final-watermark", "observed")
     )
     savepoint = os.environ.get("SAVEPOINT")
     return writer.option("execution.savepoint.path", savepoint) if savepoint else writer

@@ -44,8 +44,10 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     context.rescales.refuse_those_that_do_not_wait(rescaling.IN_BACKLOG)
     rows = _unread_history(run)
     final_ms, at_end = _final_watermarks(run), job.has_phase("finish")
+    # What an earlier run has fired behind its switch stays fired: of a first backlog nothing is late.
+    drop_late = run.is_recovered and not state.is_backlog
     if context.live is None or job.live is None or context.live_start.is_read_once:
-        epochs.sorted_pass(phase, rows.with_empty(job), final_ms, at_end=at_end, pin=run.pin)
+        epochs.sorted_pass(phase, rows.with_empty(job), final_ms, drop_late=drop_late, at_end=at_end, pin=run.pin)
         return
     if (landed := context.live_start.landed(state)) is not None:
         rows = rows.with_live(job, landed)
@@ -66,10 +68,12 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
                 position = context.store.spark_log.position(batch_id).offset_entry
                 # A second batch holds what arrived while the job was down after a kill in the first.
                 pin = None if passes else run.pin
-                reused = epochs.sorted_pass(phase, rows, final_ms, at_end=at_end, pin=pin, live_position=position)
+                reused = epochs.sorted_pass(
+                    phase, rows, final_ms, drop_late=drop_late, at_end=at_end, pin=pin, live_position=position
+                )
                 watch.had_read(*reused)
             else:
-                epochs.sorted_pass(phase, rows, None)
+                epochs.sorted_pass(phase, rows, None, drop_late=drop_late)
         state.batch_id = batch_id
         run.offsets.read_in(batch_id, state.epoch)
         rows = SourceRows()
@@ -78,7 +82,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     context.live.drain(on_batch, at_once=at_once)
     run.offsets.tell(context.live.query)
     if passes == 0 and (not rows.is_empty or state.epoch == 0):
-        epochs.sorted_pass(phase, rows.with_empty(job), final_ms, at_end=at_end, pin=run.pin)
+        epochs.sorted_pass(phase, rows.with_empty(job), final_ms, drop_late=drop_late, at_end=at_end, pin=run.pin)
         context.live_start.was_read(state)
     elif passes and not one_batch:
         epochs.sorted_pass(phase, None, final_ms, at_end=at_end)

@@ -22,11 +22,12 @@ EVENTS = support.stream_of(60, seed=9)
 
 @pytest.fixture(scope="module")
 def running(worlds: Callable[[], World]) -> Iterator[MixedQuery]:
-    """A query in its live phase, into a memory table; no checkpoint location given."""
+    """A query in its live phase, behind a switch that closes all sessions; into a memory table, without a location."""
     world = worlds()
     world.land(EVENTS[40:])
     keyed = support.sessions(world.history(EVENTS[:40]), world.live())
-    query = keyed.writeStream.format("memory").queryName("sessions_table").option("pipeline.parallelism", 2).start()
+    writer = keyed.writeStream.format("memory").queryName("sessions_table").option("pipeline.parallelism", 2)
+    query = writer.option("execution.backlog.final-watermark", "max").start()
     assert query.wait_for("live", 300), query.exception()
     yield query
     query.stop()

@@ -150,9 +150,8 @@ def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
     initial = spark.createDataFrame([("a", 100), ("z", 7), ("a", 200)], "key string, total long").groupBy("key")
     stock, world = worlds(), worlds()
     expected = in_stock(stock, lambda live: job_of(rich(live), initial))
-    query = world.start(
-        job_of(mixedmode.read(live=rich(world.live())), initial), {"execution.runtime-mode": "streaming"}
-    )
+    options = {"execution.runtime-mode": "streaming", "pipeline.timers": "after-rows"}  # timers behind rows, as stock
+    query = world.start(job_of(mixedmode.read(live=rich(world.live())), initial), options)
     assert query.wait_for("live", 300), query.exception()
     for batch in BATCHES:
         world.land(batch)

@@ -72,21 +72,21 @@ def run_available_now(world: World, options: dict[str, str]) -> Run:
     return Run(world, query, support.expected_sessions(world.spark, EVENTS))
 
 
-MIXED = {**EAGER, "execution.backlog.final-watermark": "observed"}
+MAX = {"execution.backlog.final-watermark": "max"}
 SLICED = {"execution.history.rows-per-epoch": "100"}
 RUNS: dict[str, Callable[[World], Run]] = {
     "batch": lambda world: run_bounded(world, {"execution.runtime-mode": "batch", **EAGER}, live=True),
     "streaming": lambda world: run_live(world, {"execution.runtime-mode": "streaming", **EAGER, **SLICED}),
-    "mixed observed": lambda world: run_live(world, {"execution.interval-during-backlog": "0", **MIXED}),
-    "mixed max": lambda world: run_live(world, EAGER),
+    "mixed": lambda world: run_live(world, {"execution.interval-during-backlog": "0", **EAGER}),
+    "mixed max": lambda world: run_live(world, {**EAGER, **MAX}),
     "mixed interval": lambda world: run_live(world, {**EAGER, **SLICED, "execution.interval-during-backlog": "1 hour"}),
-    "bounded mixed": lambda world: run_bounded(world, MIXED),
+    "bounded mixed": lambda world: run_bounded(world, EAGER),
     "available streaming": lambda world: run_available_now(
         world, {"execution.runtime-mode": "streaming", **EAGER, **SLICED}
     ),
     "bounded streaming": lambda world: run_bounded(world, {"execution.runtime-mode": "streaming", **EAGER, **SLICED}),
 }
-LIVE_RUNS = ["streaming", "mixed observed", "mixed max", "mixed interval"]
+LIVE_RUNS = ["streaming", "mixed", "mixed max", "mixed interval"]
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_sessions_that_straddle_the_switch_fire_twice_under_max(run_of: Runs) ->
     [
         ("batch", ["backlog", "finish"]),
         ("streaming", ["history", "catch-up", "switch", "live"]),
-        ("mixed observed", ["backlog", "switch", "live"]),
+        ("mixed", ["backlog", "switch", "live"]),
         ("mixed max", ["backlog", "switch", "live"]),
         ("mixed interval", ["history", "catch-up", "switch", "live"]),
         ("bounded mixed", ["backlog", "finish"]),
@@ -144,7 +144,7 @@ def test_phases(run_of: Runs, name: str, phases: list[str]) -> None:
     assert run_of(name).phases() == phases
 
 
-@pytest.mark.parametrize("name", ["batch", "mixed observed", "mixed max", "bounded mixed"])
+@pytest.mark.parametrize("name", ["batch", "mixed", "mixed max", "bounded mixed"])
 def test_backlog_is_one_sorted_pass(run_of: Runs, name: str) -> None:
     """History and waiting data are one epoch in backlog mode."""
     backlog = [p for p in run_of(name).progress if p.phase == "backlog"]
@@ -165,13 +165,13 @@ def test_stream_takes_the_history_in_epochs(run_of: Runs, name: str) -> None:
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mixed observed", "mixed max"])
+@pytest.mark.parametrize("name", ["mixed", "mixed max"])
 def test_no_checkpoint_in_a_silent_backlog(run_of: Runs, name: str) -> None:
     """Under interval 0, set or unset, no checkpoint is taken while isBacklog, however short the interval (I1, I3)."""
     assert run_of(name).checkpoints_before("switch") == 0
 
 
-@pytest.mark.parametrize("name", ["mixed observed", "mixed max"])
+@pytest.mark.parametrize("name", ["mixed", "mixed max"])
 def test_the_switch_takes_a_checkpoint_at_once(run_of: Runs, name: str) -> None:
     """The checkpoint of the switch is the very next thing after the last source leaves the backlog (I4, I5)."""
     run = run_of(name)
@@ -217,12 +217,12 @@ def test_end_of_all_input_takes_the_final_checkpoint(run_of: Runs, name: str) ->
 
 def test_state_migrates_in_sorted_files(run_of: Runs) -> None:
     """The backlog's state goes to RocksDB as sorted files; the stream adds change logs (until they are compacted)."""
-    run = run_of("mixed observed")
+    run = run_of("mixed")
     names = {path.suffix for path in (run.world.checkpoints / "mixedmode" / "state").rglob("e*")}
     assert names == {".sst", ".log"}
 
 
-@pytest.mark.parametrize("name", ["mixed observed", "mixed max"])
+@pytest.mark.parametrize("name", ["mixed", "mixed max"])
 def test_watermark_after_the_switch_is_by_the_strategy(run_of: Runs, name: str) -> None:
     """From the switch on the watermark is the greatest event time so far, also where MAX fired in the backlog."""
     first_live = next(p for p in run_of(name).progress if p.phase == "live" and p.numInputRows)

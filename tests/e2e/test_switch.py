@@ -16,7 +16,6 @@ from support import START, World
 
 pytestmark = pytest.mark.spark
 
-OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(150, seed=11)
 
 
@@ -31,7 +30,7 @@ def started(
 ) -> Any:
     """The test job in its live phase."""
     frame = None if history is None else world.history(history)
-    query = world.start(support.sessions(frame, world.live(**live)), {**OBSERVED, **(options or {})})
+    query = world.start(support.sessions(frame, world.live(**live)), options)
     assert query.wait_for("live", 300), query.exception()
     return query
 
@@ -90,7 +89,7 @@ def test_rate_limited_source_is_several_chunks_if_asked(world: World, mode: str,
     sessions across chunks stay whole (X9)."""
     world.land(EVENTS[60:90], EVENTS[90:120], EVENTS[120:])
     frame = support.sessions(world.history(EVENTS[:60]), world.live(maxFilesPerTrigger="1"))
-    options = {**OBSERVED, "execution.runtime-mode": mode, "execution.backlog.limits": limits}
+    options = {"execution.runtime-mode": mode, "execution.backlog.limits": limits}
     query = world.start(frame, options, availableNow=True)
     query.awaitTermination(300)
     backlog = [p for p in query.recentProgress if p.phase == "backlog"]
@@ -107,11 +106,11 @@ def test_available_now_runs_go_on_from_each_other(world: World) -> None:
     """A trigger that ends by itself works off what is there; the next run goes on with the state (X6)."""
     for start in range(0, 150, 50):
         world.land(EVENTS[start : start + 50])
-        query = world.start(support.sessions(None, world.live()), OBSERVED, availableNow=True)
+        query = world.start(support.sessions(None, world.live()), availableNow=True)
         query.awaitTermination(300)
         assert query.checkpoints, "a run that ends must have committed"
     world.land(support.flush_after(EVENTS))
-    query = world.start(support.sessions(None, world.live()), OBSERVED, availableNow=True)
+    query = world.start(support.sessions(None, world.live()), availableNow=True)
     query.awaitTermination(300)
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
@@ -134,9 +133,9 @@ def test_nothing_in_the_backlog_is_late_but_in_the_stream(world: World) -> None:
 # -- windows that straddle the switch (X1) -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("final", ["observed", "max"])
-def test_tumbling_window_over_the_switch(world: World, final: str) -> None:
-    """A window that straddles the switch fires once with all rows under observed, and in two parts under max (X1)."""
+@pytest.mark.parametrize("final", [None, "observed", "max"])
+def test_tumbling_window_over_the_switch(world: World, final: str | None) -> None:
+    """A window that straddles the switch fires once with all rows, also by default; in two parts under max (X1)."""
     rows = [("k", second, 1) for second in range(102)]
     history, live = rows[:50], rows[50:]  # windows of 4 s: the one from 48 to 52 straddles
     keyed = (
@@ -145,7 +144,7 @@ def test_tumbling_window_over_the_switch(world: World, final: str) -> None:
         .groupBy("key", F.window("ts", "4 seconds"))
         .agg(F.count("*").alias("n"))
     )
-    query = world.start(keyed, {"execution.backlog.final-watermark": final})
+    query = world.start(keyed, {} if final is None else {"execution.backlog.final-watermark": final})
     assert query.wait_for("live", 300), query.exception()
     backlog = len(world.output())
     live_part(world, query, live[:20], live[20:], support.flush_after(rows))
@@ -153,7 +152,7 @@ def test_tumbling_window_over_the_switch(world: World, final: str) -> None:
     assert query.exception() is None
     windows = sorted(((row[1]["start"] - START).seconds, row[2]) for row in world.output() if row[0] == "k")
     whole = [(start, 4) for start in range(0, 100, 4)] + [(100, 2)]
-    if final == "observed":
+    if final != "max":
         assert backlog == 12  # the backlog's watermark is 49: windows up to 48 have ended
         assert windows == whole
     else:

@@ -99,7 +99,6 @@ def _given(spark: SparkSession, shape: Shape, frames: Moved, folder: Path) -> li
     writer = _writer(shape, frames, folder, keep)
     if shape.sink == "console":
         writer = writer.format("memory")
-    writer = writer.option("execution.backlog.final-watermark", "observed")
     query = writer.trigger(availableNow=True).start()
     try:
         query.awaitTermination()
