@@ -17,9 +17,9 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from .gateway import scala_sequence
+from .gateway import query_execution, scala_sequence
 from .spark_expressions import class_name, items, with_children
-from .spark_plans import analyzed, frame_of
+from .spark_plans import analyzed, frame_of, leaves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +43,8 @@ def with_file_rows(frame: DataFrame) -> DataFrame | None:
 
     Two columns at least: :data:`ARRIVAL_TIME_COLUMN` and :data:`ARRIVAL_PLACE_COLUMN`.
     """
-    if (read := _reads(analyzed(frame))) is None:
+    read = _reads(analyzed(frame))
+    if read is None or _is_cached(frame):
         return None
     spark = frame.sparkSession
     by_path = len(read) > 1 or _has_equal_times(read[0])
@@ -55,7 +56,13 @@ def with_file_rows(frame: DataFrame) -> DataFrame | None:
 
 def has_file_rows(frame: DataFrame) -> bool:
     """Whether it can be told where each row of a frame stands in its files."""
-    return _reads(analyzed(frame)) is not None
+    return _reads(analyzed(frame)) is not None and not _is_cached(frame)
+
+
+def _is_cached(frame: DataFrame) -> bool:
+    """Whether Spark has some of the rows elsewhere, and would have to read the files again for their places."""
+    plan = query_execution(frame).withCachedData()
+    return any(class_name(leaf) == "InMemoryRelation" for leaf in leaves(plan))
 
 
 def _reads(plan: Any) -> list[Any] | None:
