@@ -235,8 +235,8 @@ class MixedFrame(ColumnAccess):
         """Drop rows whose values in these columns (None: in all) have come before.
 
         Of the rows of one backlog, or of one micro-batch, the one with the least event time stays, and of those the
-        least row.  With the watermark's column, or a window of it, among the columns, keys that the watermark has
-        passed are forgotten; without, every key is remembered for ever.
+        first, as files and their rows come one after the other.  With the watermark's column, or a window of it, among
+        the columns, keys that the watermark has passed are forgotten; without, every key is remembered for ever.
 
         Raises:
             PlanError: a column is missing or has no type that can be compared.

@@ -43,6 +43,7 @@ from .key_groups import earlier_shards
 from .observed import observed_once
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan, StagePlan
+from .row_order import unordered_histories
 from .spark_settings import check_watermark_policy, fires_without_rows
 from .timer_order import resolve_timers
 
@@ -187,6 +188,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         tail=() if tail is None else tail.names,
         tail_moves_rows=tail is not None and tail.moves_rows,
         united=() if tail is None else tuple(dict.fromkeys(branch.origin for branch in tail.branches)),
+        unordered=unordered_histories(graph, specs, lanes),
         ignored=tuple(dict.fromkeys([*[one for each in graph.stages for one in each.inputs.ignored], *output.ignored])),
     )
     return plan, _job(graph, plan, specs, sink, tail, lanes)

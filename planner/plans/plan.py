@@ -125,6 +125,8 @@ class ExecutionPlan(BaseModel):
     united: tuple[str, ...] = ()
     #: Operations that were asked for and have no effect.
     ignored: tuple[str, ...] = ()
+    #: Histories of which nobody knows in which order a stream would have brought the rows, where that matters.
+    unordered: tuple[str, ...] = ()
 
     @property
     def operator(self) -> dict[str, Any]:
@@ -205,6 +207,13 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     if late is not None:
         each = ", in stage=<uid> those that are late for each stage" if len(plan.stages) > 1 else ""
         yield "late rows", f"parquet files in {late}{each}: exactly-once, visible when a checkpoint completes"
+    if plan.unordered:
+        yield (
+            "order of rows",
+            f"not known in {', '.join(plan.unordered)}: rows are in the order of files only if the history is a read of"
+            " files followed by operations that move no rows (no shuffle, join, cache, or rows made in memory); without"
+            " that, which of a key's rows of one event time comes first is not defined",
+        )
     yield from _graph(plan)
     for stage in plan.stages:
         yield from _stage(stage, named=len(plan.stages) > 1)

@@ -1,8 +1,10 @@
-"""Where a row stands in the files that a frame reads, as columns of the frame.
+"""Where a row stands in the files or partitions of Kafka that a frame reads, as columns of the frame.
 
 Spark knows of each row of a file scan the file, its modification time and the row's place (``_metadata``), but hands
 that on only if the frame asks for it where it reads.  So the columns are added to the scan of a resolved plan, and to
 each projection above it.
+
+Of Kafka the order of offsets in a partition is kept, and one partition comes behind the other.
 
 Invariant: the frame's other columns, and its rows, stay as they are.
 """
@@ -17,9 +19,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from .gateway import scala_sequence
+from .gateway import query_execution, scala_sequence
 from .spark_expressions import class_name, items, with_children
-from .spark_plans import analyzed, frame_of
+from .spark_plans import analyzed, frame_of, leaves
+from .spark_sources import PlannedSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,15 +38,20 @@ ARRIVAL_PLACE_COLUMN = "__arrived_place"
 _KEEPING_ORDER = frozenset(
     {"CollectMetrics", "Filter", "Generate", "Project", "ResolvedHint", "Sample", "SubqueryAlias", "Union", "View"}
 )
+#: Nodes that read.
+_SCANS = ("LogicalRelation", "DataSourceV2Relation")
+#: An offset has no more bits.
+_OFFSET_BITS = 47
 _MODIFIED = re.compile(r"modification_time=(\d+)")
 
 
 def with_file_rows(frame: DataFrame) -> DataFrame | None:
-    """The frame with columns that say where each row stands in its files; None: it is no plain read of files.
+    """The frame with columns that say where each row stands in its files; None: it is no plain read.
 
-    Two columns at least: :data:`ARRIVAL_TIME_COLUMN` and :data:`ARRIVAL_PLACE_COLUMN`.
+    Two columns at least: :data:`ARRIVAL_TIME_COLUMN` (0 for all messages of Kafka) and :data:`ARRIVAL_PLACE_COLUMN`.
     """
-    if (read := _reads(analyzed(frame))) is None:
+    read = _reads(analyzed(frame))
+    if read is None or _is_cached(frame):
         return None
     spark = frame.sparkSession
     by_path = len(read) > 1 or _has_equal_times(read[0])
@@ -55,14 +63,20 @@ def with_file_rows(frame: DataFrame) -> DataFrame | None:
 
 def has_file_rows(frame: DataFrame) -> bool:
     """Whether it can be told where each row of a frame stands in its files."""
-    return _reads(analyzed(frame)) is not None
+    return _reads(analyzed(frame)) is not None and not _is_cached(frame)
+
+
+def _is_cached(frame: DataFrame) -> bool:
+    """Whether Spark has some of the rows elsewhere, and would have to read the files again for their places."""
+    plan = query_execution(frame).withCachedData()
+    return any(class_name(leaf) == "InMemoryRelation" for leaf in leaves(plan))
 
 
 def _reads(plan: Any) -> list[Any] | None:
     """The scans of files that a plan's rows come from, if they come in their order; None: they do not."""
     kind = class_name(plan)
-    if kind == "LogicalRelation":
-        return [plan] if class_name(plan.relation()) == "HadoopFsRelation" else None
+    if kind in _SCANS:
+        return [plan] if _is_of_files(plan) or _is_of_kafka(plan) else None
     if kind not in _KEEPING_ORDER:
         return None
     found: list[Any] = []
@@ -72,6 +86,14 @@ def _reads(plan: Any) -> list[Any] | None:
             return None
         found += below
     return found
+
+
+def _is_of_files(scan: Any) -> bool:
+    return class_name(scan) == "LogicalRelation" and class_name(scan.relation()) == "HadoopFsRelation"
+
+
+def _is_of_kafka(scan: Any) -> bool:
+    return PlannedSource(scan).kafka_end is not None
 
 
 def _has_equal_times(relation: Any) -> bool:
@@ -86,7 +108,7 @@ def _has_equal_times(relation: Any) -> bool:
 
 def _with_columns(spark: SparkSession, node: Any, *, by_path: bool) -> Any:
     """A plan with the columns in its output, behind all others."""
-    if class_name(node) == "LogicalRelation":
+    if class_name(node) in _SCANS:
         return _scan_with_columns(spark, node, by_path=by_path)
     children = [_with_columns(spark, child, by_path=by_path) for child in items(node.children())]
     node = with_children(spark, node, children)
@@ -99,6 +121,9 @@ def _with_columns(spark: SparkSession, node: Any, *, by_path: bool) -> Any:
 
 def _scan_with_columns(spark: SparkSession, relation: Any, *, by_path: bool) -> Any:
     scan = frame_of(spark, relation)
+    if _is_of_kafka(relation):
+        place = f"shiftleft(CAST(partition AS BIGINT), {_OFFSET_BITS}) + offset AS {ARRIVAL_PLACE_COLUMN}"
+        return analyzed(scan.selectExpr("*", f"0L AS {ARRIVAL_TIME_COLUMN}", f"topic AS {ARRIVAL_FILE_COLUMN}", place))
     place = "row_index" if "row_index" in _metadata_fields(scan) else "file_block_start"
     columns: Sequence[str] = [
         f"unix_micros(_metadata.file_modification_time) AS {ARRIVAL_TIME_COLUMN}",

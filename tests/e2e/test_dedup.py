@@ -36,11 +36,9 @@ def rows_of(events: Iterable[support.Event]) -> list[tuple[Any, ...]]:
 
 
 def survivors(events: Sequence[support.Event], key: Any) -> list[support.Event]:
-    """Of each key the event with the least event time, and of those the least row; nulls first."""
+    """Of each key the event with the least event time, and of those the first; nulls first."""
     first: dict[Any, support.Event] = {}
-    for event in sorted(
-        events, key=lambda event: [(part is not None, part) for part in (event[1], event[0], event[2])]
-    ):
+    for event in sorted(events, key=lambda event: (event[1] is not None, event[1])):
         first.setdefault(key(event), event)
     return list(first.values())
 
@@ -64,7 +62,7 @@ LIVE = [[(k, END_S + s, v) for k, s, v in repeated(20, seed=part, step_s=5)] for
 
 
 def test_history_then_live_puts_out_one_row_a_key_and_goes_on_with_its_state(world: World) -> None:
-    """The keys are those of one batch over everything; in the backlog the least row stays, live the first epoch's."""
+    """The keys are those of one batch over everything; in the backlog the first row stays, live the first epoch's."""
     job = by_key_and_time(mixedmode.read(history=world.history(HISTORY), live=world.live()))
     query = world.start(job)
     assert query.wait_for("live", 300), query.exception()

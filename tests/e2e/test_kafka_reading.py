@@ -109,3 +109,15 @@ def test_partitions_that_are_named(world: World, kafka: Broker) -> None:
     send(kafka, topic, range(20, 30))
     kafka.forget(topic, {1: 9})
     assert run() == list(range(8, 30, 2))
+
+
+def test_first_message_of_a_key_stays_in_a_backlog_as_its_partition_has_it(world: World, kafka: Broker) -> None:
+    """Values fall, and Spark reads a partition in several tasks."""
+    topic = kafka.create("ordered", 2)
+    kafka.send(topic, [(place % 2, f"{place % 10},{-place}") for place in range(500)])
+    messages = mixedmode.kafka.snapshot(world.spark, kafka.bootstrap, topic, options={"minPartitions": "7"})
+    fields = F.split(messages.value.cast("string"), ",")
+    history = messages.select(fields[0].cast("int").alias("k"), fields[1].cast("int").alias("v")).where("v < -20")
+    query = world.start(mixedmode.read(history=history).dropDuplicates(["k"]))
+    query.awaitTermination()
+    assert sorted(world.output()) == [(key, -30 if key == 0 else -20 - key) for key in range(10)]

@@ -160,3 +160,27 @@ def test_backlog_of_a_processor_gives_rows_in_the_order_of_stock(
     query = world.start(numbered(mixedmode.read(history=read(world.spark, files))), {"sorter.engine": engine})
     query.awaitTermination()
     assert sorted(world.output()) == wanted
+
+
+def test_explain_says_once_where_the_order_of_rows_is_not_known(world: World, files: tuple[str, Path]) -> None:
+    """Of histories that were shuffled, joined, cached or made in memory; not of aggregates, which do not ask."""
+    spark = world.spark
+    plain = read(spark, files)
+    known = [plain, plain.where("v > 1").withColumn("w", plain.v + 1), plain.unionAll(plain)]
+    unknown = [
+        plain.repartition(3),
+        plain.orderBy("v"),
+        plain.join(spark.range(3), plain.k == spark.range(3).id).select("k", "v"),
+        spark.createDataFrame([(1, 2)], "k long, v long"),
+        plain.where("v < 0").cache(),
+    ]
+
+    def told(frame: Any) -> int:
+        writer = frame.writeStream.format("parquet").option("path", str(world.out))
+        return str(writer.option("checkpointLocation", str(world.checkpoints)).plan()).count("order of rows")
+
+    jobs = [lambda rows: rows.dropDuplicates(["k"]), numbered]
+    assert [told(job(mixedmode.read(history=one))) for one in known for job in jobs] == [0] * 6
+    assert [told(job(mixedmode.read(history=one))) for one in unknown for job in jobs] == [1] * 10
+    for job in (lambda rows: rows.distinct(), lambda rows: rows.groupBy("k").count()):
+        assert told(job(mixedmode.read(history=unknown[0]))) == 0
