@@ -53,7 +53,7 @@ class StageGraph:
         if len(output.parts) > len(output.outputs):
             raise PlanError(
                 "the output is the union of what keyed stages give with rows of sources, which no keyed stage has seen;"
-                " write the latter with spark.readStream as they are, or have a keyed stage take them, such as"
+                " write the latter by a query of their own, or have a keyed stage take them, such as"
                 " dropDuplicates"
             )
 

@@ -180,7 +180,7 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
 
 def _backlog_failure(settings: Settings, job: JobFacts) -> str:
     again = "a failed task: again from the start of its input; a restarted driver: from the start of the backlog"
-    if settings.reuse_finished_shards:
+    if settings.reuse_finished_shards and not job.is_stateless:
         again += ", without the shards that had finished if input and code are unchanged"
     return f"{again}; nothing of it is visible before the {'switch' if job.has_live else 'final checkpoint'}"
 

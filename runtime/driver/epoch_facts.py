@@ -72,6 +72,7 @@ def epoch_applied(
                 reads_sources=stage.reads_sources,
                 is_last=stage.uid in job.outputs,
                 fired_ms=state.stages[stage.uid].watermark.fired_ms,
+                keeps_state=not stage.operator.is_stateless,
             )
             for stage in job.stages
         ),

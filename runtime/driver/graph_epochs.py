@@ -195,8 +195,9 @@ class GraphEpochs:
             inboxes = self.events.take(visited, state, with_events=not phase.holds_events_back)
             sorts = spec.style == "sorted"
             if sorts:
-                # Of a first pass tasks get what Spark has made of the rows, not the rows.
-                by_spark = self.executors[stage.uid].is_by_spark(spec, state.lineages)
+                # Of a first pass tasks get what Spark has made of the rows, not the rows; without state there are none.
+                is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
+                by_spark = is_first or stage.operator.is_stateless
                 spark_tasks = JobTasks(self.job.spark, self.tag) if by_spark else None
                 total_rows = None if reach is None or by_spark else reach.rows
                 self.backlog.begin(total_rows, len(state.shards), spark_tasks, stage=stage.uid)

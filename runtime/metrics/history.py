@@ -145,6 +145,7 @@ class RunHistory:
             stateOperators=[
                 state_operator(stage.uid, stage.reports, stage.lineages, by_stage[stage.uid])
                 for stage in applied.stages
+                if stage.keeps_state
             ],
             sources=[source_entry(source) for source in applied.sources],
             sink={

@@ -130,6 +130,8 @@ class StageEpoch:
     is_last: bool = True
     #: What it has fired up to.
     fired_ms: int = MIN_WATERMARK
+    #: False: it is the one stage of a job without state.
+    keeps_state: bool = True
 
 
 @dataclass(frozen=True)

@@ -403,10 +403,6 @@ class EpochExecutor:
         assert misplaced is not None, "there is at least one job"
         raise misplaced
 
-    def is_by_spark(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
-        """Whether tasks of Spark's own plan, not those of shards, read the rows of an epoch."""
-        return self.operator.is_stateless or self.is_first_pass(epoch, lineages)
-
     def is_first_pass(self, epoch: EpochSpec, lineages: Sequence[ShardLineage]) -> bool:
         """Whether Spark alone does most of an epoch: there is no state, and no row can be late."""
         if not self.operator.has_first_pass or epoch.style != "sorted" or can_be_late(epoch.late_watermark_ms):

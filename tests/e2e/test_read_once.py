@@ -65,6 +65,18 @@ def test_a_socket_is_counted_as_stock_counts_it(spark: SparkSession, caplog: pyt
     assert [one for one in caplog.messages if MOST_ONCE in one and "words_ours" in one]
 
 
+def test_lines_of_a_socket_go_out_as_they_come(world: World, server: LineServer) -> None:
+    """A job without a keyed stage reads a socket, too, behind its history."""
+    history = world.spark.createDataFrame([("before",)], "value string")
+    lined = mixedmode.read(history=history, live=lines(world.spark, server)).where("value <> ''")
+    query = world.start(lined, {"execution.checkpointing.interval": "200 ms"})
+    server.wait_for_connections(1)
+    server.send(*LINES)
+    support.wait_until(lambda: len(world.output()) == len(LINES), 120)
+    query.stop()
+    assert sorted(row[0] for row in world.output()) == sorted(["before", *[line for line in LINES if line]])
+
+
 def test_a_socket_job_goes_on_with_its_state(
     world: World, server: LineServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -68,6 +68,7 @@ def test_rows_come_once_over_the_switch_and_a_restart(world: World) -> None:
     assert written() == expected(world, *PARTS[:3])
     last = [one for one in first.recentProgress if one["numInputRows"]][-1]
     count = sum(expected(world, PARTS[2]).values())
+    assert last["stateOperators"] == []
     assert (last["numInputRows"], last["sink"]["numOutputRows"]) == (count, count)
     assert first.status["message"] == "live"
     with pytest.raises(mixedmode.QueryError, match="no keyed stage, so it has no shards"):

@@ -69,6 +69,13 @@ def test_several_processors_give_what_their_harnesses_do(spark: SparkSession) ->
     assert not os.path.exists(run.location)
 
 
+def test_a_job_without_a_keyed_stage(spark: SparkSession) -> None:
+    """What such a job makes of the history and of each batch."""
+    parts = [[("a", at(0), 1), ("b", at(1), 2)], [("c", at(2), 3)], [], [("d", at(3), 4), ("e", at(4), 5)]]
+    run = run_job(lambda rows: rows.where("k <> 'd'").select("k"), schema=SCHEMA, history=parts[0], live=parts[1:])
+    assert [[row.k for row in part] for part in (run.history, *run.live)] == [["a", "b"], ["c"], [], ["e"]]
+
+
 def test_a_job_of_aggregates_batch_by_batch(spark: SparkSession) -> None:
     """Of a frame the sources are taken for the test's; late rows are told, and windows fire at the end."""
     stream = (

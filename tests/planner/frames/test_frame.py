@@ -265,10 +265,16 @@ def test_a_watermarked_column_must_still_be_there_at_group_by(both: MixedFrame) 
     timed.drop("ts").groupBy("k")
 
 
-def test_a_job_needs_a_keyed_stage(both: MixedFrame) -> None:
-    """Without groupBy there is nothing that stock Spark does not do."""
-    with pytest.raises(PlanError, match="no keyed stage"):
-        both.writeStream  # noqa: B018
+def test_a_job_needs_no_keyed_stage(both: MixedFrame) -> None:
+    """Rows go to the sink as they are, without the columns that are ours; what a sink cannot take is refused."""
+    timed = both.withWatermark("ts", "1 hour").withColumn("ts", F.col("ts") + F.expr("INTERVAL 1 DAY"))
+    plan = timed.select("k", "v").writeStream.format("noop").plan()
+    assert (plan.output_columns, [stage.uid for stage in plan.stages]) == ("k STRING, v BIGINT", ["stateless"])
+    assert plan._unnamed == "" and plan.warnings == ()
+    with pytest.raises(PlanError, match="k"):
+        both.select("k", "k").writeStream.format("noop").plan()
+    with pytest.raises(PlanError, match="column i of the output is of type interval"):
+        both.selectExpr("make_ym_interval(1, 1) AS i").writeStream  # noqa: B018
 
 
 def test_a_frame_shows_its_columns(both: MixedFrame) -> None:

@@ -372,3 +372,14 @@ def test_a_backlog_says_that_spark_makes_its_joins(settings: Settings) -> None:
     said = phase(settings, replace(BOTH, has_joins=True), "backlog").details
     assert "Spark's own batch join" in said["joins"]
     assert "joins" not in phase(settings, BOTH, "backlog").details
+
+
+@pytest.mark.parametrize("settings", [BATCH, MIXED, STREAM, MIXED_60])
+@pytest.mark.parametrize("job", [BOTH, HISTORY, LIVE])
+def test_without_state_nothing_is_said_of_keys(settings: Settings, job: JobFacts) -> None:
+    """A job that keeps nothing goes through the same phases, and none speaks of sorting, state or watermarks."""
+    stateless = replace(job, uses_event_time=False, has_watermark=False, is_stateless=True)
+    assert kinds(settings, stateless) == kinds(settings, job)
+    for one in plan_phases(settings, stateless):
+        assert one.details.keys() <= {"checkpoints", "failure", "scheduling"}
+        assert "sorted by key" not in f"{one.reason} {one.details}"
