@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import MixedModeError, PlanError
 from ...runtime.platform.spark_durations import duration_ms
+from ...runtime.platform.stars import starred
 from ..inputs.analysis import check_stateless, is_aggregate, plain_columns
 from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
 from ..inputs.inputs import Inputs, checked
@@ -218,7 +219,8 @@ class MixedFrame(ColumnAccess):
 
     def _grouped(self, what: str, cols: Sequence[Any], sets: Any = None) -> MixedGroupedData[MixedFrame]:
         own = OwnNames.of(self._stage_input(what), what)
-        given = own.keys(self._own(cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols), what)
+        columns = starred(self._own(cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols))
+        given = own.keys(columns(own.known.inputs.template), what)
         rows = own.rows
         keys = resolve_keys(rows.inputs, given, what)
         is_plain = what == "groupBy" or (sets is None and not given)

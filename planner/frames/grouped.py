@@ -13,6 +13,7 @@ from pyspark.sql.types import NumericType, StructType
 from ...errors import PlanError
 from ...runtime.operators.aggregate.grouping import GroupingSets
 from ...runtime.platform.columns import quoted as quoted_name
+from ...runtime.platform.stars import starred
 from ..inputs.schemas import find_column, missing_column, quoted
 from ..stages.aggregates.pivot import Pivot
 from ..stages.aggregates.stage import aggregate_stage
@@ -194,7 +195,9 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
         if unknown:
             raise TypeError(f"agg() got an unexpected keyword argument {next(iter(unknown))!r}")
         columns = _aggregates(exprs)
-        given = self._own.aggregates(columns if isinstance(columns, dict) else self._of_frames(columns))
+        if not isinstance(columns, dict):
+            columns = starred(self._of_frames(columns))(self._own.known.inputs.template)
+        given = self._own.aggregates(columns)
         return self._result(aggregate_stage(self._rows, self._keys, given, self._grouping, self._pivot))
 
     def count(self) -> Frame:

@@ -23,8 +23,9 @@ def read(
         totals = orders.groupBy("customer").agg(F.sum("amount").alias("spent")).uid("spending")
 
     Args:
-        history: a batch DataFrame (``spark.read…``).
-        live: a streaming DataFrame (``spark.readStream…``) with the same columns; or several, which are read side by
+        history: a batch DataFrame (``spark.read…``) with the columns of ``live``, in any order.  Columns that ``live``
+            lacks, such as a partition's, are left out.
+        live: a streaming DataFrame (``spark.readStream…``); or several with the same columns, which are read side by
             side, each with a watermark of its own.  A list calls them ``live-1``, ``live-2``…, a dict gives names.
 
     Raises:

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from ...errors import PlanError
 from ...runtime.platform.columns import RESERVED, quoted
 from ...runtime.platform.spark_errors import error_text
+from ...runtime.platform.stars import hidden_names, starred
 from ..inputs.schemas import quoted as quoted_columns
 from ..inputs.static import broadcast_if_small, check_static
 from .described import Described
@@ -61,36 +62,39 @@ class StatelessFrame(Described):
         """Columns that were taken from frames which these rows are joined of, as those that they are here."""
 
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> Self:
-        columns = self._own(cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols)
+        columns = starred(self._own(cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols))
         return self._map(
             "select",
-            lambda frame: frame.select(*columns),
-            lambda frame, *more: frame.select(*columns, *more),
+            lambda frame: frame.select(*columns(frame)),
+            lambda frame, *more: frame.select(*columns(frame), *more),
         )
 
     def selectExpr(self, *expr: str | list[str]) -> Self:
         texts: Any = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
+        columns = starred([F.expr(text) if isinstance(text, str) else text for text in texts])
         return self._map(
             "selectExpr",
-            lambda frame: frame.selectExpr(*texts),
-            lambda frame, *more: frame.select(*map(F.expr, texts), *more),
+            lambda frame: frame.select(*columns(frame)),
+            lambda frame, *more: frame.select(*columns(frame), *more),
         )
 
     def filter(self, condition: ColumnOrName) -> Self:
-        [own] = self._own([condition])
-        return self._map("filter", lambda frame: frame.filter(own))
+        own = starred(self._own([condition]), F.expr)
+        return self._map("filter", lambda frame: frame.filter(*own(frame)))
 
     def where(self, condition: ColumnOrName) -> Self:
-        [own] = self._own([condition])
-        return self._map("where", lambda frame: frame.where(own))
+        own = starred(self._own([condition]), F.expr)
+        return self._map("where", lambda frame: frame.where(*own(frame)))
 
     def withColumn(self, colName: str, col: Column) -> Self:
-        [own] = self._own([col])
-        return self._map("withColumn", lambda frame: frame.withColumn(colName, own))
+        own = starred(self._own([col]))
+        return self._map("withColumn", lambda frame: frame.withColumn(colName, *own(frame)))
 
     def withColumns(self, *colsMap: dict[str, Column]) -> Self:
-        own = [dict(zip(each, self._own([*each.values()]), strict=True)) if each else each for each in colsMap]
-        return self._map("withColumns", lambda frame: frame.withColumns(*own))
+        if len(colsMap) != 1 or not isinstance(colsMap[0], dict):
+            return self._map("withColumns", lambda frame: frame.withColumns(*colsMap))  # Spark says what is wrong
+        names, own = list(colsMap[0]), starred(self._own([*colsMap[0].values()]))
+        return self._map("withColumns", lambda frame: frame.withColumns(dict(zip(names, own(frame), strict=True))))
 
     def drop(self, *cols: ColumnOrName) -> Self:
         own = self._own(cols)
@@ -164,7 +168,7 @@ class StatelessFrame(Described):
         several = list(values) if isinstance(values, (list, tuple)) else values
 
         def unpivoted(frame: DataFrame) -> DataFrame:
-            hidden = _hidden(frame)
+            hidden = hidden_names(frame)
             rows = frame.unpivot([*kept, *hidden], several, variableColumnName, valueColumnName)
             return rows.select(*_of_users(rows), *hidden) if hidden else rows
 
@@ -180,8 +184,7 @@ class StatelessFrame(Described):
         """
 
         def reconciled(frame: DataFrame) -> DataFrame:
-            hidden = [field for field in frame.schema.fields if RESERVED.fullmatch(field.name)]
-            return frame.to(StructType([*schema.fields, *hidden]))
+            return frame.to(StructType([*schema.fields, *(frame.schema[name] for name in hidden_names(frame))]))
 
         return self._map("to", reconciled)
 
@@ -353,16 +356,11 @@ def _of_users(frame: DataFrame) -> list[Column]:
     return quoted_columns([name for name in frame.columns if not RESERVED.fullmatch(name)])
 
 
-def _hidden(frame: DataFrame) -> list[str]:
-    """The columns that users do not know."""
-    return [name for name in frame.columns if RESERVED.fullmatch(name)]
-
-
 def transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:
     """What a function makes of a frame.
 
     Args:
-        frame: is given to it.
+        frame: is given to it; columns that users do not know only if the function makes nothing else of it for them.
         func: the function.
         args: more arguments.
         kwargs: the same, by name.
@@ -370,7 +368,21 @@ def transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwa
     Raises:
         PlanError: it makes no frame.
     """
-    result = func(frame, *args, **kwargs)
-    if not isinstance(result, DataFrame):
-        raise PlanError(f"the function given to transform returned {type(result).__name__}; it must return a DataFrame")
-    return result
+
+    def made(rows: DataFrame) -> DataFrame:
+        result = func(rows, *args, **kwargs)
+        if not isinstance(result, DataFrame):
+            raise PlanError(
+                f"the function given to transform returned {type(result).__name__}; it must return a DataFrame"
+            )
+        return result
+
+    hidden = hidden_names(frame)
+    if not hidden:
+        return made(frame)
+    plain = made(frame.drop(*hidden))
+    try:
+        whole = made(frame)
+    except AnalysisException:  # such as of toDF, which names all columns
+        return plain
+    return whole if whole.drop(*hidden).schema == plain.schema else plain

@@ -28,6 +28,7 @@ from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.spark_session import empty_frame
 from ...runtime.platform.spark_sources import is_open, sources
 from .environment import check_session, refuse_connect
+from .history_columns import with_columns_of
 from .schemas import check_distinct_columns, check_same_columns, merge_nullability, quoted
 from .seam import Seam
 
@@ -286,12 +287,15 @@ def _observed_apart(parts: Sequence[Part], others: Sequence[Part]) -> list[Part]
 
 
 def check_inputs(history: Any, live: Any) -> Inputs:
-    """The inputs of ``read()``, checked; columns are put into the order of the first input.
+    """The inputs of ``read()``, checked; columns are those of the live input, in the order of the first one.
 
     Raises:
         PlanError: none is given, one is of the wrong kind, or their columns differ.
         SetupError: the session is a Spark Connect one, or its workers run another Python.
     """
+    if isinstance(history, DataFrame):
+        _check_end(history)
+        history = _with_columns_of_live(history, live)
     parts = [] if history is None else [Part(HISTORY, history, is_live=False)]
     if isinstance(live, Mapping):
         parts += [Part(_checked_name(name), frame, is_live=True, is_named=True) for name, frame in live.items()]
@@ -299,11 +303,18 @@ def check_inputs(history: Any, live: Any) -> Inputs:
         parts += [Part(LIVE, frame, is_live=True) for frame in live]
     elif live is not None:
         parts.append(Part(LIVE, live, is_live=True))
-    if isinstance(history, DataFrame):
-        _check_end(history)
     if not parts:
         raise PlanError("read() got neither history nor live; give it at least one of them")
     return checked(numbered_names(parts))
+
+
+def _with_columns_of_live(history: DataFrame, live: Any) -> DataFrame:
+    """The history with the columns of the first live input; as it is, if there is none that could say them."""
+    several = live.values() if isinstance(live, Mapping) else live if isinstance(live, (list, tuple)) else [live]
+    first = next(iter(several), None)
+    if not isinstance(first, DataFrame) or history.isStreaming or not first.isStreaming:
+        return history  # who checks each of them says what is wrong
+    return with_columns_of(first, history)
 
 
 def checked(parts: Sequence[Part]) -> Inputs:

@@ -52,7 +52,7 @@ def with_frames(spark: SparkSession, column: Column, find: Callable[[int, str], 
         number = node.getTagValue(tag)
         return find(int(number.get()), str(node.nameParts().apply(0))) if number.isDefined() else None
 
-    return _replaced(spark, column, other)
+    return with_nodes(spark, column, other)
 
 
 def with_names(frame: DataFrame, column: Column, names: Mapping[int, str]) -> Column:
@@ -92,7 +92,7 @@ def with_names(frame: DataFrame, column: Column, names: Mapping[int, str]) -> Co
         length = next(n for n in range(1, len(parts) + 1) if _is_attribute(found(parts[:n]), ids[0]))
         return unresolved(scala_sequence(spark, [names[ids[0]], *parts[length:]]))
 
-    return _replaced(spark, column, other)
+    return with_nodes(spark, column, other)
 
 
 def hidden_columns(plan: Any) -> list[Any]:
@@ -116,15 +116,21 @@ def hiding(frame: DataFrame, shown: Sequence[Any], hidden: Sequence[Any], more: 
     return result
 
 
-# -- inside ------------------------------------------------------------------------------------------------------------
+def with_nodes(spark: SparkSession, column: Column, other: Callable[[Any], Any]) -> Column:
+    """A column with nodes of its expression replaced; the same one if there are none.
 
-
-def _replaced(spark: SparkSession, column: Column, other: Callable[[Any], Any]) -> Column:
-    """A column with nodes of its expression replaced; the same one if there are none."""
+    Args:
+        spark: the session.
+        column: the column.
+        other: as of :func:`~.spark_expressions.replaced`.
+    """
     converter = getattr(java_class(spark, "org.apache.spark.sql.classic.ColumnNodeToExpressionConverter$"), "MODULE$")
     given = converter.apply(cast(Any, column)._jc.node())
     made = replaced(spark, given, other)
     return column if made is given else as_column(spark, made)
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
 
 
 def _is_attribute(expression: Any, id: int) -> bool:

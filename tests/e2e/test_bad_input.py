@@ -137,8 +137,8 @@ def test_a_key_that_is_a_function_in_sql(world: World) -> None:
 
 def test_different_schemas_name_the_columns(world: World) -> None:
     """History and live with different columns are refused, naming each difference."""
-    history = world.history(EVENTS).withColumn("extra", F.lit(1)).withColumn("value", F.col("value").cast("string"))
-    with pytest.raises(PlanError, match=r"only history has extra.*value is string in history and bigint in live"):
+    history = world.history(EVENTS).drop("key").withColumn("value", F.col("value").cast("string"))
+    with pytest.raises(PlanError, match=r"history lacks key; value is string in history and bigint in live"):
         mixedmode.read(history=history, live=world.live())
 
 

@@ -22,7 +22,7 @@ def writer() -> MixedStreamWriter:
 
 def test_the_hint_for_a_missing_method_is_one_that_works() -> None:
     """transform() is for what no stream keeps state for; all other methods have another way."""
-    assert "transform(lambda frame: frame.melt(…))" in hint_for("melt")
+    assert "transform(lambda frame: frame.lateralJoin(…))" in hint_for("lateralJoin")
     for name in {name for name in dir(DataFrame) if not name.startswith("_")} - set(_STATELESS):
         assert "transform(lambda" not in hint_for(name)
     assert "needs all rows at once" in hint_for("subtract")

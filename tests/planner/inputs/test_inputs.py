@@ -65,6 +65,40 @@ def test_columns_of_all_are_put_into_one_order(live: DataFrame) -> None:
     assert {tuple(part.frame.columns) for part in inputs.parts} == {tuple(live.columns)}
 
 
+def test_a_history_has_the_columns_of_the_live_input(
+    history: DataFrame, live: DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Taken by name, in any order and case; what only the history has is left out, which the log says once."""
+    more = history.selectExpr("date'2020-01-01' AS dt", "*", "now() AS loaded").withColumnRenamed("v", "V")
+    backwards = more.select(*reversed(more.columns))
+
+    frame = read(history=backwards, live=[live, live])
+
+    assert frame.columns == [*reversed(live.columns)]
+    assert {tuple(part.frame.columns) for part in frame._inputs.parts} == {tuple(frame.columns)}
+    assert [row.k for row in frame._inputs.histories[0].frame.collect()] == ["a", "b"]
+    [said] = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert "['loaded', 'dt']" in said
+    assert read(history=more).columns == more.columns, "without a live input all of them are the job's"
+
+
+def test_a_history_that_lacks_columns_is_refused_with_the_select_to_write(history: DataFrame, live: DataFrame) -> None:
+    """Both schemas are in the error, and the select in it gives a history that is taken."""
+    short = history.withColumn("v", F.col("v").cast("string")).withColumn("dt", F.lit(1)).drop("x", "tags")
+
+    with pytest.raises(PlanError) as refused:
+        read(history=short, live=live)
+
+    text = str(refused.value)
+    first, *rest = text.splitlines()
+    assert first.endswith("different columns: history lacks x, tags; v is string in history and bigint in live")
+    assert "history has k string, v string, ts timestamp, dt int" in rest
+    assert "live has k string, v bigint, x double, ts timestamp, tags map<string,int>" in rest
+    [select] = [line.partition(" as ")[2] for line in rest if line.startswith("give read() the history as ")]
+    mended = eval(select, {"history": short, "F": F})
+    assert read(history=mended, live=live).dtypes == live.dtypes
+
+
 def test_operations_reach_every_input(live: DataFrame) -> None:
     """What is done to the frame is done to each of them; the one that does not take it is named."""
     frame = read(live={"a": live, "b": live}).withColumn("w", F.lit(1)).where("v > 0")
