@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ def parts_of(job: Job, name: str) -> list[list[Row]]:
     """The rows of each file; the row at the end, if there is one, in a file of its own."""
     rows, end = rows_of(job, name), job.inputs[name].end
     cuts = [len(rows) * n // FILES for n in range(FILES + 1)]
-    parts = [rows[start:stop] for start, stop in zip(cuts, cuts[1:], strict=False)]
+    parts = [rows[start:stop] for start, stop in pairwise(cuts)]
     return parts if end is None else [*parts, [end]]
 
 
