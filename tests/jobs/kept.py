@@ -34,7 +34,7 @@ def key_of(job: Job) -> str:
     outputs = [
         [one.mode, one.sink, one.keys, one.ordered, one.ignored, _source(one.holds) if one.holds else ""]
         for one in job.outputs
-    ]
+    ] + ([job.timeouts] if job.timeouts else [])
     inputs = {
         name: [source.schema, source.format, dict(source.options), source.end, files.rows_of(job, name)]
         for name, source in {**job.inputs, **job.tables}.items()

@@ -322,7 +322,7 @@ def area_temperatures(spark: SparkSession, read: Read) -> Any:
     tables={"candidates": TABLES["candidates"]},
     mode="update",
     sink="kafka",
-    keys=("value",),
+    keys=("value.candidate_id",),
     replaced=("kafka: files", "kafka: collected"),
 )
 def votes_per_candidate(spark: SparkSession, read: Read) -> Any:
