@@ -184,7 +184,7 @@ SOURCES: Mapping[str, Input] = {
         every=4,
     ),
     "guids": again(
-        series("guid string, eventTime timestamp", lambda n, s, random: {"guid": f"g{n // 2}", "eventTime": iso(s)}),
+        series("guid string, eventTime timestamp", lambda n, s, random: {"guid": f"g{n}", "eventTime": iso(s)}),
         every=3,
     ),
     "areas": series(

@@ -31,8 +31,9 @@ _PATIENCE_S = 120
 _GRACE_S = 8
 #: The same for a job that waits for timeouts.
 _TIMEOUTS_S = 30
-#: Sinks that are replaced, and that every installation has: mixedmode must take them as they are.
-_PLANNED_SINKS = ("console", "noop")
+#: Sinks that are replaced, but whose query mixedmode must take as it is; and those of them that need a path.
+_PLANNED_SINKS = ("console", "delta", "iceberg", "kafka", "noop")
+_LAKE_SINKS = ("delta", "iceberg")
 _FILE_SINKS = ("parquet", "csv", "json", "orc", "text")
 _numbers = count()
 
@@ -264,10 +265,18 @@ def _start(place: Place, function: JobFunction, sinks: list[Sink], nightly: bool
     try:
         for sink, writer in zip(sinks, _writers(place, function), strict=True):
             if sink.output.sink in _PLANNED_SINKS:  # it is replaced, but the job as it is must be taken, too
-                writer.option("checkpointLocation", str(place.root / "checkpoints" / f"{sink.name}-planned")).plan()
+                _plan(place, sink, writer)
             queries.append(sink.start(sink.writer(writer).trigger(**trigger).options(**OURS)))
     except Exception as error:
         raise Refused(f"{type(error).__name__}: {_line(error)}") from error
+
+
+def _plan(place: Place, sink: Sink, writer: Any) -> None:
+    planned = f"{sink.name}-planned"
+    if sink.output.sink in _LAKE_SINKS:
+        writer = writer.option("path", place.path(planned))
+    writer.option("checkpointLocation", str(place.root / "checkpoints" / planned)).plan()
+    writer._options.clear()  # those of the sink that is replaced: its function would not know them
 
 
 def _settled(sinks: list[Sink], expected: list[Results] | None) -> list[Results]:

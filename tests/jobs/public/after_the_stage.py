@@ -43,7 +43,13 @@ def rewards(spark: SparkSession, read: Read) -> Any:
         )
     )
     message = F.to_json(F.struct("TotalPurchase", "AggregatedRewards")).alias("value")
-    return sums.select(F.expr("CustomerCardNo as key"), message).writeStream.outputMode("update").format("kafka")
+    return (
+        sums.select(F.expr("CustomerCardNo as key"), message)
+        .writeStream.outputMode("update")
+        .format("kafka")
+        .option("kafka.bootstrap.servers", "localhost:9092")
+        .option("topic", "results")
+    )
 
 
 @public_job(
@@ -239,6 +245,8 @@ def vwap_as_messages(spark: SparkSession, read: Read) -> Any:
         means.selectExpr('CONCAT(window.start, ",", base, ",", quote, ",", exchange) AS key', "CAST(value AS STRING)")
         .writeStream.outputMode("append")
         .format("kafka")
+        .option("kafka.bootstrap.servers", "localhost:9092")
+        .option("topic", "results")
     )
 
 
@@ -334,4 +342,10 @@ def votes_per_candidate(spark: SparkSession, read: Read) -> Any:
     candidates = read.static("candidates")
     joined = votes.join(candidates, votes.voted_to == candidates.candidate_id, how="left_outer")
     counts = joined.groupby("candidate_id", "candidate_name", "party").agg(F.count("*").alias("total_votes"))
-    return counts.select(F.to_json(F.struct("*")).alias("value")).writeStream.outputMode("update").format("kafka")
+    return (
+        counts.select(F.to_json(F.struct("*")).alias("value"))
+        .writeStream.outputMode("update")
+        .format("kafka")
+        .option("kafka.bootstrap.servers", "localhost:9092")
+        .option("topic", "results")
+    )

@@ -189,6 +189,8 @@ def rides_per_window_as_messages(spark: SparkSession, read: Read) -> Any:
         .select(["key", "value"])
         .writeStream.outputMode("complete")
         .format("kafka")
+        .option("kafka.bootstrap.servers", "localhost:9092")
+        .option("topic", "results")
     )
 
 
