@@ -47,6 +47,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_Measured(), "measured-jobs")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only who asks for the marker gets all jobs: they take minutes."""
+    if "jobs" not in config.option.markexpr:
+        all_jobs = [item for item in items if item.get_closest_marker("jobs")]
+        config.hook.pytest_deselected(items=all_jobs)
+        items[:] = [item for item in items if item not in all_jobs]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """An empty folder that is removed after the test, for it may be in memory."""

@@ -28,7 +28,7 @@ _LEARNING_JOURNAL = "github.com/LearningJournal/Spark-Streaming-In-Python"
     mode="update",
     sink="kafka",
     keys=("key",),
-    replaced=("kafka: files", "kafka: collected"),
+    replaced=("kafka: files", "kafka sink: collected"),
 )
 def rewards(spark: SparkSession, read: Read) -> Any:
     """Kafka (JSON here, Avro there); filter on a nested field; key is a nested field; two sums, one of an expr with a
@@ -59,7 +59,7 @@ def rewards(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("window_start",),
-    replaced=("socket: files", "console: collected"),
+    replaced=("socket: files", "console sink: collected"),
 )
 def predicted_fares(spark: SparkSession, read: Read) -> Any:
     """Socket JSON; watermark 1 min; key window of 5 min only; avg; then select, withColumn(hour), and two transformers
@@ -87,7 +87,7 @@ def predicted_fares(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("window_start", "device_id"),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def device_temperatures(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; withColumn of a validity condition, filter by it; watermark 10 min; keys window of 5 min and device;
@@ -187,7 +187,7 @@ def crypto_signals(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("trades"),
     mode="append",
     sink="delta",
-    replaced=("kafka: files", "delta: collected"),
+    replaced=("kafka: files", "delta sink: collected"),
 )
 def vwap_per_minute(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; withColumns; watermark 10 s; keys window of 1 min under an alias and ticker; quotient of two sums,
@@ -224,7 +224,7 @@ def vwap_per_minute(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("keyed trades"),
     mode="append",
     sink="kafka",
-    replaced=("kafka: files", "kafka: collected"),
+    replaced=("kafka: files", "kafka sink: collected"),
 )
 def vwap_as_messages(spark: SparkSession, read: Read) -> Any:
     """Kafka key and value as text; selectExpr with split and casts; watermark 1 min; keys window of 1 min and three
@@ -257,7 +257,7 @@ def vwap_as_messages(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("simbolo",),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def mean_prices(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; a number cast to timestamp; watermark 1 min that nothing uses; key symbol; avg; then select with a
@@ -281,7 +281,7 @@ def mean_prices(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("user_id", "window"),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def fraud_check(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; filter; no watermark; keys user and sliding window of 10 min by 2 min; count and sum; then a
@@ -331,7 +331,7 @@ def area_temperatures(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="kafka",
     keys=("value.candidate_id",),
-    replaced=("kafka: files", "kafka: collected"),
+    replaced=("kafka: files", "kafka sink: collected"),
 )
 def votes_per_candidate(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; watermark 1 min that nothing uses; left join with a static table on frame.column == table.column;

@@ -72,7 +72,7 @@ def counts_to_merge(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("market"),
     mode="append",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def bid_prices(spark: SparkSession, read: Read) -> Any:
     """Kafka; from_json(...).getItem per column; watermark 10 s; keys symbol and window of 10 s; GroupedData.avg."""
@@ -96,7 +96,7 @@ def bid_prices(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("window", "word"),
-    replaced=("socket: files", "console: collected"),
+    replaced=("socket: files", "console sink: collected"),
 )
 def words_per_sliding_window(spark: SparkSession, read: Read) -> Any:
     """Socket; explode(split); watermark 10 min; keys sliding window of 10 min by 5 min and word; count."""
@@ -117,7 +117,7 @@ def words_per_sliding_window(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("clicks"),
     mode="append",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def events_per_session(spark: SparkSession, read: Read) -> Any:
     """Events; watermark 10 min; keys session window with a gap by expression (5 s, 20 s or 5 min by user) and user;

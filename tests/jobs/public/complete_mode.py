@@ -30,7 +30,7 @@ _JANANI = "github.com/prashanthsriram145/series-pyspark-structured-streaming-jan
     inputs=inputs("lines"),
     mode="complete",
     sink="console",
-    replaced=("socket: files", "console: collected"),
+    replaced=("socket: files", "console sink: collected"),
 )
 def word_count(spark: SparkSession, read: Read) -> Any:
     """Socket; explode(split(frame.value)); key word; count."""
@@ -50,7 +50,7 @@ def word_count(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("kafka lines"),
     mode="complete",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def word_count_of_kafka(spark: SparkSession, read: Read) -> Any:
     """Kafka; selectExpr cast; explode(split(frame.value)); key word; count."""
@@ -70,7 +70,7 @@ def word_count_of_kafka(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("lines"),
     mode="complete",
     sink="console",
-    replaced=("socket: files", "console: collected"),
+    replaced=("socket: files", "console sink: collected"),
 )
 def windowed_word_count(spark: SparkSession, read: Read) -> Any:
     """Socket; explode(split); no watermark; keys sliding window and word; count; then orderBy the window."""
@@ -91,7 +91,7 @@ def windowed_word_count(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("kafka lines"),
     mode="complete",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def windowed_word_count_of_kafka(spark: SparkSession, read: Read) -> Any:
     """Kafka; selectExpr; toDF; explode(split); keys sliding window of 4 s by 2 s and word; count."""
@@ -147,7 +147,7 @@ def events_per_activity(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("rides as text"),
     mode="complete",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def rides_per_vendor(spark: SparkSession, read: Read) -> Any:
     """Kafka text; split(frame['value']) and a withColumn with cast per column; groupBy of a list; count."""
@@ -175,7 +175,7 @@ def _rides(read: Read) -> Any:
     inputs=inputs("rides as text"),
     mode="complete",
     sink="kafka",
-    replaced=("kafka: files", "kafka: collected"),
+    replaced=("kafka: files", "kafka sink: collected"),
 )
 def rides_per_window_as_messages(spark: SparkSession, read: Read) -> Any:
     """Kafka text; keys sliding window of 10 min by 5 min and frame.vendor_id; count; then withColumn(concat_ws),
@@ -224,7 +224,7 @@ def fares_per_driver(spark: SparkSession, read: Read) -> Any:
     mode="complete",
     sink="console",
     ordered=True,
-    replaced=("console: collected",),
+    replaced=("console sink: collected",),
 )
 def sales_by_day(spark: SparkSession, read: Read) -> Any:
     """JSON files; keys window of 1 day under an alias and item; sum; then orderBy the window's start and the sum
@@ -247,7 +247,7 @@ def sales_by_day(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("lines"),
     mode="complete",
     sink="console",
-    replaced=("socket: files", "console: collected"),
+    replaced=("socket: files", "console sink: collected"),
 )
 def lines_so_far(spark: SparkSession, read: Read) -> Any:
     """Socket; select of count('*'), which makes one group of all rows."""
@@ -265,7 +265,7 @@ def lines_so_far(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("planes"),
     mode="complete",
     sink="console",
-    replaced=("socket: files", "console: collected"),
+    replaced=("socket: files", "console sink: collected"),
 )
 def mean_altitude(spark: SparkSession, read: Read) -> Any:
     """Socket JSON; explode of an array of structs; filter on nested fields; select of avg."""
@@ -292,7 +292,7 @@ def _planes(read: Read) -> Any:
     inputs=inputs("planes"),
     mode="complete",
     sink="console",
-    replaced=("socket: files", "console: collected"),
+    replaced=("socket: files", "console sink: collected"),
 )
 def planes_per_category(spark: SparkSession, read: Read) -> Any:
     """Socket JSON; explode; filter; withColumn of a Python UDF; key category; count."""
@@ -308,7 +308,7 @@ def planes_per_category(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("fitness"),
     mode="complete",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def fitness(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; key profile; avg and sum of columns of text."""
@@ -357,7 +357,7 @@ def phone_statistics(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("sales"),
     mode="complete",
     sink="console",
-    replaced=("CSV files: JSON files", "console: collected"),
+    replaced=("CSV files: JSON files", "console sink: collected"),
 )
 def ratings_by_time_of_arrival(spark: SparkSession, read: Read) -> Any:
     """CSV files; withColumn(current_timestamp) with a watermark of 1 min; keys sliding window of 1 min by 30 s over
@@ -385,7 +385,7 @@ def _moment(date: str, time: str) -> datetime:
     mode="complete",
     sink="console",
     ordered=True,
-    replaced=("CSV files: JSON files", "console: collected"),
+    replaced=("CSV files: JSON files", "console sink: collected"),
 )
 def average_prices_per_day(spark: SparkSession, read: Read) -> Any:
     """CSV files; withColumn of a Python UDF that makes the event time of two texts; keys window of 1 day over
@@ -432,7 +432,7 @@ def trending_hashtags(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("tweets as files"),
     mode="complete",
     sink="console",
-    replaced=("CSV files: JSON files", "console: collected"),
+    replaced=("CSV files: JSON files", "console sink: collected"),
 )
 def five_hashtags(spark: SparkSession, read: Read) -> Any:
     """CSV files; explode(split); key hashtag; count; then sort descending, limit 5, and select."""
@@ -456,7 +456,7 @@ def five_hashtags(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("rate"),
     mode="complete",
     sink="console",
-    replaced=("rate: files", "console: collected"),
+    replaced=("rate: files", "console sink: collected"),
 )
 def sums_per_window(spark: SparkSession, read: Read) -> Any:
     """Rate source; no watermark; key window of 5 s only; GroupedData.sum of all numbers."""
@@ -475,7 +475,7 @@ def sums_per_window(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("rate"),
     mode="complete",
     sink="console",
-    replaced=("rate: files", "console: collected"),
+    replaced=("rate: files", "console sink: collected"),
 )
 def counts_with_watermark(spark: SparkSession, read: Read) -> Any:
     """Rate source; withColumn(when/otherwise) makes some rows older; watermark 5 s; key window of 10 s only; count;
@@ -494,7 +494,7 @@ def counts_with_watermark(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("cars"),
     mode="complete",
     sink="console",
-    replaced=("CSV files: JSON files", "console: collected"),
+    replaced=("CSV files: JSON files", "console sink: collected"),
 )
 def means_per_manufacturer(spark: SparkSession, read: Read) -> Any:
     """CSV files; withColumn(current_timestamp); keys window of 1 min over frame.column and a column; avg and count;

@@ -26,7 +26,7 @@ _GUIDE = "spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets
     inputs=inputs("rides"),
     mode="append",
     sink="delta",
-    replaced=("table: files", "delta: collected"),
+    replaced=("table: files", "delta sink: collected"),
 )
 def silver_rides(spark: SparkSession, read: Read) -> Any:
     """Delta table; filter(frame['timestamp'].isNotNull()); no watermark; dropDuplicates of the ride's id; then
@@ -71,7 +71,7 @@ def unique_visits(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("visit_id", "event_time"),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def scoped_deduplicator(spark: SparkSession, read: Read) -> Any:
     """Python data source; watermark 10 min; dropDuplicates of visit and event time; written in mode update."""
@@ -84,13 +84,13 @@ def scoped_deduplicator(spark: SparkSession, read: Read) -> Any:
     )
 
 
-@public_job(JOBS, _GUIDE, inputs=inputs("guids"), mode="append", sink="console", replaced=("console: collected",))
+@public_job(JOBS, _GUIDE, inputs=inputs("guids"), mode="append", sink="console", replaced=("console sink: collected",))
 def guids(spark: SparkSession, read: Read) -> Any:
     """Events; no watermark; dropDuplicates('guid')."""
     return read("guids").dropDuplicates(["guid"]).writeStream.outputMode("append").format("console")
 
 
-@public_job(JOBS, _GUIDE, inputs=inputs("guids"), mode="append", sink="console", replaced=("console: collected",))
+@public_job(JOBS, _GUIDE, inputs=inputs("guids"), mode="append", sink="console", replaced=("console sink: collected",))
 def guids_with_event_time(spark: SparkSession, read: Read) -> Any:
     """Events; watermark 10 s; dropDuplicates('guid', 'eventTime')."""
     return (
@@ -108,7 +108,7 @@ def guids_with_event_time(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("guids"),
     mode="append",
     sink="console",
-    replaced=("console: collected",),
+    replaced=("console sink: collected",),
 )
 def guids_within_watermark(spark: SparkSession, read: Read) -> Any:
     """Events; watermark 10 hours; dropDuplicatesWithinWatermark of the id."""

@@ -40,7 +40,7 @@ def _clicks(read: Read) -> Any:
     inputs=inputs("impressions", "ad clicks"),
     mode="append",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def impressions_with_clicks(spark: SparkSession, read: Read) -> Any:
     """Two Kafka topics; no watermark; inner join on frame.column == other.column."""
@@ -59,7 +59,7 @@ def impressions_with_clicks(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("impressions", "ad clicks"),
     mode="append",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def clicks_within_an_hour(spark: SparkSession, read: Read) -> Any:
     """Two streams with watermarks of 2 and 3 hours; inner join on an id and a range of time by expr."""
@@ -79,7 +79,7 @@ def clicks_within_an_hour(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("impressions", "ad clicks"),
     mode="append",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def impressions_without_clicks(spark: SparkSession, read: Read) -> Any:
     """Two Kafka topics with watermarks of 30 min; left outer join on an id and a range of 15 min."""
@@ -100,7 +100,7 @@ def impressions_without_clicks(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("impressions"),
     mode="append",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def payments_of_reservations(spark: SparkSession, read: Read) -> Any:
     """One Kafka topic read once, split by two views; SQL for each side; inner join by expr, no watermark."""

@@ -105,7 +105,7 @@ class Baskets(StatefulProcessor):
     mode="update",
     sink="console",
     keys=("user",),
-    replaced=("console: collected",),
+    replaced=("console sink: collected",),
 )
 def latest_locations(spark: SparkSession, read: Read) -> Any:
     """Key user; transformWithStateInPandas with ValueState; timeMode None."""
@@ -131,7 +131,7 @@ def latest_locations(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("flight",),
-    replaced=("console: collected",),
+    replaced=("console sink: collected",),
 )
 def flight_states(spark: SparkSession, read: Read) -> Any:
     """Key flight; transformWithStateInPandas with ValueState; timeMode None."""
@@ -157,7 +157,7 @@ def flight_states(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("order_id",),
-    replaced=("console: collected",),
+    replaced=("console sink: collected",),
 )
 def orders_with_deadlines(spark: SparkSession, read: Read) -> Any:
     """Key order; transformWithStateInPandas with ValueState and processing-time timers of days; timeMode
@@ -183,7 +183,7 @@ def orders_with_deadlines(spark: SparkSession, read: Read) -> Any:
     session=ROCKS,
     mode="append",
     sink="delta",
-    replaced=("table: files", "delta: collected"),
+    replaced=("table: files", "delta sink: collected"),
 )
 def baskets(spark: SparkSession, read: Read) -> Any:
     """Delta table; key session; transformWithStateInPandas with ValueState that is cleared when a session ends; frames
@@ -238,7 +238,7 @@ _SESSION = "count long, start long, end long"
     mode="update",
     sink="console",
     keys=("id",),
-    replaced=("socket: files", "console: collected"),
+    replaced=("socket: files", "console sink: collected"),
 )
 def word_sessions(spark: SparkSession, read: Read) -> Any:
     """Socket; explode(split); key word; applyInPandasWithState with a processing-time timeout; rows only when it times
@@ -266,7 +266,7 @@ def word_sessions(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("id", "start"),
-    replaced=("rate: files", "console: collected"),
+    replaced=("rate: files", "console sink: collected"),
 )
 def visit_sessions(spark: SparkSession, read: Read) -> Any:
     """Rate source; watermark 15 min; key by expression; applyInPandasWithState with an event-time timeout, a row with
@@ -306,7 +306,7 @@ def _labels(key: tuple[str, ...], pdfs: Iterator[pd.DataFrame], state: GroupStat
     mode="update",
     sink="console",
     keys=("label",),
-    replaced=("rate: files", "console: collected"),
+    replaced=("rate: files", "console sink: collected"),
 )
 def labels(spark: SparkSession, read: Read) -> Any:
     """Rate source; withColumn(when/otherwise); watermark 5 s; key label; applyInPandasWithState with a processing-time
@@ -358,7 +358,7 @@ class Visited(StatefulProcessor):
     mode="update",
     sink="console",
     keys=("visit_id",),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def visit_durations(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; watermark 15 min; key visit; transformWithStateInPandas with ValueState and event-time timers;

@@ -237,7 +237,7 @@ def from_initial_state(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("id",),
-    replaced=("console: collected",),
+    replaced=("console sink: collected",),
 )
 def downtime(spark: SparkSession, read: Read) -> Any:
     """Key; ValueState of the last time seen; a processing-time timer, registered anew by each batch; timeMode

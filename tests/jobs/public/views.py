@@ -21,7 +21,7 @@ JOBS: list[Job] = []
     inputs=inputs("cars"),
     mode="complete",
     sink="console",
-    replaced=("CSV files: JSON files", "console: collected"),
+    replaced=("CSV files: JSON files", "console sink: collected"),
 )
 def car_prices(spark: SparkSession, read: Read) -> Any:
     """CSV files; where(frame.column != 0); view; SQL: avg, min, max, WHERE, GROUP BY an alias."""
@@ -42,7 +42,7 @@ def car_prices(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("tweets as files"),
     mode="complete",
     sink="console",
-    replaced=("CSV files: JSON files", "console: collected"),
+    replaced=("CSV files: JSON files", "console sink: collected"),
 )
 def five_hashtags_in_sql(spark: SparkSession, read: Read) -> Any:
     """CSV files; view; SQL: count, GROUP BY, ORDER BY descending, LIMIT 5."""
@@ -65,7 +65,7 @@ def five_hashtags_in_sql(spark: SparkSession, read: Read) -> Any:
     sink="console",
     keys=("codigo_produto",),
     trigger="once",
-    replaced=("parquet files: JSON files", "console: collected"),
+    replaced=("parquet files: JSON files", "console sink: collected"),
 )
 def transmission_report(spark: SparkSession, read: Read) -> Any:
     """Parquet files; view; SQL: a nested key, COUNT(*) and COUNT(CASE …), GROUP BY; then withColumn(struct('*')) and

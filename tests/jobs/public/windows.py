@@ -29,7 +29,7 @@ def _invoices(read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("StoreID", "start", "end"),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def tumbling_window(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; withColumn(to_timestamp); no watermark; keys store and window of 5 min; count; then select of
@@ -50,7 +50,7 @@ def tumbling_window(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("SensorID", "start", "end"),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def sliding_window(spark: SparkSession, read: Read) -> Any:
     """Kafka key and JSON; watermark 30 min; keys sensor and sliding window of 15 min by 5 min; max; then select of
@@ -79,7 +79,7 @@ def sliding_window(spark: SparkSession, read: Read) -> Any:
     mode="update",
     sink="console",
     keys=("StoreID", "start", "end"),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def watermark_demo(spark: SparkSession, read: Read) -> Any:
     """As the tumbling window, with a watermark of 5 min."""
@@ -98,7 +98,7 @@ def watermark_demo(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("amounts"),
     mode="append",
     sink="console",
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def total_amounts(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; watermark 10 min; key window of 5 min only; GroupedData.sum; then withColumnRenamed of
@@ -169,7 +169,7 @@ def fares_per_window(spark: SparkSession, read: Read) -> Any:
     mode="append",
     sink="console",
     ignored=("current_time",),
-    replaced=("kafka: files", "console: collected"),
+    replaced=("kafka: files", "console sink: collected"),
 )
 def visits_per_window(spark: SparkSession, read: Read) -> Any:
     """Kafka JSON; watermark 1 h; key window of 10 min only; count; then withColumn(current_timestamp)."""
@@ -184,7 +184,7 @@ def visits_per_window(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("clicks"),
     mode="append",
     sink="delta",
-    replaced=("kafka: files", "delta: collected"),
+    replaced=("kafka: files", "delta sink: collected"),
 )
 def click_rates(spark: SparkSession, read: Read) -> Any:
     """Kafka; watermark 10 min; filter; key sliding window of 5 min by 1 min only; count; then select with round."""
