@@ -31,9 +31,10 @@ _PATIENCE_S = 120
 _GRACE_S = 8
 #: The same for a job that waits for timeouts.
 _TIMEOUTS_S = 30
-#: Sinks that are replaced, but whose query mixedmode must take as it is; and those of them that need a path.
-_PLANNED_SINKS = ("console", "delta", "iceberg", "kafka", "noop")
+#: Collected sinks that write to a path.
 _LAKE_SINKS = ("delta", "iceberg")
+#: An error that says no more than that this installation lacks the sink's jars.
+_LACKS_JARS = "Failed to find the data source"
 _FILE_SINKS = ("parquet", "csv", "json", "orc", "text")
 _numbers = count()
 
@@ -264,7 +265,7 @@ def _start(place: Place, function: JobFunction, sinks: list[Sink], nightly: bool
     trigger = {"availableNow": True} if nightly else {"processingTime": "0 seconds"}
     try:
         for sink, writer in zip(sinks, _writers(place, function), strict=True):
-            if sink.output.sink in _PLANNED_SINKS:  # it is replaced, but the job as it is must be taken, too
+            if sink.output.sink in COLLECTED_SINKS:
                 _plan(place, sink, writer)
             queries.append(sink.start(sink.writer(writer).trigger(**trigger).options(**OURS)))
     except Exception as error:
@@ -272,10 +273,19 @@ def _start(place: Place, function: JobFunction, sinks: list[Sink], nightly: bool
 
 
 def _plan(place: Place, sink: Sink, writer: Any) -> None:
+    """Have the query planned with the sink that its author wrote, although it is replaced.
+
+    Raises:
+        mixedmode.MixedModeError: if the query is refused with that sink.
+    """
     planned = f"{sink.name}-planned"
     if sink.output.sink in _LAKE_SINKS:
         writer = writer.option("path", place.path(planned))
-    writer.option("checkpointLocation", str(place.root / "checkpoints" / planned)).plan()
+    try:
+        writer.option("checkpointLocation", str(place.root / "checkpoints" / planned)).plan()
+    except mixedmode.OptionError as error:
+        if _LACKS_JARS not in str(error):
+            raise
     writer._options.clear()  # those of the sink that is replaced: its function would not know them
 
 
