@@ -18,7 +18,7 @@ Mode = Literal["append", "update", "complete"]
 #: Sinks that a test machine can read back; the job's own sink is used.
 OWN_SINKS = ("foreachBatch", "foreach", "memory", "table", "parquet", "csv", "json", "orc", "text")
 #: Sinks whose rows are collected by a function of the harness instead (listed on the page as replaced); each is a format
-#: that Structured Streaming knows, so mixedmode must take the query with it, too.
+#: of Structured Streaming, so mixedmode must take the query with it, too.
 COLLECTED_SINKS = ("console", "cassandra", "delta", "eventhubs", "iceberg", "kafka", "mongodb", "noop")
 
 

@@ -71,7 +71,7 @@ def _part(names: list[str], row: list[Any], key: str) -> Any:
     """The value of a key column, or of a field of the JSON text in it."""
     column, _, field = key.partition(".")
     value = row[names.index(column)]
-    return json.loads(value)[field] if field else value
+    return json.loads(value).get(field) if field else value
 
 
 def _plain(value: Any) -> Any:
