@@ -17,8 +17,8 @@ Mode = Literal["append", "update", "complete"]
 
 #: Sinks that a test machine can read back; the job's own sink is used.
 OWN_SINKS = ("foreachBatch", "foreach", "memory", "table", "parquet", "csv", "json", "orc", "text")
-#: Sinks whose rows are collected by a function of the harness instead (listed on the page as replaced).  Each is a format of
-#: Structured Streaming, so mixedmode must take the query with it, too.
+#: Sinks whose rows are collected by a function of the harness instead (listed on the page as replaced).  Each is a
+#: format of Structured Streaming, so mixedmode must take the query with it, too.
 COLLECTED_SINKS = ("console", "cassandra", "delta", "eventhubs", "iceberg", "kafka", "mongodb", "noop")
 
 
