@@ -12,6 +12,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import mixedmode
+from pyspark.errors import AnalysisException
 
 from . import files
 from .job import COLLECTED_SINKS, Job, JobFunction, Output
@@ -36,6 +37,8 @@ _LAKE_SINKS = ("delta", "iceberg")
 #: An error that says no more than that this installation lacks the sink's jars.
 _LACKS_JARS = "Failed to find the data source"
 _FILE_SINKS = ("parquet", "csv", "json", "orc", "text")
+#: Spark's errors for a folder that no sink has written to yet.
+_NOTHING_WRITTEN = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
 _numbers = count()
 
 
@@ -108,7 +111,12 @@ class Sink:
     def _rows(self) -> tuple[list[str], list[Any]]:
         spark, output = self.place.spark, self.output
         if output.holds is not None:
-            held = output.holds(spark, self.place)
+            try:
+                held = output.holds(spark, self.place)
+            except AnalysisException as error:
+                if error.getCondition() not in _NOTHING_WRITTEN:
+                    raise
+                return [], []
             return (held.columns, held.collect()) if hasattr(held, "collect") else (["line"], [(row,) for row in held])
         if output.sink in COLLECTED_SINKS:
             calls = list(self.calls)
@@ -248,7 +256,9 @@ def _one_run(
         if not watchdog.is_alive():
             raise Failed(f"not done after {_PATIENCE_S} s")
         return found
-    except (mixedmode.MixedModeError, Failed) as error:
+    except Refused:
+        raise
+    except Exception as error:
         raise Failed(_line(error)) from error
     finally:
         watchdog.cancel()
