@@ -1,0 +1,1 @@
+"""The jobs, in files by kind."""
