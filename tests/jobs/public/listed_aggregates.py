@@ -18,9 +18,9 @@ _RATE = "timestamp timestamp, value bigint"
 RATE = series(_RATE, lambda n, s, random: {"timestamp": iso(s), "value": random.randint(0, 60)}, step=14)
 _SYMBOLS = ("ITC", "TCS", "CIPLA", "WIPRO")
 QUOTES = topic(
-    lambda n, s, random: ",".join(
-        [random.choice(_SYMBOLS), "EQ", "1", "1", "1", str(random.randint(90, 110)), "1", "1"]
-        + [str(random.randint(1, 70)), str(random.randint(1, 9000))]
+    lambda n, s, random: (
+        f"{random.choice(_SYMBOLS)},EQ,1,1,1,{random.randint(90, 110)},1,1,"
+        f"{random.randint(1, 70)},{random.randint(1, 9000)}"
     ),
     step=4,
 )
