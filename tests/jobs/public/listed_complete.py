@@ -670,7 +670,11 @@ def least_and_greatest_close_by_sql(spark: SparkSession, read: Read) -> Any:
 
 @listed(
     JOBS,
-    inputs={"rides": topic(lambda n, s, random: f"{random.randint(1, 6)}, {random.randint(1, 9)}")},
+    inputs={
+        "rides": topic(
+            lambda n, s, random: f"{random.randint(1, 6)}, {random.randint(1, 9)}", key=lambda n, s, random: f"{n}"
+        )
+    },
     mode="complete",
     sink="console",
 )
@@ -680,7 +684,7 @@ def popular_pickups(spark: SparkSession, read: Read) -> Any:
     names = ("PUlocationID", "DOlocationID")
     for place, name in enumerate(names):
         rides = rides.withColumn(name, fields.getItem(place).cast("string"))
-    rides = rides.na.drop(subset=list(names)).select(list(names))
+    rides = rides.na.drop().select(list(names))
     counts = rides.groupBy(["PULocationID"]).count().sort(F.col("count").desc())
     return counts.writeStream.outputMode("complete").trigger(processingTime="5 seconds").format("console")
 
