@@ -446,8 +446,10 @@ def traded(read: Read) -> Any:
     schema = "stockName string, tradingType string, price double"
     return (
         read("stocks")
-        .select(F.from_json(F.col("value").cast("string"), schema).alias("value"), F.col("timestamp").alias("t"))
-        .withColumnRenamed("t", "stockInputTime")
+        .select(
+            F.from_json(F.col("value").cast("string"), schema).alias("value"),
+            F.col("timestamp").alias("stockInputTime"),
+        )
         .select("value.*", "stockInputTime")
     )
 
