@@ -73,10 +73,7 @@ def left_semi_join_of_events(spark: SparkSession, read: Read) -> Any:
 
 
 def _numbers(*names: str) -> dict[str, Any]:
-    return {
-        name: series("value int", lambda n, s, random: {"value": s // 3 * 3 + random.randint(0, 1)}, step=3)
-        for name in names
-    }
+    return {name: series("value int", lambda n, s, random: {"value": s // 4 * 4}, step=3) for name in names}
 
 
 def _timed(read: Read, name: str) -> Any:

@@ -283,7 +283,9 @@ def _intermediary(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Itera
         state.update((user, list(before) + pages, *rest[:-2], expiry, True))
     else:
         head = rows.iloc[0]
-        state.update((key[0], pages, head["browser"], head["language"], head["site"], head["version"], expiry, True))
+        state.update(
+            (int(key[0]), pages, head["browser"], head["language"], head["site"], head["version"], expiry, True)
+        )
     state.setTimeoutTimestamp(expiry)
     yield pd.DataFrame({name: [value] for name, value in zip(names, state.get, strict=True)})
 
@@ -359,7 +361,7 @@ def _activities(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
         given.append((key[0], start, end, pages))
     else:
         state.update((status, start, end, last, pages))
-        state.setTimeoutTimestamp(_milliseconds([last])[0], "30 minutes")
+        state.setTimeoutTimestamp(_milliseconds([last])[0] + 30 * 60 * 1000)
     if given:
         yield pd.DataFrame(given, columns=["userId", "start", "end", "numPage"])
 
@@ -407,7 +409,7 @@ def _until_last(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
         yield pd.DataFrame({"id": [key[0]], "events": [events]})
     else:
         state.update((events,))
-        state.setTimeoutDuration("1 minute")
+        state.setTimeoutDuration(60_000)
 
 
 @listed(

@@ -182,7 +182,7 @@ def _mean_of_ten(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterat
         state.remove()
     else:
         kept = _buffered(frames, state)
-        state.setTimeoutDuration("30 seconds")
+        state.setTimeoutDuration(30_000)
     if len(kept[0]) == 10:
         yield _average(key, kept)
 
@@ -293,7 +293,7 @@ def _thousand(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[
             yield pd.DataFrame({"uid": [key[0]], "activities": [activities], "xAvg": [sum(values) / len(values)]})
         else:
             state.update((row["timestamp"], activities, values))
-            state.setTimeoutTimestamp(int(row["timestamp"].timestamp()) * 1000, "5 seconds")
+            state.setTimeoutTimestamp(int(row["timestamp"].timestamp()) * 1000 + 5000)
 
 
 @listed(JOBS, inputs={"activity": _phones(2, 3300)}, mode="append", sink="memory")
@@ -337,7 +337,7 @@ def _users_so_far(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Itera
         known = new | known
         users, times = list(known), list(known.values())
         state.update((users, times, newest))
-        state.setTimeoutDuration("1 minutes")
+        state.setTimeoutDuration(_MINUTE)
         minutes = range(last, newest, _MINUTE)
     rows = [(pd.Timestamp(minute, unit="ms"), sum(time < minute + _MINUTE for time in times)) for minute in minutes]
     yield pd.DataFrame(rows, columns=["timestamp", "dau"])
