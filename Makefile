@@ -2,6 +2,7 @@
 # Tests of Kafka, S3, Delta and Iceberg, and make demo-kafka, need Maven, too, the first time; without it those tests
 # are skipped.
 #   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make test-cluster
+#   make test-jobs [REFRESH=1]   (all public jobs, and docs/public-jobs.md)
 #   make lint   make format   make clean
 #   make demo   make demo-kafka
 #   make docs        (the pages as a site, build/site/index.html)
@@ -25,12 +26,14 @@ SERVERS := kafka s3 cluster
 ALL     ?=
 EMPTY   :=
 WITHOUT := $(if $(strip $(ALL) $(foreach marker,$(SERVERS),$(findstring $(marker),$(ARGS)))),,$(SERVERS))
-MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))")
+# All public jobs are a suite of its own: make test-jobs.
+MARKED  := -m "not ($(subst $(EMPTY) $(EMPTY), or ,$(strip jobs $(WITHOUT))))"
+REFRESH ?=
 # Of a chaos run.
 SECONDS ?= 300
 SEED    ?= 1
 
-.PHONY: demo docs demo-kafka test test-delta test-of-tables test-matrix chaos lint format bench bench-full bench-growth bench-peers clean java
+.PHONY: demo docs demo-kafka test test-delta test-jobs test-of-tables test-matrix chaos lint format bench bench-full bench-growth bench-peers clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -50,6 +53,11 @@ test-matrix: java $(VENV)/.installed-test
 # Executors that are processes of their own, which are killed.
 test-cluster:
 	@$(MAKE) --no-print-directory test ARGS='-m cluster $(ARGS)'
+
+# The page and the figure are those of what was measured, even if a job fails the suite.
+test-jobs: java $(VENV)/.installed-test
+	@MIXEDMODE_JOBS_REFRESH=$(REFRESH) $(BIN)/python -m pytest tests/jobs -m jobs --numprocesses 2 --dist worksteal $(ARGS); \
+	status=$$?; cd tests && "$(abspath $(BIN))/python" -m jobs.table && exit $$status
 
 test-delta:
 	@$(MAKE) --no-print-directory VENV=$(VENV_DELTA) test-of-tables

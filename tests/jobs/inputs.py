@@ -15,7 +15,7 @@ SOURCES: Mapping[str, Input] = {
     "kafka lines": topic(lambda n, s, random: WORDS[n % 5]),
     "numbers": socket(lambda n, s, random: str(n * 3 % 11)),
     "rate": series("timestamp timestamp, value bigint", lambda n, s, random: {"timestamp": iso(s), "value": n}, step=2),
-    "values": again(series("value int", lambda n, s, random: {"value": s}, step=2), every=5),
+    "values": again(series("value int", lambda n, s, random: {"value": s}, step=2, count=250), every=5, within=0),
     "pairs": fixed("_1 string, _2 int", [{"_1": "abc"[n % 3], "_2": n % 11} for n in range(120)]),
     "invoices": topic(
         lambda n, s, random: {

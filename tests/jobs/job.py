@@ -68,6 +68,7 @@ class Output:
         mode: as the job's author writes it.
         sink: the format that the author writes, or ``foreachBatch``, ``foreach``, ``table``.
         keys: update mode: the columns that identify a result; the last value of each is compared.  Empty: one result.
+            ``value.id``: the field ``id`` of the JSON text in column ``value``.
         holds: reads what a ``foreachBatch`` or ``foreach`` has written; None: the rows of ``read.store``.
         ordered: complete mode: the order of the last table's rows is compared, too.
         ignored: columns that depend on the clock (``current_timestamp()``) and are not compared.
@@ -106,6 +107,8 @@ class Job:
         more_lines: what else had to change for ``moved``, a line each.
         moved: the job with those lines; it is run only if ``function`` is not the same.
         session: Spark options that the job's author sets on the session.
+        timeouts: the job has timeouts of processing time, for which stock never ends; both sides are stopped when all
+            rows are read and the sink holds so many results.
         listed: the list that the job was committed with before it was run.
     """
 
@@ -121,7 +124,16 @@ class Job:
     more_lines: tuple[str, ...] = ()
     moved: JobFunction | None = None
     session: Mapping[str, str] = field(default_factory=dict)
+    timeouts: int = 0
     listed: str = "first"
+
+
+#: What Spark asks of each job with a StatefulProcessor.
+ROCKS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
 
 
 def public_job(
@@ -136,6 +148,7 @@ def public_job(
     more_lines: Sequence[str] = (),
     moved: JobFunction | None = None,
     session: Mapping[str, str] | None = None,
+    timeouts: int = 0,
     listed: str = "first",
     **output: Any,
 ) -> Callable[[JobFunction], JobFunction]:
@@ -166,6 +179,7 @@ def public_job(
                 tuple(more_lines),
                 moved,
                 session or {},
+                timeouts,
                 listed,
             )
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import hashlib
 import inspect
 import json
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType
@@ -32,7 +34,7 @@ def key_of(job: Job) -> str:
     outputs = [
         [one.mode, one.sink, one.keys, one.ordered, one.ignored, _source(one.holds) if one.holds else ""]
         for one in job.outputs
-    ]
+    ] + ([job.timeouts] if job.timeouts else [])
     inputs = {
         name: [source.schema, source.format, dict(source.options), source.end, files.rows_of(job, name)]
         for name, source in {**job.inputs, **job.tables}.items()
@@ -100,20 +102,32 @@ def _collect(thing: Any, found: dict[str, str]) -> None:
     name = f"{thing.__module__}.{thing.__qualname__}"
     if name in found or not thing.__module__.startswith(_PACKAGE):
         return
-    found[name] = inspect.getsource(thing)
+    found[name] = _plain_source(thing)
+    for base in thing.__mro__[1:] if inspect.isclass(thing) else ():
+        _collect(base, found)
     for function in _functions(thing):
         for used in _names(function.__code__):
             value = function.__globals__.get(used)
             if inspect.isfunction(value) or inspect.isclass(value):
                 _collect(value, found)
-            elif isinstance(value, (str, int, float, tuple, list, dict)):
+            elif value is not None and not inspect.ismodule(value) and " at 0x" not in repr(value):
                 found[f"{function.__module__}.{used}"] = repr(value)
+
+
+def _plain_source(thing: Any) -> str:
+    """Its source without layout, comments, decorators and docstrings."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            node.decorator_list = []
+            if ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
 
 
 def _functions(thing: Any) -> Iterator[Any]:
     if inspect.isclass(thing):
-        for base in thing.__mro__[:-1]:
-            yield from (value for value in vars(base).values() if inspect.isfunction(value) and base is thing)
+        yield from (value for value in vars(thing).values() if inspect.isfunction(value))
     else:
         yield thing
 

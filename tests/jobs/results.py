@@ -12,7 +12,7 @@ from typing import Any
 from .job import Output
 
 #: Digits of a float that are compared: the order in which floats are added is nobody's promise.
-_DIGITS = 9
+DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,28 @@ def results(output: Output, columns: Iterable[str], rows: Iterable[Iterable[Any]
     found = [[_plain(value) for value in row] for row in rows]
     if not names:
         return Results((), ())
-    if unknown := [name for name in (*output.ignored, *(output.keys or ())) if name not in names]:
+    if unknown := [
+        name for name in (*output.ignored, *(key.split(".")[0] for key in output.keys or ())) if name not in names
+    ]:
         raise ValueError(f"the output has no column {', '.join(unknown)}; it has {', '.join(names)}")
     if output.keys is not None:
-        places = [names.index(key) for key in output.keys]
-        found = list({json.dumps([row[place] for place in places]): row for row in found}.values())
+        found = list({json.dumps([_part(names, row, key) for key in output.keys or ()]): row for row in found}.values())
     kept = [place for place, name in enumerate(names) if name not in output.ignored]
     texts = [json.dumps([row[place] for place in kept], ensure_ascii=False) for row in found]
     return Results(tuple(names[place] for place in kept), tuple(texts if output.ordered else sorted(texts)))
 
 
+def _part(names: list[str], row: list[Any], key: str) -> Any:
+    """The value of a key column, or of a field of the JSON text in it."""
+    column, _, field = key.partition(".")
+    value = row[names.index(column)]
+    return json.loads(value)[field] if field else value
+
+
 def _plain(value: Any) -> Any:
     """A value as JSON has it; two values are equal exactly if their plain forms are."""
     if isinstance(value, float):
-        return format(value, f".{_DIGITS}g")
+        return format(value, f".{DIGITS}g")
     if isinstance(value, (datetime, date)):
         return value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
     if isinstance(value, Decimal):

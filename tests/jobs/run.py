@@ -29,6 +29,8 @@ SESSION = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "U
 _PATIENCE_S = 120
 #: A result that is not there when all input is processed may come so much later (a checkpoint, an idle epoch).
 _GRACE_S = 8
+#: The same for a job that waits for timeouts.
+_TIMEOUTS_S = 30
 #: Sinks that are replaced, and that every installation has: mixedmode must take them as they are.
 _PLANNED_SINKS = ("console", "noop")
 _FILE_SINKS = ("parquet", "csv", "json", "orc", "text")
@@ -148,9 +150,10 @@ def run_stock(spark: SparkSession, job: Job, root: Path, files_per_batch: int = 
         queries: list[Any] = []
         try:
             for sink, writer in zip(sinks, _writers(place, job.function), strict=True):
-                queries.append(sink.start(sink.writer(writer).trigger(availableNow=True)))
-            for query in queries:
-                if not query.awaitTermination(_PATIENCE_S):
+                trigger = {"processingTime": "0 seconds"} if job.timeouts else {"availableNow": True}
+                queries.append(sink.start(sink.writer(writer).trigger(**trigger)))
+            for query, sink in zip(queries, sinks, strict=True):
+                if not (_all_read(query, sink) if job.timeouts else query.awaitTermination(_PATIENCE_S)):
                     raise Failed(f"{job.name}: stock has not ended after {_PATIENCE_S} s")
         finally:
             for query in queries:
@@ -159,6 +162,18 @@ def run_stock(spark: SparkSession, job: Job, root: Path, files_per_batch: int = 
         for sink in sinks:
             sink.clear()
     return found
+
+
+def _all_read(query: Any, sink: Sink) -> bool:
+    """Wait until a query without end has read all rows, and has written as many as the job expects."""
+    job, read, deadline = sink.place.job, {}, time.monotonic() + _PATIENCE_S
+    rows = sum(len(part) for name in job.inputs for part in files.parts_of(job, name))
+    while time.monotonic() < deadline and query.isActive:
+        read |= {progress.batchId: progress.numInputRows for progress in query.recentProgress}
+        if sum(read.values()) >= rows and len(sink.read().rows) >= job.timeouts:
+            return True
+        time.sleep(0.2)
+    return False
 
 
 def run_ours(
@@ -257,7 +272,7 @@ def _start(place: Place, function: JobFunction, sinks: list[Sink], nightly: bool
 
 def _settled(sinks: list[Sink], expected: list[Results] | None) -> list[Results]:
     """What the sinks hold, as soon as it is what is expected, or no later than the grace allows."""
-    deadline = time.monotonic() + _GRACE_S
+    deadline = time.monotonic() + (_TIMEOUTS_S if sinks[0].place.job.timeouts else _GRACE_S)
     while True:
         found = [sink.read() for sink in sinks]
         if expected is None or not _differ(expected, found) or time.monotonic() > deadline:

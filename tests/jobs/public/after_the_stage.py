@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 from ..inputs import TABLES, inputs
 
 JOBS: list[Job] = []
-_TRADE = "trade_id string, ticker string, price double, quantity int, side string, bid_price double, ask_price double, timestamp string"
+_TRADE = (
+    "trade_id string, ticker string, price double, quantity int, side string, bid_price double, ask_price double,"
+    " timestamp string"
+)
 _LEARNING_JOURNAL = "github.com/LearningJournal/Spark-Streaming-In-Python"
 
 
@@ -117,7 +120,8 @@ def device_temperatures(spark: SparkSession, read: Read) -> Any:
 
 @public_job(
     JOBS,
-    "github.com/AkhileshTandur/Real-Time-Crypto-Market-Anomaly-Detection-Pipeline-using-Kafka-and-Spark-Structured-Streaming: streaming/spark_stream_kafka_crypto_clean_aggregate.py",
+    "github.com/AkhileshTandur/Real-Time-Crypto-Market-Anomaly-Detection-Pipeline-using-Kafka-and-Spark-Structured-"
+    "Streaming: streaming/spark_stream_kafka_crypto_clean_aggregate.py",
     inputs=inputs("crypto"),
     mode="append",
     sink="csv",
@@ -318,7 +322,7 @@ def area_temperatures(spark: SparkSession, read: Read) -> Any:
     tables={"candidates": TABLES["candidates"]},
     mode="update",
     sink="kafka",
-    keys=("value",),
+    keys=("value.candidate_id",),
     replaced=("kafka: files", "kafka: collected"),
 )
 def votes_per_candidate(spark: SparkSession, read: Read) -> Any:

@@ -355,7 +355,6 @@ def phone_statistics(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("sales"),
     mode="complete",
     sink="console",
-    ignored=("current_time",),
     replaced=("CSV files: JSON files", "console: collected"),
 )
 def ratings_by_time_of_arrival(spark: SparkSession, read: Read) -> Any:
@@ -493,7 +492,6 @@ def counts_with_watermark(spark: SparkSession, read: Read) -> Any:
     inputs=inputs("cars"),
     mode="complete",
     sink="console",
-    ignored=("current_time",),
     replaced=("CSV files: JSON files", "console: collected"),
 )
 def means_per_manufacturer(spark: SparkSession, read: Read) -> Any:

@@ -38,7 +38,8 @@ def silver_rides(spark: SparkSession, read: Read) -> Any:
 
 @public_job(
     JOBS,
-    "github.com/bartosz25/data-engineering-design-patterns-book: chapter-03/02-duplicated-records/01-windowed-deduplicator-dropduplicates-spark-streaming/visits_deduplicator.py",
+    "github.com/bartosz25/data-engineering-design-patterns-book: chapter-03/02-duplicated-records/"
+    "01-windowed-deduplicator-dropduplicates-spark-streaming/visits_deduplicator.py",
     inputs=inputs("visits"),
     mode="append",
     sink="foreachBatch",

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from ..job import Job, Read, public_job
+from ..job import ROCKS, Job, Read, public_job
 from ..parsing import from_kafka
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class Baskets(StatefulProcessor):
     JOBS,
     f"{_DATABRICKS}: slowly changing dimension type 1",
     inputs=inputs("locations"),
+    session=ROCKS,
     mode="update",
     sink="console",
     keys=("user",),
@@ -126,6 +127,7 @@ def latest_locations(spark: SparkSession, read: Read) -> Any:
     JOBS,
     f"{_DMATRIX}/learn_tws.py",
     inputs=inputs("flights"),
+    session=ROCKS,
     mode="update",
     sink="console",
     keys=("flight",),
@@ -151,6 +153,7 @@ def flight_states(spark: SparkSession, read: Read) -> Any:
     JOBS,
     f"{_DMATRIX}/orders_tws.py",
     inputs=inputs("orders"),
+    session=ROCKS,
     mode="update",
     sink="console",
     keys=("order_id",),
@@ -177,6 +180,7 @@ def orders_with_deadlines(spark: SparkSession, read: Read) -> Any:
     JOBS,
     "github.com/maksimk2/automated-call-processing: 2025-07-sessionization-transformWithStateInPandas",
     inputs=inputs("shop"),
+    session=ROCKS,
     mode="append",
     sink="delta",
     replaced=("table: files", "delta: collected"),
@@ -230,9 +234,10 @@ _SESSION = "count long, start long, end long"
     JOBS,
     "github.com/apache/spark: examples/src/main/python/sql/streaming/structured_network_wordcount_session_window.py",
     inputs=inputs("lines"),
+    timeouts=4,
     mode="update",
     sink="console",
-    keys=("id", "start"),
+    keys=("id",),
     replaced=("socket: files", "console: collected"),
 )
 def word_sessions(spark: SparkSession, read: Read) -> Any:
@@ -297,6 +302,7 @@ def _labels(key: tuple[str, ...], pdfs: Iterator[pd.DataFrame], state: GroupStat
     JOBS,
     f"{_PLAYGROUND}: spark-3.4.0-features/pyspark/apply_in_pandas_with_state_example.py",
     inputs=inputs("rate"),
+    timeouts=2,
     mode="update",
     sink="console",
     keys=("label",),
@@ -348,6 +354,7 @@ class Visited(StatefulProcessor):
     JOBS,
     "github.com/bartosz25/data-engineering-design-patterns-book: chapter-11: early writer with Structured Streaming",
     inputs=inputs("visits"),
+    session=ROCKS,
     mode="update",
     sink="console",
     keys=("visit_id",),

@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from ..job import Job, Read, public_job
+from ..job import ROCKS, Job, Read, public_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,6 +109,7 @@ class Quiet(StatefulProcessor):
     JOBS,
     f"{_SUITE}: RowSimpleStatefulProcessor",
     inputs=inputs("temperatures"),
+    session=ROCKS,
     mode="update",
     sink="foreachBatch",
     keys=("id",),
@@ -140,6 +141,7 @@ def _hot(read: Read, processor: Hot) -> Any:
     JOBS,
     f"{_SUITE}: RowSimpleTTLStatefulProcessor",
     inputs=inputs("temperatures"),
+    session=ROCKS,
     mode="update",
     sink="foreachBatch",
     keys=("id",),
@@ -169,6 +171,7 @@ def counts_with_ttl(spark: SparkSession, read: Read) -> Any:
     JOBS,
     f"{_SUITE}: RowListStateProcessor, RowMapStateProcessor",
     inputs=inputs("temperatures"),
+    session=ROCKS,
     mode="update",
     sink="foreachBatch",
     keys=("id",),
@@ -199,6 +202,7 @@ def lists_and_maps(spark: SparkSession, read: Read) -> Any:
     f"{_SUITE}: RowSimpleStatefulProcessorWithInitialState",
     inputs=inputs("temperatures"),
     tables={"temperatures before": TABLES["temperatures before"]},
+    session=ROCKS,
     mode="update",
     sink="foreachBatch",
     keys=("id",),
@@ -229,6 +233,7 @@ def from_initial_state(spark: SparkSession, read: Read) -> Any:
     JOBS,
     "github.com/apache/spark: docs/streaming/structured-streaming-transform-with-state.md: DownTimeDetector",
     inputs=inputs("heartbeats"),
+    session=ROCKS,
     mode="update",
     sink="console",
     keys=("id",),
@@ -255,6 +260,7 @@ def downtime(spark: SparkSession, read: Read) -> Any:
     JOBS,
     f"{_SUITE}: RowEventTimeStatefulProcessor",
     inputs=inputs("heartbeats"),
+    session=ROCKS,
     mode="update",
     sink="foreachBatch",
     keys=("id", "last"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from ..job import Job, Read, public_job
+from ..job import ROCKS, Job, Read, public_job
 from .processors import Echo
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ def values_and_unique_values(spark: SparkSession, read: Read) -> Any:
     JOBS,
     "github.com/apache/spark: python/pyspark/sql/tests/pandas/test_pandas_transform_with_state.py: chaining ops",
     inputs=inputs("timed"),
+    session=ROCKS,
     mode="append",
     sink="foreachBatch",
     replaced=("checks of a test: a table in memory",),

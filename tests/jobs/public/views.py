@@ -58,7 +58,8 @@ def five_hashtags_in_sql(spark: SparkSession, read: Read) -> Any:
 
 @public_job(
     JOBS,
-    "github.com/LeonardoZV/spark-structured-streaming-python-examples: apache-kafka/scripts/gerar_relatorio_transmissao_job.py",
+    "github.com/LeonardoZV/spark-structured-streaming-python-examples: apache-kafka/scripts/"
+    "gerar_relatorio_transmissao_job.py",
     inputs=inputs("events of products"),
     mode="update",
     sink="console",
@@ -71,7 +72,8 @@ def transmission_report(spark: SparkSession, read: Read) -> Any:
     further columns."""
     read("events of products").createOrReplaceTempView("evento")
     report = read.spark.sql(
-        "SELECT payload.data.codigo_produto, COUNT(*) AS total, COUNT(CASE WHEN payload.data.codigo_empresa = 341 THEN 1 END) AS ok FROM evento GROUP BY payload.data.codigo_produto"
+        "SELECT payload.data.codigo_produto, COUNT(*) AS total, COUNT(CASE WHEN payload.data.codigo_empresa = 341"
+        " THEN 1 END) AS ok FROM evento GROUP BY payload.data.codigo_produto"
     )
     return (
         report.withColumn("data", F.struct("*"))

@@ -159,7 +159,8 @@ def fares_per_window(spark: SparkSession, read: Read) -> Any:
 
 @public_job(
     JOBS,
-    "github.com/bartosz25/data-engineering-design-patterns-book: chapter-03/late-data/late-data-detector/spark-stateful-window/visits_per_10_minutes.py",
+    "github.com/bartosz25/data-engineering-design-patterns-book: chapter-03/late-data/late-data-detector/"
+    "spark-stateful-window/visits_per_10_minutes.py",
     inputs=inputs("visits"),
     mode="append",
     sink="console",

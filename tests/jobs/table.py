@@ -1,0 +1,154 @@
+"""The page of the public jobs, made from the measured verdicts: ``python -m jobs.table`` in ``tests`` writes it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from .catalogue import GROUPS, JOBS
+from .files import FILES, OF_HISTORY
+from .job import Job
+from .kept import verdicts
+from .results import DIGITS
+from .run import OURS
+from .verdicts import DEPENDS, DIFFERS, MORE_LINES, REFUSED, SAME, Verdict
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = README.parent / "docs" / "public-jobs.md"
+_FIGURE = re.compile(r"\d+ of \d+(?= of them give the same\s+results)")
+_UNKNOWN = Verdict("not measured")
+#: The verdicts in the order of the summary, and what they mean.
+_MEANINGS = {
+    SAME: "The job gives the results of stock Spark, and only the `read` line changes.",
+    MORE_LINES: "The job gives the results of stock Spark, but other lines have to change, too; the table lists them.",
+    REFUSED: "`mixedmode` raises an error at or before `start()`. The table shows its message.",
+    DEPENDS: "Stock Spark itself gives other results if its micro-batches are larger. This counts as not the same.",
+    DIFFERS: "The results differ, or the query fails. The table shows the first rows.",
+}
+_REASON_LIMIT = 300
+
+_ABOVE = """
+# Public jobs, run on stock Spark and on mixedmode
+
+**{same} of {all} ({percent} %)** stateful PySpark Structured Streaming queries from public code give the same results
+on `mixedmode` as on stock Spark when only one line changes: `spark.readStream…` becomes
+`mixedmode.read(history=…, live=…)`.
+
+| verdict | jobs | meaning |
+|---|---|---|
+{summary}
+
+## How it is measured
+
+1. Each job is a function in `tests/jobs/public/`. It does the same operations in the same order as the public query,
+   with the same kinds of columns, windows, watermarks, output modes and sinks. No text is copied.
+2. Stock Spark and `mixedmode` run **the same function**. Only the call that reads an input differs.
+3. A seeded generator makes the rows of each input, in event-time order, and writes them into {files} files. Stock Spark
+   reads one file per micro-batch (`maxFilesPerTrigger=1`) with `trigger(availableNow=True)`.
+4. For `mixedmode` the first {history} files are the history. The other files arrive when the job is live, and the live
+   source reads one file per micro-batch. A job that its author runs with `availableNow` or `once` runs twice: once over
+   the history, once over the rest.
+5. All options of `mixedmode` have their defaults, except {options}.
+   These options change how soon results come, not which.
+6. The results are compared as the user of the sink sees them: in append mode all rows, in update mode the last value of
+   each key, in complete mode the last table. A window that stock Spark has not closed at the end of the input must be
+   open in `mixedmode`, too. Floats are compared to {digits} digits. Columns of the current time are left out.
+7. The verdict is computed from the results. Nobody types it.
+
+Only sources, sinks and paths may be replaced; the table lists each replacement. If a sink is "collected", a
+`foreachBatch` function collects its rows. Before that, `mixedmode` must accept the query with the sink that its author
+wrote. Every other difference from the public query counts as "more lines".
+
+`make test-jobs` runs all jobs and updates this page. It reads stock Spark's results from `tests/jobs/stock/`, where
+they are stored under a hash of the job's source, its rows and Spark's version. `make test-jobs REFRESH=1` computes
+them again. If a job was the same before and is not any more, the suite fails.
+
+## How the jobs were chosen
+
+{lists}
+"""
+#: The lists of jobs, by the word in ``Job.listed``.
+LISTS = {
+    "first": "The queries were taken as searches gave them: repositories with streaming in their name, examples and"
+    " test suites of Spark, books, courses and pages of vendors. They were written down before `mixedmode` ran them.",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    found = verdicts()
+    counts = Counter(found.get(job.name, _UNKNOWN).kind for job in JOBS)
+    head = _ABOVE.format(
+        same=counts[SAME],
+        all=len(JOBS),
+        percent=round(100 * counts[SAME] / len(JOBS)),
+        summary="\n".join(f"| {kind} | {counts[kind]} | {meaning} |" for kind, meaning in _MEANINGS.items()),
+        files=FILES,
+        history=OF_HISTORY,
+        digits=DIGITS,
+        options=", ".join(f"`{name}` = {value}" for name, value in OURS.items()),
+        lists="\n".join(f"- **{listed}** ({_listed(listed)} jobs): {text}" for listed, text in LISTS.items()),
+    )
+    lines = [head.strip()]
+    for title, jobs in GROUPS.items():
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| job | what it does | mode, sink | replaced | verdict |",
+            "|---|---|---|---|---|",
+        ]
+        lines += [_row(job, found.get(job.name, _UNKNOWN)) for job in jobs]
+    return "\n".join(lines) + "\n"
+
+
+def figure() -> str:
+    """How many jobs give the same results by one line."""
+    found = verdicts()
+    return f"{sum(found.get(job.name, _UNKNOWN).kind == SAME for job in JOBS)} of {len(JOBS)}"
+
+
+def figures_of(readme: str) -> list[str]:
+    """The figures that a README gives."""
+    return _FIGURE.findall(readme)
+
+
+def _listed(name: str) -> int:
+    return sum(job.listed == name for job in JOBS)
+
+
+def _row(job: Job, verdict: Verdict) -> str:
+    modes = "; ".join(f"{output.mode}, {output.sink}" for output in job.outputs)
+    reason = " ".join(verdict.reason.split())
+    short = reason if len(reason) <= _REASON_LIMIT else f"{reason[:_REASON_LIMIT]}…"
+    said = f"**{verdict.kind}**" + (f": {_escaped(short)}" if short else "")
+    cells = [_link(job), _cell(job.facts), modes, _cell("; ".join(job.replaced)), said.replace("|", "\\|")]
+    return f"| {' | '.join(cells)} |"
+
+
+def _link(job: Job) -> str:
+    found = re.match(r"(\S+?)(?=[:\s]|$)(.*)", job.address)
+    assert found is not None
+    address, rest = found.groups()
+    commit = f" ({job.commit[:10]})" if job.commit else ""
+    return f"[{address.removeprefix('github.com/')}](https://{address}){_cell(rest)}{commit}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text)
+
+
+def write() -> str:
+    """Write the page and the README's figure."""
+    PAGE.write_text(page())
+    README.write_text(_FIGURE.sub(figure(), README.read_text()))
+    return f"{PAGE.name}, {README.name}: {figure()}"
+
+
+if __name__ == "__main__":
+    print(write())

@@ -1,0 +1,142 @@
+"""A verdict is computed: each kind of it comes of the results that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs import catalogue, files, kept, table, verdicts
+from jobs.job import Job, Output, Read, public_job
+from jobs.making import series
+from jobs.results import Results, results
+from jobs.run import Failed, Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NAMES = ("key", "value")
+_ROWS = [("a", 1), ("b", 2), ("a", 3)]
+_JOBS: list[Job] = []
+
+
+@public_job(
+    _JOBS, "example.com", inputs={"rows": series("n int", lambda n, s, r: {"n": n}, count=30)}, sink="foreachBatch"
+)
+def rows_per_call(spark: SparkSession, read: Read) -> Any:
+    """The function counts what it is given, so its results depend on micro-batches."""
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        read.store.append(batch.groupBy().count())
+
+    return read("rows").writeStream.foreachBatch(write)
+
+
+def test_append_compares_all_rows_in_any_order() -> None:
+    expected = results(Output(), _NAMES, _ROWS)
+    assert not expected.difference(results(Output(), _NAMES, _ROWS[::-1]), "stock", "ours")
+    assert "1 of 3 rows only in stock" in expected.difference(results(Output(), _NAMES, _ROWS[1:]), "stock", "ours")
+    assert "1 of 4 rows only in ours" in expected.difference(
+        results(Output(), _NAMES, [*_ROWS, _ROWS[0]]), "stock", "ours"
+    )
+
+
+def test_update_compares_the_last_value_of_each_key() -> None:
+    output = Output(mode="update", keys=("key",))
+    assert results(output, _NAMES, _ROWS) == results(output, _NAMES, [("b", 2), ("a", 2), ("a", 3)])
+    assert results(output, _NAMES, _ROWS) != results(output, _NAMES, [("b", 2), ("a", 3), ("a", 1)])
+
+
+def test_ordered_table_compares_the_order_of_rows() -> None:
+    output = Output(mode="complete", ordered=True)
+    difference = results(output, _NAMES, _ROWS).difference(results(output, _NAMES, _ROWS[::-1]), "stock", "ours")
+    assert difference == "the same 3 rows in another order"
+
+
+def test_other_names_of_columns_are_a_difference() -> None:
+    assert "columns" in results(Output(), _NAMES, _ROWS).difference(results(Output(), ("k", "v"), _ROWS), "a", "b")
+
+
+def test_column_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no column nokey"):
+        results(Output(mode="update", keys=("nokey",)), _NAMES, _ROWS)
+
+
+@pytest.mark.parametrize(
+    ("ours", "kind", "reason"),
+    [
+        (_ROWS, verdicts.SAME, ""),
+        (_ROWS[1:], verdicts.DIFFERS, "only in stock"),
+        ([], verdicts.DIFFERS, "only in stock"),
+        (Refused("PlanError: no"), verdicts.REFUSED, "PlanError: no"),
+        (Failed("it broke"), verdicts.DIFFERS, "the query fails: it broke"),
+    ],
+)
+def test_verdict_follows_from_the_results(ours: Any, kind: str, reason: str, tmp_path: Path) -> None:
+    found = verdicts.verdict(None, _JOBS[0], tmp_path, _stock(), _run({"ours": ours}))  # type: ignore[arg-type]
+    assert found.kind == kind and reason in found.reason and bool(reason) == bool(found.reason)
+
+
+def test_more_lines_are_run_only_if_the_job_itself_is_not_the_same(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    job = replace(_JOBS[0], moved=rows_per_call, more_lines=("one more",))
+    for ours, moved, kind in (
+        (_ROWS, _ROWS, verdicts.SAME),
+        (Refused("no"), _ROWS, verdicts.MORE_LINES),
+        (_ROWS[1:], _ROWS, verdicts.MORE_LINES),
+        (Refused("no"), _ROWS[1:], verdicts.REFUSED),
+    ):
+        run = _run({"ours": ours, "moved": moved})
+        assert verdicts.verdict(None, job, tmp_path, _stock(), run).kind == kind  # type: ignore[arg-type]
+
+
+def test_job_whose_stock_results_depend_on_cuts_is_not_the_same(spark: SparkSession, folder: Path) -> None:
+    stock = verdicts.stock_of(spark, _JOBS[0], folder)
+    assert stock.results[0].rows == ("[3]",) * files.FILES
+    assert "only in micro-batches of three" in stock.cuts
+    found = verdicts.verdict(spark, _JOBS[0], folder, stock, lambda *args: stock.results)
+    assert found.kind == verdicts.DEPENDS
+
+
+def test_key_of_stored_results_changes_with_the_job_its_helpers_and_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    job = catalogue.BY_NAME["tumbling_window"]
+    key = kept.key_of(job)
+    assert key == kept.key_of(job)
+    other = {"invoices": series("value binary, timestamp timestamp", lambda n, s, r: {"value": None})}
+    windows = job.function.__globals__
+    assert kept.key_of(replace(job, inputs=other)) != key
+    assert kept.key_of(replace(job, function=windows["sliding_window"])) != key
+    monkeypatch.setitem(windows["_invoices"].__globals__, "INVOICE", "StoreID string")
+    assert kept.key_of(job) != key
+
+
+def test_page_and_readme_agree_with_what_was_measured() -> None:
+    assert table.PAGE.read_text() == table.page()
+    assert table.figures_of(table.README.read_text()) == [table.figure()]
+
+
+def test_each_job_is_measured_and_its_stock_results_are_stored() -> None:
+    measured = kept.verdicts()
+    assert set(measured) == set(catalogue.BY_NAME)
+    assert len(catalogue.BY_NAME) == len(catalogue.JOBS)
+    assert not [job.name for job in catalogue.JOBS if kept.stored(job) is None]
+    assert {job.listed for job in catalogue.JOBS} == set(table.LISTS)
+
+
+def _stock() -> verdicts.Stock:
+    return verdicts.Stock([results(Output(), _NAMES, _ROWS)], "")
+
+
+def _run(found: dict[str, Any]) -> Callable[..., list[Results]]:
+    def run(spark: Any, job: Job, function: Any, root: Path, expected: list[Results]) -> list[Results]:
+        rows = found[root.name]
+        if isinstance(rows, Exception):
+            raise rows
+        return [results(Output(), _NAMES if rows else (), rows)]
+
+    return run
