@@ -72,6 +72,9 @@ them again. If a job was the same before and is not any more, the suite fails.
 LISTS = {
     "first": "The queries were taken as searches gave them: repositories with streaming in their name, examples and"
     " test suites of Spark, books, courses and pages of vendors. They were written down before `mixedmode` ran them.",
+    "second": "Listed and committed before the first of them was run, in `tests/jobs/new_jobs.json`; none has been"
+    " dropped. `tests/jobs/new_jobs.md` says how they were chosen: repositories in the order of searches for names, the"
+    " code of books and courses, and what searches for operators found.",
 }
 
 

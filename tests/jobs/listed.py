@@ -1,0 +1,41 @@
+"""The declaration of a listed job: address, commit and facts come from ``new_jobs.json``, by the function's name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .job import Job, JobFunction, public_job
+
+_ENTRIES: dict[str, dict[str, str]] = {
+    entry["id"]: entry for entry in json.loads((Path(__file__).parent / "new_jobs.json").read_text())
+}
+
+
+def listed(jobs: list[Job], **declared: Any) -> Callable[[JobFunction], JobFunction]:
+    """Add the decorated function to ``jobs`` as the entry of the list that has its name.
+
+    Args:
+        jobs: the list of its file.
+        declared: the other arguments of ``public_job``.
+
+    Raises:
+        KeyError: if the list has no such entry.
+    """
+
+    def keep(function: JobFunction) -> JobFunction:
+        entry = _ENTRIES[function.__name__]  # type: ignore[attr-defined]
+        function.__doc__ = f"{entry['input']}; {entry['query']}"
+        replaced = [part.strip() for part in entry["replaced"].split(";") if part.strip()]
+        return public_job(
+            jobs, entry["address"], commit=entry["commit"], replaced=replaced, listed="second", **declared
+        )(function)
+
+    return keep
+
+
+def missing(names: set[str]) -> list[str]:
+    """The entries of the list that none of the given jobs is."""
+    return sorted(_ENTRIES.keys() - names)
