@@ -296,7 +296,7 @@ def test_rows_of_a_window_wait_until_it_is_over(a: MixedFrame, b: MixedFrame, wi
     operator = joined(left, right, ["k", "window"], "full")
     assert (bounds(operator), keeps(operator), operator.has_condition) == ((0, 0), [0, 0], False)
     assert [one.event_time for one in operator.sides] == ["window", "window"]
-    stage = compiled(left.join(right, ["k", "window"])).stages[-1]
+    stage = compiled(left.join(right, ["k", "window"]).select("k", "window")).stages[-1]
     is_apart = windowed is not WINDOWED["aggregated"]
     assert (stage.event_time, stage.operator.input_times) == ((CARRIER, CARRIER) if is_apart else (TIME_COLUMN,) * 2)
 
