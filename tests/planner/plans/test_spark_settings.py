@@ -31,9 +31,9 @@ def test_the_greatest_of_several_watermarks_is_refused(live: DataFrame) -> None:
     one = read(live=live).withWatermark("ts", "1 hour")
     assert compiled(one.groupBy("k").count())
     other = read(live=live).withWatermark("ts", "1 minute").selectExpr("k AS other", "ts AS paid")
+    writer = one.join(other, one["k"] == other["other"]).select("k", "other").writeStream.format("noop")
     with pytest.raises(OptionError, match=r"multipleWatermarkPolicy is 'max'.*only min is supported"):
-        read_both = one.join(other, one["k"] == other["other"]).select("k", "other")
-        read_both.writeStream.format("noop")._compile()
+        writer._compile()
     with pytest.raises(OptionError, match="multipleWatermarkPolicy"):
         compiled(read(live={"a": live, "b": live}).withWatermark("ts", "1 hour").groupBy("k").count())
 
