@@ -15,11 +15,11 @@ _LOOKED_FOR_S = 0.02
 _NEXT_LOOK_S = 0.1
 
 
-def nap_s(run: RunningJob, live: LiveSource) -> float:
+def nap_s(run: RunningJob, live: LiveSource | None = None) -> float:
     """Seconds until the next checkpoint, processing-time timer or step of the watermark, at most one."""
     with run.context.turn:
         naps = [LONGEST_S]
-        if not live.is_drained and run.epochs.is_due:
+        if live is not None and not live.is_drained and run.epochs.is_due:
             naps.append(_LOOKED_FOR_S if live.is_looking else _NEXT_LOOK_S)
         next_checkpoint_ms = run.scheduler.next_trigger_ms()
         if next_checkpoint_ms is not None:

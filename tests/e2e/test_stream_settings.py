@@ -12,7 +12,7 @@ from two_ways import Batch, Frames, TwoWays
 
 pytestmark = pytest.mark.spark
 
-BATCHES: list[Batch] = [{"rows": [(1, 0.0, 1), (1, 1800.0, 2)]}, {"rows": [(1, 1801.0, 4), (1, 1200.0, 8)]}]
+BATCHES: list[Batch] = [{"rows": [(1, 0.0, 1), (1, 1800.0, 2)]}, {"rows": [(1, 4000.0, 4)]}]
 
 
 def totals(frames: Frames) -> Any:

@@ -15,7 +15,7 @@ from mixedmode.runtime.operators.join.columns import TIME_COLUMN
 from mixedmode.runtime.operators.join.definition import StreamJoin
 from mixedmode.runtime.spec import JobSpec, Settings
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 pytestmark = pytest.mark.spark
@@ -273,16 +273,19 @@ def test_output_modes_and_the_final_watermark_are_those_of_joins(a: MixedFrame, 
         compiled(inner, **{"execution.backlog.final-watermark": "max"})
 
 
-WINDOW = F.window("ts", "10 minutes")
+def window() -> Column:
+    return F.window("ts", "10 minutes")
+
+
 WINDOWED: dict[str, Any] = {
-    "selected": lambda rows: rows.select("k", WINDOW.alias("window")),
-    "beside the time": lambda rows: rows.withColumn("window", WINDOW).select("k", "window", "ts"),
-    "renamed": lambda rows: rows.select("k", WINDOW.alias("w")).withColumnRenamed("w", "window"),
+    "selected": lambda rows: rows.select("k", window().alias("window")),
+    "beside the time": lambda rows: rows.withColumn("window", window()).select("k", "window", "ts"),
+    "renamed": lambda rows: rows.select("k", window().alias("w")).withColumnRenamed("w", "window"),
     "in sql": lambda rows: rows.selectExpr("k", "window(ts, '10 minutes', '5 minutes') AS window"),
-    "time dropped": lambda rows: rows.withColumn("window", WINDOW).drop("ts", "v", "w"),
-    "called as the time": lambda rows: rows.select("k", WINDOW.alias("ts")).select("k", F.col("ts").alias("window")),
-    "its last instant": lambda rows: rows.select("k", WINDOW).select("k", F.window_time("window").alias("window")),
-    "aggregated": lambda rows: rows.groupBy("k", WINDOW).count().select("k", "window"),
+    "time dropped": lambda rows: rows.withColumn("window", window()).drop("ts", "v", "w"),
+    "called as the time": lambda rows: rows.select("k", window().alias("ts")).select("k", F.col("ts").alias("window")),
+    "its last instant": lambda rows: rows.select("k", window()).select("k", F.window_time("window").alias("window")),
+    "aggregated": lambda rows: rows.groupBy("k", window()).count().select("k", "window"),
 }
 
 
@@ -293,17 +296,20 @@ def test_rows_of_a_window_wait_until_it_is_over(a: MixedFrame, b: MixedFrame, wi
     operator = joined(left, right, ["k", "window"], "full")
     assert (bounds(operator), keeps(operator), operator.has_condition) == ((0, 0), [0, 0], False)
     assert [one.event_time for one in operator.sides] == ["window", "window"]
-    stage = compiled(left.join(right, ["k", "window"])).stages[-1]
+    stage = compiled(left.join(right, ["k", "window"]).select("k", "window")).stages[-1]
     is_apart = windowed is not WINDOWED["aggregated"]
     assert (stage.event_time, stage.operator.input_times) == ((CARRIER, CARRIER) if is_apart else (TIME_COLUMN,) * 2)
 
 
 def test_a_window_with_a_watermark_is_the_time_of_the_other_side(a: MixedFrame, streams: Any) -> None:
     """Whose rows wait no longer, as in Spark; what is no window of event time, though equal to one, is none."""
-    other = read(live=streams[1].withColumnRenamed("paid", "ts")).select("k", WINDOW.alias("window"))
-    for left, right in ((a.select("k", WINDOW.alias("window")), other), (other, a.select("k", WINDOW.alias("window")))):
+    other = read(live=streams[1].withColumnRenamed("paid", "ts")).select("k", window().alias("window"))
+    for left, right in (
+        (a.select("k", window().alias("window")), other),
+        (other, a.select("k", window().alias("window"))),
+    ):
         assert keeps(joined(left, right, ["k", "window"], "inner")) == [0, 0]
-    started = [rows.select("k", F.col("window.start").alias("at")) for rows in (a.select("k", WINDOW), other)]
+    started = [rows.select("k", F.col("window.start").alias("at")) for rows in (a.select("k", window()), other)]
     assert keeps(joined(started[0], started[1], ["k", "at"], "inner")) == [None, None]
 
 
