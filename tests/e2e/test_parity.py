@@ -221,7 +221,7 @@ def test_timers_of_timers_at_the_end_of_input_are_counted_and_told_once(
         .transformWithState(Reorder(), "key string, start long, count long, seen long", "append", "eventTime")
     )
     with caplog.at_level(logging.WARNING, "mixedmode"):
-        query = world.start(keyed)
+        query = world.start(keyed, {"pipeline.timers": "after-rows"})  # in order, all of them fire before the end
         query.awaitTermination(300)
 
     ignored = sum(p.stateOperators[0]["customMetrics"]["numIgnoredTimers"] for p in query.recentProgress)
