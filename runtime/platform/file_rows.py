@@ -56,14 +56,15 @@ def with_file_rows(frame: DataFrame) -> DataFrame | None:
     spark = frame.sparkSession
     by_path = len(read) > 1 or _has_equal_times(read[0])
     try:
-        return frame_of(spark, _with_columns(spark, analyzed(frame), by_path=by_path))
+        found = frame_of(spark, _with_columns(spark, analyzed(frame), by_path=by_path))
+        return found if ARRIVAL_PLACE_COLUMN in found.columns else None
     except (Py4JError, PySparkException):  # a version of Spark with other nodes
         return None
 
 
 def has_file_rows(frame: DataFrame) -> bool:
     """Whether it can be told where each row of a frame stands in its files."""
-    return _reads(analyzed(frame)) is not None and not _is_cached(frame)
+    return with_file_rows(frame) is not None
 
 
 def _is_cached(frame: DataFrame) -> bool:
