@@ -269,7 +269,7 @@ def test_a_job_needs_no_keyed_stage(both: MixedFrame) -> None:
     """Rows go to the sink as they are, without the columns that are ours; what a sink cannot take is refused."""
     timed = both.withWatermark("ts", "1 hour").withColumn("ts", F.col("ts") + F.expr("INTERVAL 1 DAY"))
     plan = timed.select("k", "v").writeStream.format("noop").plan()
-    assert (plan.output_columns, [stage.uid for stage in plan.stages]) == ("k STRING, v BIGINT", ["stateless"])
+    assert (plan.output_columns, [stage.uid for stage in plan.stages]) == ("k string, v bigint", ["stateless"])
     assert plan._unnamed == "" and plan.warnings == ()
     with pytest.raises(PlanError, match="k"):
         both.select("k", "k").writeStream.format("noop").plan()
