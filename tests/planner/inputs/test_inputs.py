@@ -115,6 +115,7 @@ def test_inputs_may_come_through_views(history: DataFrame, live: DataFrame) -> N
         assert frame._watermark.event_time == "ts"
         counted = frame.groupBy(F.window("ts", "1 hour"), "k").count()
         assert "StreamingRelation" in counted.writeStream.format("noop").plan().explain(extended=True)
+    live.createOrReplaceTempView("landed")
     for text, said in (
         ("SELECT k, count(*) AS n FROM landed GROUP BY k", "live contains an aggregation, which keeps state in Spark"),
         ("SELECT DISTINCT k FROM landed", "which keeps state in Spark; only stateless operations may come before"),
