@@ -42,7 +42,8 @@ def hint_for(name: str) -> str:
     if name in _VIEWS:
         return (
             "a view stands for one frame of Spark's, not for a job's rows; use mixedmode.sql('SELECT … FROM {rows}',"
-            " rows=frame) and groupBy behind it, or make the view of the frames that read() is given"
+            " rows=frame) and groupBy behind it; or make views of the frames that read() is given, and give it"
+            " spark.sql('SELECT … FROM v') without GROUP BY, DISTINCT or a join of streams"
         )
     if name in _OTHERS:
         return _OTHERS[name]

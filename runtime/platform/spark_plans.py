@@ -134,6 +134,9 @@ def executed_text(frame: DataFrame) -> str:
 def explained(frame: DataFrame) -> str:
     """What ``frame.explain()`` prints."""
     python = java_class(frame.sparkSession, "org.apache.spark.sql.api.python.PythonSQLUtils")
+    plan = analyzed(frame)
+    if plan.isStreaming():  # of what reads a view by its name Spark looks at the plan as written, which is no stream
+        frame = frame_of(frame.sparkSession, plan)
     return str(python.explainString(query_execution(frame), "simple"))
 
 

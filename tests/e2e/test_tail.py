@@ -94,6 +94,22 @@ def test_behind_an_aggregate(world: World) -> None:
     assert world.output() == rows_of(expected)
 
 
+def test_stars_behind_windows_of_rows_that_come_through_views(world: World) -> None:
+    """Fields of the window by star, then all columns as JSON, of which the hidden event time is none."""
+
+    def behind(rows: Any) -> Any:
+        apart = rows.select("window.*", "*").drop("window")
+        return apart.select("key", F.to_json(F.struct("*")).alias("row")).alias("r").select("r.*")
+
+    world.history(EVENTS[:90]).createOrReplaceTempView("arrived")
+    world.live().createOrReplaceTempView("landed")
+    history = world.spark.sql("SELECT current_date() AS dt, * FROM arrived")
+    job = behind(windows(mixedmode.read(history=history, live=world.spark.table("landed"))))
+    run_over_the_switch(world, job)
+
+    assert world.output() == rows_of(behind(windows(frame_of(world.spark, EVENTS))))
+
+
 def test_behind_a_processor(world: World) -> None:
     """Rows that timers yield go the same way: multiplied by explode, changed in pandas, joined."""
     static = names(world.spark)

@@ -106,7 +106,7 @@ WAYS: dict[str, Chain] = {
     "to_json": lambda f: f.select("k", F.to_json(F.struct("*")).alias("value")),
     "to_json in selectExpr": lambda f: f.selectExpr("CAST(k AS STRING) AS key", "to_json(struct(*)) AS value"),
     "from_json": lambda f: f.select("k", F.from_json("js", "p int, q string").alias("data")).select("k", "data.*"),
-    "withColumn": lambda f: f.withColumn("V", F.col("V") * 2).withColumn("w", f.v + f["v"]).select("K", "V", "w"),
+    "withColumn": lambda f: f.withColumn("w", f.v + f["v"]).withColumn("V", F.col("V") * 2).select("K", "V", "w"),
     "withField": lambda f: f.withColumn("rec", F.col("rec").withField("b.z", F.col("v")).dropFields("a")),
     "withColumns": lambda f: f.withColumns({"w": f.v + 1, "kk": F.concat("k", "k"), "v": F.lit(3)}),
     "withColumnRenamed": lambda f: f.withColumnRenamed("v", "w").withColumnRenamed("no", "x").select("w"),

@@ -99,6 +99,32 @@ def test_a_history_that_lacks_columns_is_refused_with_the_select_to_write(histor
     assert read(history=mended, live=live).dtypes == live.dtypes
 
 
+def test_inputs_may_come_through_views(history: DataFrame, live: DataFrame) -> None:
+    """By name, by a query without state, one over the other, and with a watermark; state in a query is refused."""
+    spark = live.sparkSession
+    history.createOrReplaceTempView("arrived")
+    live.withWatermark("ts", "1 hour").createOrReplaceTempView("landed")
+    spark.sql("CREATE OR REPLACE TEMP VIEW large AS SELECT k, ts, v * 2 AS v FROM landed WHERE v > 1")
+
+    for frame in (
+        read(history=spark.table("arrived"), live=spark.table("landed")),
+        read(history=spark.table("arrived"), live=spark.sql("WITH a AS (SELECT * FROM large) SELECT a.* FROM a")),
+        read(live=[spark.table("large"), spark.sql("SELECT ts, v, k FROM landed JOIN arrived USING (k, ts, v)")]),
+    ):
+        assert frame._watermark is not None
+        assert frame._watermark.event_time == "ts"
+        counted = frame.groupBy(F.window("ts", "1 hour"), "k").count()
+        assert "StreamingRelation" in counted.writeStream.format("noop").plan().explain(extended=True)
+    live.createOrReplaceTempView("landed")
+    for text, said in (
+        ("SELECT k, count(*) AS n FROM landed GROUP BY k", "live contains an aggregation, which keeps state in Spark"),
+        ("SELECT DISTINCT k FROM landed", "which keeps state in Spark; only stateless operations may come before"),
+        ("SELECT a.k FROM landed a JOIN landed b ON a.k = b.k", "live joins two streams"),
+    ):
+        with pytest.raises(PlanError, match=said):
+            read(live=spark.sql(text))
+
+
 def test_operations_reach_every_input(live: DataFrame) -> None:
     """What is done to the frame is done to each of them; the one that does not take it is named."""
     frame = read(live={"a": live, "b": live}).withColumn("w", F.lit(1)).where("v > 0")
