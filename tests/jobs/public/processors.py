@@ -235,7 +235,7 @@ def from_initial_state(spark: SparkSession, read: Read) -> Any:
     "github.com/apache/spark: docs/streaming/structured-streaming-transform-with-state.md: DownTimeDetector",
     inputs=inputs("heartbeats"),
     session=ROCKS,
-    timeouts=3,
+    timeouts=16,
     mode="update",
     sink="console",
     keys=("id",),
