@@ -202,7 +202,7 @@ SOURCES: Mapping[str, Input] = {
         lambda n, s, random: {"user": f"u{n % 3}", "time": s, "location": f"l{n}"},
     ),
     "heartbeats": series(
-        "id string, timestamp timestamp", lambda n, s, random: {"id": f"h{n % 3}", "timestamp": iso(s)}
+        "id string, timestamp timestamp", lambda n, s, random: {"id": f"h{n // 30 * 2 + n % 2}", "timestamp": iso(s)}
     ),
     "temperatures": series(
         "id string, temperature int", lambda n, s, random: {"id": str(n % 2), "temperature": 90 + n if n % 5 else None}

@@ -17,7 +17,7 @@ from .verdicts import DEPENDS, DIFFERS, MORE_LINES, REFUSED, SAME, Verdict
 README = Path(__file__).resolve().parents[2] / "README.md"
 PAGE = README.parent / "docs" / "public-jobs.md"
 _FIGURE = re.compile(r"\d+ of \d+(?= of them give the same\s+results)")
-_UNKNOWN = Verdict("not measured")
+_UNKNOWN = Verdict("not measured", "run make test-jobs")
 #: The verdicts in the order of the summary, and what they mean.
 _MEANINGS = {
     SAME: "The job gives the results of stock Spark, and only the `read` line changes.",
@@ -86,7 +86,7 @@ def page() -> str:
         same=counts[SAME],
         all=len(JOBS),
         percent=round(100 * counts[SAME] / len(JOBS)),
-        summary="\n".join(f"| {kind} | {counts[kind]} | {meaning} |" for kind, meaning in _MEANINGS.items()),
+        summary="\n".join(f"| {kind} | {counts[kind]} | {meaning} |" for kind, meaning in _meanings(counts).items()),
         files=FILES,
         history=OF_HISTORY,
         digits=DIGITS,
@@ -115,6 +115,12 @@ def figure() -> str:
 def figures_of(readme: str) -> list[str]:
     """The figures that a README gives."""
     return _FIGURE.findall(readme)
+
+
+def _meanings(counts: Counter[str]) -> dict[str, str]:
+    if not counts[_UNKNOWN.kind]:
+        return _MEANINGS
+    return {**_MEANINGS, _UNKNOWN.kind: "The job is new. It counts as not the same until `make test-jobs` has run it."}
 
 
 def _listed(name: str) -> int:

@@ -154,6 +154,7 @@ def flight_states(spark: SparkSession, read: Read) -> Any:
     f"{_DMATRIX}/orders_tws.py",
     inputs=inputs("orders"),
     session=ROCKS,
+    timeouts=3,
     mode="update",
     sink="console",
     keys=("order_id",),
