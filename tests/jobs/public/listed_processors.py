@@ -54,6 +54,7 @@ class Points(StatefulProcessor):
     mode="update",
     sink="console",
     keys=("value",),
+    timeouts=1,
 )
 def points_with_initial_state(spark: SparkSession, read: Read) -> Any:
     points = (

@@ -424,6 +424,7 @@ def _until_last(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
     mode="update",
     sink="console",
     keys=("id",),
+    timeouts=30,
 )
 def sessions_until_last_event(spark: SparkSession, read: Read) -> Any:
     events = read("events").select(F.from_json("value", "id int, data string, isLast boolean").alias("e")).select("e.*")
@@ -506,6 +507,7 @@ def _merged(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd
     },
     mode="append",
     sink="foreachBatch",
+    timeouts=7,
 )
 def user_sessions_merged(spark: SparkSession, read: Read) -> Any:
     schema = "user_id STRING, click_count LONG, start_time LONG, end_time LONG"

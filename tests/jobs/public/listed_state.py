@@ -188,7 +188,7 @@ def _mean_of_ten(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterat
         yield _average(key, kept)
 
 
-@listed(JOBS, inputs={"weather": WEATHER}, mode="update", sink="memory", keys=("stationId",))
+@listed(JOBS, inputs={"weather": WEATHER}, mode="update", sink="memory", keys=("stationId",), timeouts=6)
 def mean_of_ten_weather_events(spark: SparkSession, read: Read) -> Any:
     average = (
         read("weather")
@@ -207,7 +207,7 @@ def _mean_so_far(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterat
         yield _average(key, ([pd.Timestamp(0)], [0.0], [0.0]))
 
 
-@listed(JOBS, inputs={"weather": WEATHER}, mode="update", sink="memory", keys=("stationId",))
+@listed(JOBS, inputs={"weather": WEATHER}, mode="update", sink="memory", keys=("stationId",), timeouts=6)
 def mean_of_weather_events_so_far(spark: SparkSession, read: Read) -> Any:
     average = (
         read("weather")
@@ -344,7 +344,7 @@ def _users_so_far(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Itera
     yield pd.DataFrame(rows, columns=["timestamp", "dau"])
 
 
-@listed(JOBS, inputs={"rate": rate(step=5)}, mode="append", sink="console")
+@listed(JOBS, inputs={"rate": rate(step=5)}, mode="append", sink="console", timeouts=1)
 def distinct_users_so_far(spark: SparkSession, read: Read) -> Any:
     events = read("rate").select(F.col("value").cast("string").alias("uid"), F.col("timestamp"))
     begin = F.floor(F.unix_millis("timestamp") / 600_000) * 600_000
