@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from ..job import Job, Read, ending
+from ..job import ROCKS, Job, Read, ending
 from ..listed import listed
 from ..making import fixed, iso, series, topic
 
@@ -54,6 +54,8 @@ class Points(StatefulProcessor):
     mode="update",
     sink="console",
     keys=("value",),
+    timeouts=1,
+    session=ROCKS,
 )
 def points_with_initial_state(spark: SparkSession, read: Read) -> Any:
     points = (
@@ -99,6 +101,7 @@ class Numbers(StatefulProcessor):
     },
     mode="append",
     sink="console",
+    session=ROCKS,
 )
 def numbers_after_initial_list(spark: SparkSession, read: Read) -> Any:
     numbers = (
@@ -128,7 +131,7 @@ class VisitSession(StatefulProcessor):
         )
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
-        pages = [Row(page=page, visit_time=time) for page, time in initialState.visits]
+        pages = [Row(page=one["page"], visit_time=one["visit_time"]) for one in initialState.visits]
         self._session.update((pages, initialState.device_type, initialState.device_version, initialState.user_id))
         self._handle.registerTimer(self._milliseconds(max(page.visit_time for page in pages)) + 4 * _TEN_MINUTES)
 
@@ -219,6 +222,7 @@ def _visit(n: int, s: int, random: Any) -> dict[str, Any]:
     mode="update",
     sink="console",
     keys=("visit_id",),
+    session=ROCKS,
 )
 def visits_session_with_initial_state(spark: SparkSession, read: Read) -> Any:
     sessions = (
@@ -260,7 +264,7 @@ class Letters(StatefulProcessor):
     sink="console",
     keys=("value",),
     trigger="availableNow",
-    session={"spark.sql.streaming.stateStore.encodingFormat": "avro"},
+    session={**ROCKS, "spark.sql.streaming.stateStore.encodingFormat": "avro"},
 )
 def letters_in_value_state(spark: SparkSession, read: Read) -> Any:
     letters = read("letters").groupBy("id").transformWithState(Letters(), "value string", "Update", "None")
@@ -309,7 +313,7 @@ VISITS = topic(
 )
 
 
-@listed(JOBS, inputs={"visits": VISITS}, mode="update", sink="console", keys=("visit_id",))
+@listed(JOBS, inputs={"visits": VISITS}, mode="update", sink="console", keys=("visit_id",), session=ROCKS)
 def visit_length_with_timer(spark: SparkSession, read: Read) -> Any:
     schema = "event_id STRING, visit_id INT, event_time TIMESTAMP, page STRING"
     visits = (
@@ -386,6 +390,7 @@ class VisitsCutByGap(StatefulProcessor):
     },
     mode="append",
     sink="kafka",
+    session=ROCKS,
 )
 def visit_sessions_cut_by_gap(spark: SparkSession, read: Read) -> Any:
     schema = "visit_id STRING, event_time TIMESTAMP, user_id STRING, page STRING"

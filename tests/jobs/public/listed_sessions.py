@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -43,7 +44,7 @@ def _map_visit(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator
     if state.hasTimedOut:
         least, pages = state.get
         state.remove()
-        yield pd.DataFrame({"session_id": [hash(str(least))], "user_id": [key[0]], "pages": [list(pages)]})
+        yield pd.DataFrame({"session_id": [hash(str(least))], "user_id": [key[0]], "pages": [json.loads(pages)]})
         return
     watermark = state.getCurrentWatermarkMs()
     base, least, pages = watermark, None, []
@@ -56,9 +57,9 @@ def _map_visit(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator
     state.setTimeoutTimestamp(base + 50 * 1000)
     if state.exists:
         least, before = state.get
-        state.update((least, list(before) + pages))
+        state.update((least, json.dumps(json.loads(before) + pages)))
     else:
-        state.update((least, pages))
+        state.update((least, json.dumps(pages)))
 
 
 @listed(
@@ -83,7 +84,7 @@ def sessions_with_keyed_id(spark: SparkSession, read: Read) -> Any:
     sessions = visits.applyInPandasWithState(
         _map_visit,
         "session_id bigint, user_id bigint, pages array<string>",
-        "min_append_time bigint, pages array<string>",
+        "min_append_time bigint, pages string",
         "update",
         "EventTimeTimeout",
     )
@@ -99,8 +100,8 @@ def _time(milliseconds: int) -> datetime:
 
 
 def _session(pages: Any) -> dict[str, Any]:
-    ordered = sorted(pages, key=lambda page: page.event_time_as_milliseconds)
-    first, last = ordered[0].event_time_as_milliseconds, ordered[-1].event_time_as_milliseconds
+    ordered = sorted(json.loads(pages), key=lambda page: page["event_time_as_milliseconds"])
+    first, last = ordered[0]["event_time_as_milliseconds"], ordered[-1]["event_time_as_milliseconds"]
     return {
         "start_time": [_time(first)],
         "end_time": [_time(last)],
@@ -131,10 +132,10 @@ def _sessions_after(minutes: int, time: str, with_user: bool) -> Callable[..., I
             new = frame[["page", "event_time_as_milliseconds"]].to_dict(orient="records")
             if with_user:
                 user = [frame.at[0, "user_id"]]
-        before: list[Any] = []
+        before = "[]"
         if state.exists:
             before, *user = state.get
-        state.update((list(before) + new, *user))
+        state.update((json.dumps(json.loads(before) + new), *user))
         state.setTimeoutTimestamp(base + minutes * 60 * 1000)
 
     return function
@@ -165,7 +166,7 @@ def sessions_of_forty_minutes(spark: SparkSession, read: Read) -> Any:
         _sessions_after(40, "visit_time", False),
         f"start_time timestamp, end_time timestamp, visited_pages {_PAGES}, duration_in_milliseconds bigint,"
         " user_id bigint",
-        f"visits {_PAGES}",
+        "visits string",
         "append",
         "EventTimeTimeout",
     )
@@ -208,7 +209,7 @@ def sessions_of_visits_to_kafka(spark: SparkSession, read: Read) -> Any:
         _sessions_after(10, "event_time", True),
         f"visit_id string, user_id string, start_time timestamp, end_time timestamp, visited_pages {_PAGES},"
         " duration_in_milliseconds bigint",
-        f"visits {_PAGES}, user_id string",
+        "visits string, user_id string",
         "update",
         "EventTimeTimeout",
     )
@@ -267,7 +268,7 @@ _INTERMEDIARY = (
 def _intermediary(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     names = [part.split(" ")[0] for part in _INTERMEDIARY.replace(_PAGES, "pages").split(", ")]
     if state.hasTimedOut:
-        expired = (*state.get[:-1], False)
+        expired = (*json.loads(state.get[0])[:-1], False)
         state.remove()
         yield pd.DataFrame({name: [value] for name, value in zip(names, expired, strict=True)})
         return
@@ -279,15 +280,14 @@ def _intermediary(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Itera
     ]
     expiry = pages[-1]["event_time_as_milliseconds"] + 20 * 60 * 1000
     if state.exists:
-        user, before, *rest = state.get
-        state.update((user, list(before) + pages, *rest[:-2], expiry, True))
+        user, before, *rest = json.loads(state.get[0])
+        given = (user, before + pages, *rest[:-2], expiry, True)
     else:
         head = rows.iloc[0]
-        state.update(
-            (int(key[0]), pages, head["browser"], head["language"], head["site"], head["version"], expiry, True)
-        )
+        given = (int(key[0]), pages, head["browser"], head["language"], head["site"], head["version"], expiry, True)
+    state.update((json.dumps(given),))
     state.setTimeoutTimestamp(expiry)
-    yield pd.DataFrame({name: [value] for name, value in zip(names, state.get, strict=True)})
+    yield pd.DataFrame({name: [value] for name, value in zip(names, given, strict=True)})
 
 
 def _by_number(spark: SparkSession, folder: str) -> Any:
@@ -330,7 +330,9 @@ def sessions_of_users_in_batches(spark: SparkSession, read: Read) -> Any:
         .withWatermark("event_time", "10 minutes")
         .groupBy("user_id")
     )
-    sessions = visits.applyInPandasWithState(_intermediary, _INTERMEDIARY, _INTERMEDIARY, "update", "EventTimeTimeout")
+    sessions = visits.applyInPandasWithState(
+        _intermediary, _INTERMEDIARY, "session string", "update", "EventTimeTimeout"
+    )
     folder = read.path("sessions")
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -398,7 +400,7 @@ def _until_last(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
     if state.hasTimedOut:
         state.remove()
         return
-    events = list(state.get[0]) if state.exists else []
+    events = json.loads(state.get[0]) if state.exists else []
     ended = False
     for frame in frames:
         events += list(frame["data"])
@@ -408,7 +410,7 @@ def _until_last(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
             state.remove()
         yield pd.DataFrame({"id": [key[0]], "events": [events]})
     else:
-        state.update((events,))
+        state.update((json.dumps(events),))
         state.setTimeoutDuration(60_000)
 
 
@@ -422,11 +424,12 @@ def _until_last(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterato
     mode="update",
     sink="console",
     keys=("id",),
+    timeouts=30,
 )
 def sessions_until_last_event(spark: SparkSession, read: Read) -> Any:
     events = read("events").select(F.from_json("value", "id int, data string, isLast boolean").alias("e")).select("e.*")
     sessions = events.groupBy("id").applyInPandasWithState(
-        _until_last, "id int, events array<string>", "events array<string>", "update", "ProcessingTimeTimeout"
+        _until_last, "id int, events array<string>", "events string", "update", "ProcessingTimeTimeout"
     )
     return sessions.writeStream.outputMode("update").format("console").option("truncate", False)
 
@@ -504,6 +507,7 @@ def _merged(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd
     },
     mode="append",
     sink="foreachBatch",
+    timeouts=7,
 )
 def user_sessions_merged(spark: SparkSession, read: Read) -> Any:
     schema = "user_id STRING, click_count LONG, start_time LONG, end_time LONG"
@@ -521,18 +525,11 @@ def user_sessions_merged(spark: SparkSession, read: Read) -> Any:
     return sessions.writeStream.foreachBatch(upsert_sessions)
 
 
-_EVENTS = "array<struct<start: bigint, end: bigint, closes: boolean>>"
-
-
 def _complex(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    """A session is a list of (start, end, closes); the state holds the lists one behind the other, with lengths."""
+    """A session is a list of (start, end, closes)."""
     sessions: list[list[tuple[int, int, bool]]] = []
     if state.exists:
-        flat, lengths = state.get
-        rows = [(row.start, row.end, row.closes) for row in flat]
-        for length in lengths:
-            sessions.append(rows[:length])
-            rows = rows[length:]
+        sessions = [[tuple(event) for event in one] for one in json.loads(state.get[0])]
     if not state.hasTimedOut:
         for frame in frames:
             for kind, time in frame[["event_type", "timestamp"]].itertuples(index=False):
@@ -545,12 +542,7 @@ def _complex(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[p
         kept += 1
     evicted, sessions = sessions[:kept], sessions[kept:]
     if sessions:
-        state.update(
-            (
-                [{"start": a, "end": b, "closes": c} for one in sessions for a, b, c in one],
-                [len(one) for one in sessions],
-            )
-        )
+        state.update((json.dumps(sessions),))
         state.setTimeoutTimestamp(sessions[0][-1][1])
     elif state.exists:
         state.remove()
@@ -607,7 +599,7 @@ def sessions_closed_by_an_event(spark: SparkSession, read: Read) -> Any:
     sessions = events.groupBy("user_id").applyInPandasWithState(
         _complex,
         "id string, durationMs bigint, numEvents int",
-        f"events {_EVENTS}, lengths array<int>",
+        "sessions string",
         "append",
         "EventTimeTimeout",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -81,14 +82,14 @@ def average_storage_of_posts(spark: SparkSession, read: Read) -> Any:
 
 
 def _rolling(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    last = list(state.get[0]) if state.exists else []
+    last = json.loads(state.get[0]) if state.exists else []
     given = []
     for frame in frames:
         for duration in frame["clickDuration"]:
             last = [*(last[1:] if len(last) >= 3 else last), int(duration)]
             if len(last) >= 3:
                 given.append(sum(last) * 1.0 / 3)
-    state.update((last,))
+    state.update((json.dumps(last),))
     yield pd.DataFrame({"sessionId": [key[0]] * len(given), "avgDuration": pd.Series(given, dtype="float64")})
 
 
@@ -106,7 +107,7 @@ def average_of_last_three_clicks(spark: SparkSession, read: Read) -> Any:
         .select(tokens[0].alias("sessionId"), tokens[1].cast("bigint").alias("clickDuration"))
     )
     average = clicks.groupBy("sessionId").applyInPandasWithState(
-        _rolling, "sessionId string, avgDuration double", "last array<bigint>", "append", "NoTimeout"
+        _rolling, "sessionId string, avgDuration double", "last string", "append", "NoTimeout"
     )
     return average.writeStream.format("console").outputMode("append")
 
@@ -154,18 +155,18 @@ def rack_status(spark: SparkSession, read: Read) -> Any:
     return status.writeStream.format("console").outputMode("update")
 
 
-_BUFFER = "times array<timestamp>, pressures array<double>, temps array<double>"
+_BUFFER = "buffer string"
 _AVERAGE = "stationId string, startTime timestamp, endTime timestamp, pressureAvg double, tempAvg double"
 
 
-def _buffered(frames: Iterator[pd.DataFrame], state: Any) -> tuple[list[Any], ...]:
+def _buffered(frames: Iterator[pd.DataFrame], state: Any) -> list[list[Any]]:
     """The state with the new rows: only the first ten are kept."""
-    kept = tuple(list(part) for part in state.get) if state.exists else ([], [], [])
+    kept = json.loads(state.get[0]) if state.exists else [[], [], []]
     for frame in frames:
         for part, column in zip(kept, ("timestamp", "pressure", "temp"), strict=True):
-            part.extend(frame[column])
-    kept = tuple(part[:10] for part in kept)
-    state.update(kept)
+            part.extend(frame[column].astype(str) if column == "timestamp" else frame[column])
+    kept = [part[:10] for part in kept]
+    state.update((json.dumps(kept),))
     return kept
 
 
@@ -178,7 +179,7 @@ def _average(key: Any, kept: Any) -> pd.DataFrame:
 
 def _mean_of_ten(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     if state.hasTimedOut:
-        kept = state.get
+        kept = json.loads(state.get[0])
         state.remove()
     else:
         kept = _buffered(frames, state)
@@ -187,7 +188,7 @@ def _mean_of_ten(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterat
         yield _average(key, kept)
 
 
-@listed(JOBS, inputs={"weather": WEATHER}, mode="update", sink="memory", keys=("stationId",))
+@listed(JOBS, inputs={"weather": WEATHER}, mode="update", sink="memory", keys=("stationId",), timeouts=6)
 def mean_of_ten_weather_events(spark: SparkSession, read: Read) -> Any:
     average = (
         read("weather")
@@ -206,7 +207,7 @@ def _mean_so_far(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterat
         yield _average(key, ([pd.Timestamp(0)], [0.0], [0.0]))
 
 
-@listed(JOBS, inputs={"weather": WEATHER}, mode="update", sink="memory", keys=("stationId",))
+@listed(JOBS, inputs={"weather": WEATHER}, mode="update", sink="memory", keys=("stationId",), timeouts=6)
 def mean_of_weather_events_so_far(spark: SparkSession, read: Read) -> Any:
     average = (
         read("weather")
@@ -251,14 +252,14 @@ def activity_spans_of_users(spark: SparkSession, read: Read) -> Any:
 
 
 def _five_hundred(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    values = list(state.get[0]) if state.exists else []
+    values = json.loads(state.get[0]) if state.exists else []
     given = []
     for x in pd.concat(list(frames)).sort_values("timestamp", kind="stable")["x"]:
         values.append(float(x))
         if len(values) >= 500:
             given.append(sum(values) / len(values))
             values = []
-    state.update((values, len(values)))
+    state.update((json.dumps(values), len(values)))
     yield pd.DataFrame({"device": [key[0]] * len(given), "previousAverage": pd.Series(given, dtype="float64")})
 
 
@@ -272,7 +273,7 @@ def mean_of_each_five_hundred_values(spark: SparkSession, read: Read) -> Any:
         .applyInPandasWithState(
             _five_hundred,
             "device string, previousAverage double",
-            "values array<double>, count int",
+            "values string, count int",
             "append",
             "NoTimeout",
         )
@@ -283,7 +284,7 @@ def mean_of_each_five_hundred_values(spark: SparkSession, read: Read) -> Any:
 def _thousand(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     rows = pd.concat(list(frames)) if not state.hasTimedOut else pd.DataFrame({"timestamp": []})
     for row in rows.sort_values("timestamp", kind="stable").to_dict(orient="records"):
-        activities, values = (list(part) for part in state.get[1:]) if state.exists else ([], [])
+        activities, values = (json.loads(part) for part in state.get[1:]) if state.exists else ([], [])
         values.append(float(row["x"]))
         if row["activity"] not in activities:
             activities.append(row["activity"])
@@ -292,7 +293,7 @@ def _thousand(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[
                 state.remove()
             yield pd.DataFrame({"uid": [key[0]], "activities": [activities], "xAvg": [sum(values) / len(values)]})
         else:
-            state.update((row["timestamp"], activities, values))
+            state.update((row["timestamp"], json.dumps(activities), json.dumps(values)))
             state.setTimeoutTimestamp(int(row["timestamp"].timestamp()) * 1000 + 5000)
 
 
@@ -308,7 +309,7 @@ def sessions_of_five_seconds(spark: SparkSession, read: Read) -> Any:
         .applyInPandasWithState(
             _thousand,
             "uid string, activities array<string>, xAvg double",
-            "timestamp timestamp, activities array<string>, values array<double>",
+            "timestamp timestamp, activities string, values string",
             "append",
             "EventTimeTimeout",
         )
@@ -322,12 +323,12 @@ _MINUTE = 60_000
 def _users_so_far(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     begin = int(key[0])
     if state.hasTimedOut:
-        users, times, last = state.get
+        users, times, last = json.loads(state.get[0])
         state.remove()
         minutes = range(last, begin + 10 * _MINUTE - _MINUTE + 1, _MINUTE)
     else:
-        known = dict(zip(*state.get[:2], strict=True)) if state.exists else {}
-        last = state.get[2] if state.exists else begin
+        users, times, last = json.loads(state.get[0]) if state.exists else ([], [], begin)
+        known = dict(zip(users, times, strict=True))
         new: dict[str, int] = {}
         for frame in frames:
             for uid, time in frame[["uid", "timestamp"]].itertuples(index=False):
@@ -336,14 +337,14 @@ def _users_so_far(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Itera
         newest = max(begin, (max(new.values()) - 1) // _MINUTE * _MINUTE)
         known = new | known
         users, times = list(known), list(known.values())
-        state.update((users, times, newest))
+        state.update((json.dumps([users, times, newest]),))
         state.setTimeoutDuration(_MINUTE)
         minutes = range(last, newest, _MINUTE)
     rows = [(pd.Timestamp(minute, unit="ms"), sum(time < minute + _MINUTE for time in times)) for minute in minutes]
     yield pd.DataFrame(rows, columns=["timestamp", "dau"])
 
 
-@listed(JOBS, inputs={"rate": rate(step=5)}, mode="append", sink="console")
+@listed(JOBS, inputs={"rate": rate(step=5)}, mode="append", sink="console", timeouts=1)
 def distinct_users_so_far(spark: SparkSession, read: Read) -> Any:
     events = read("rate").select(F.col("value").cast("string").alias("uid"), F.col("timestamp"))
     begin = F.floor(F.unix_millis("timestamp") / 600_000) * 600_000
@@ -353,7 +354,7 @@ def distinct_users_so_far(spark: SparkSession, read: Read) -> Any:
         .applyInPandasWithState(
             _users_so_far,
             "timestamp timestamp, dau int",
-            "users array<string>, times array<bigint>, last bigint",
+            "daily string",
             "append",
             "ProcessingTimeTimeout",
         )
@@ -363,10 +364,10 @@ def distinct_users_so_far(spark: SparkSession, read: Read) -> Any:
 
 
 def _signals(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-    counts = dict(state.get[0]) if state.exists else {int(key[0]): 0}
-    counts[int(key[0])] += sum(len(frame) for frame in frames)
-    state.update((counts,))
-    yield pd.DataFrame({"deviceId": [key[0]], "count": [counts[int(key[0])]]})
+    counts = json.loads(state.get[0]) if state.exists else {str(key[0]): 0}
+    counts[str(key[0])] += sum(len(frame) for frame in frames)
+    state.update((json.dumps(counts),))
+    yield pd.DataFrame({"deviceId": [key[0]], "count": [counts[str(key[0])]]})
 
 
 @listed(
@@ -385,9 +386,7 @@ def signals_counted_per_device(spark: SparkSession, read: Read) -> Any:
         read("signals")
         .withColumn("value", F.col("value") % 10)
         .groupBy("deviceId")
-        .applyInPandasWithState(
-            _signals, "deviceId int, count bigint", "counts map<int, bigint>", "append", "NoTimeout"
-        )
+        .applyInPandasWithState(_signals, "deviceId int, count bigint", "counts string", "append", "NoTimeout")
     )
     written = counts.writeStream.format("console").option("truncate", False)
     return written.trigger(processingTime="10 seconds").outputMode("append")
