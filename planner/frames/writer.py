@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from ...errors import OptionError, PlanError
 from ...runtime.checkpoints.store import has_checkpoint
+from ...runtime.connectors.sinks.foreach_rows import RowByRow
 from ...runtime.platform.cells import facts_html, is_shown
 from ...runtime.platform.filesystem import path_text
 from ...runtime.platform.terminal import print_plan
@@ -174,11 +175,18 @@ class MixedStreamWriter:
             "clusterBy is not supported; write the layout yourself in foreachBatch", code="MIXEDMODE_NOT_SUPPORTED"
         )
 
-    def foreach(self, f: Any) -> NoReturn:
-        """Not supported: use :meth:`foreachBatch`."""
-        raise PlanError(
-            "foreach is not supported; use foreachBatch, and in it DataFrame.foreach", code="MIXEDMODE_NOT_SUPPORTED"
-        )
+    def foreach(self, f: Any) -> MixedStreamWriter:
+        """Have each row taken in Spark's tasks, by a function of a row or by an object with ``process(row)``.
+
+        Args:
+            f: the function or object; an object's ``open(partition_id, epoch_id)`` and ``close(error)``, if it has
+                them, are called around the rows of each partition, with the id of a call of :meth:`foreachBatch`.
+
+        Raises:
+            PlanError: it is neither.
+        """
+        self._foreach_batch = RowByRow(f)
+        return self
 
     def toTable(
         self,
@@ -272,7 +280,7 @@ class MixedStreamWriter:
         """What was asked for so far, by name."""
         said = {
             "query name": self._name,
-            "format": "foreachBatch" if self._foreach_batch is not None else self._format,
+            "format": self._format if self._foreach_batch is None else self._function_kind,
             "table": self._table,
             "output mode": self._output_mode,
             "partitioned by": ", ".join(self._partition_by) or None,
@@ -280,6 +288,10 @@ class MixedStreamWriter:
             **{name: value if is_shown(name) else "(not shown)" for name, value in self._options.items()},
         }
         return [(name, str(value)) for name, value in said.items() if value is not None]
+
+    @property
+    def _function_kind(self) -> str:
+        return "foreach" if isinstance(self._foreach_batch, RowByRow) else "foreachBatch"
 
     def __repr__(self) -> str:
         return f"MixedStreamWriter[{', '.join(f'{name}: {value}' for name, value in self._asked())}]"

@@ -1,0 +1,94 @@
+"""What a task does with the rows of a partition for ``foreach``: what stock Spark's own function does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mixedmode.errors import PlanError, UserCodeError
+from mixedmode.runtime.connectors.sinks.foreach_rows import RowByRow, TakenRows
+from pyspark import TaskContext
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class Noting:
+    """Notes how it is called."""
+
+    def __init__(self, opens: bool = True, fails: Any = None) -> None:
+        self.notes: list[Any] = []
+        self._opens = opens
+        self._fails = fails
+
+    def open(self, partition: int, epoch: int) -> bool:
+        self.notes.append(("open", partition, epoch))
+        return self._opens
+
+    def process(self, row: Any) -> None:
+        self.notes.append(row)
+        if row == self._fails:
+            raise ValueError(f"not {row}")
+
+    def close(self, error: Exception | None) -> None:
+        self.notes.append(("close", None if error is None else str(error)))
+
+
+class OnlyProcess:
+    """Has neither of the other methods."""
+
+    def __init__(self) -> None:
+        self.notes: list[Any] = []
+
+    def process(self, row: Any) -> None:
+        self.notes.append(row)
+
+
+class Context:
+    """A task of a micro-batch."""
+
+    def getLocalProperty(self, name: str) -> str:
+        return "7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rows"), [((), [1, 2]), ((), []), ((False,), [1, 2]), ((True, 2), [1, 2, 3]), (None, [1, 2])]
+)
+def test_an_object_is_called_as_stock_spark_calls_it(
+    monkeypatch: pytest.MonkeyPatch, arguments: Any, rows: list[int]
+) -> None:
+    """Opened, or not; failed; without rows; without open and close: the same calls in the same order."""
+    monkeypatch.setattr(TaskContext, "get", Context)
+    ours, stocks = (OnlyProcess() if arguments is None else Noting(*arguments) for _ in range(2))
+    outcomes = []
+    for take in (TakenRows(ours, 7), DataStreamWriter._construct_foreach_function(stocks)):
+        try:
+            outcomes.append(list(take(3, iter(rows))))
+        except Exception as error:
+            outcomes.append("not 2" in str(error))
+    assert ours.notes == stocks.notes and outcomes[0] == outcomes[1]
+
+
+def test_a_function_takes_each_row_and_its_error_is_told_by_its_place() -> None:
+    """The message begins with the user's line."""
+    taken: list[int] = []
+    assert list(TakenRows(taken.append, 7)(0, iter([1, 2]))) == [] and taken == [1, 2]
+
+    def fail(row: int) -> None:
+        raise ValueError(f"not {row}")
+
+    with pytest.raises(
+        UserCodeError, match=r'File ".*test_foreach_rows.py", line \d+, in fail(?s:.*)not 1(?s:.*)batch 7'
+    ):
+        list(TakenRows(fail, 7)(0, iter([1])))
+
+
+@pytest.mark.parametrize("part", ["open", "process", "close"])
+def test_what_is_no_method_is_refused(part: str) -> None:
+    """As in stock Spark, before anything runs."""
+    rows: Iterator[int] = iter(())
+    writer = OnlyProcess()
+    setattr(writer, part, rows)
+    with pytest.raises(PlanError, match=f"whose {part} is not a method"):
+        RowByRow(writer)
+    with pytest.raises(PlanError, match="has no method process"):
+        RowByRow(object())
