@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import MixedModeError, PlanError, UserCodeError
 from ...platform.user_frames import UserFrames
+from .base import Guarantee
 from .deliveries import Deliveries
 from .per_checkpoint import PerCheckpointSink
 
@@ -34,7 +35,7 @@ class ForeachBatchSink(PerCheckpointSink):
     """Calls ``function(rows, id)`` for each epoch that has rows, when the checkpoint that covers it is complete."""
 
     name = "foreachBatch"
-    guarantee = "exactly-once"
+    guarantee: Guarantee = "exactly-once"
 
     def __init__(
         self, schema: StructType, function: Callable[[DataFrame, int], None], deliveries: Deliveries | None = None

@@ -8,7 +8,7 @@ receiver that does not know rows again gets them at least once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,7 @@ class TakenRows:
     writer: Any
     number: int
 
-    def __call__(self, partition: int, rows: Iterator[Row]) -> Iterator[Any]:
+    def __call__(self, partition: int, rows: Iterable[Row]) -> Iterator[Any]:
         try:
             if callable(self.writer):
                 for row in rows:
@@ -71,7 +71,7 @@ class TakenRows:
             raise UserCodeError(frames.told(error, f"what foreach was given, batch {self.number}")) from error
         return iter(())
 
-    def _take(self, partition: int, rows: Iterator[Row]) -> None:
+    def _take(self, partition: int, rows: Iterable[Row]) -> None:
         opens: Callable[[int, int], Any] | None = getattr(self.writer, "open", None)
         closes: Callable[[Exception | None], Any] | None = getattr(self.writer, "close", None)
         is_wanted = opens is None or opens(partition, self.number)
