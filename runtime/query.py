@@ -18,6 +18,7 @@ from .driver.remote_requests import Request, RequestFolder, Requests
 from .driver.runner import JobRunner
 from .driver.sigterm import SIGTERM
 from .driver.start_settings import with_settings_of_now
+from .handle.active_names import ACTIVE_NAMES
 from .handle.rescale import RescaledQuery
 from .metrics.event_files import HistoryFolder
 from .metrics.history import RunHistory
@@ -41,7 +42,7 @@ def start_query(job: JobSpec) -> MixedQuery:
     """Start a job; returns at once, unless a run elsewhere that may still live has to be waited for.
 
     Raises:
-        OptionError: a folder that it was given cannot be used.
+        OptionError: a folder that it was given cannot be used, or another active query has its name.
         CheckpointError: its checkpoint location, or the savepoint that it begins with, is not for this job, or another
             driver has the location.
     """
@@ -121,6 +122,7 @@ class MixedQuery(RescaledQuery):
 
     def _begin(self) -> None:
         """The location is claimed: all who see the run are told of it."""
+        ACTIVE_NAMES.take(self, self._job.spark)
         self._pool = self._job.spark.sparkContext.getLocalProperty(POOL)
         if self._runner.live is not None:
             self._runner.live.take_settings()  # not those that the session will have when the backlog is over

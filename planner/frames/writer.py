@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from ...errors import OptionError, PlanError
 from ...runtime.checkpoints.store import has_checkpoint
-from ...runtime.connectors.sinks.foreach_rows import ForeachRows
+from ...runtime.connectors.sinks.foreach_rows import RowByRow
 from ...runtime.platform.cells import facts_html, is_shown
 from ...runtime.platform.filesystem import path_text
 from ...runtime.platform.terminal import print_plan
@@ -176,13 +176,17 @@ class MixedStreamWriter:
         )
 
     def foreach(self, f: Any) -> MixedStreamWriter:
-        """Give each row to a function, or to an object with ``process``, ``open`` and ``close``, where Spark has it.
+        """Have each row taken in Spark's tasks, by a function of a row or by an object with ``process(row)``.
 
-        As :meth:`foreachBatch` otherwise: ``epoch_id`` is the id of the call, and rows may come again after a failure.
+        Args:
+            f: the function or object; an object's ``open(partition_id, epoch_id)`` and ``close(error)``, if it has
+                them, are called around the rows of each partition, with the id of a call of :meth:`foreachBatch`.
+
+        Raises:
+            PlanError: it is neither.
         """
-        if not callable(f) and not callable(getattr(f, "process", None)):
-            raise PlanError(f"foreach needs a function of a row, or an object with a method process(row), got {f!r}")
-        return self.foreachBatch(ForeachRows(f))
+        self._foreach_batch = RowByRow(f)
+        return self
 
     def toTable(
         self,
@@ -276,7 +280,7 @@ class MixedStreamWriter:
         """What was asked for so far, by name."""
         said = {
             "query name": self._name,
-            "format": "foreachBatch" if self._foreach_batch is not None else self._format,
+            "format": self._format if self._foreach_batch is None else self._function_kind,
             "table": self._table,
             "output mode": self._output_mode,
             "partitioned by": ", ".join(self._partition_by) or None,
@@ -284,6 +288,10 @@ class MixedStreamWriter:
             **{name: value if is_shown(name) else "(not shown)" for name, value in self._options.items()},
         }
         return [(name, str(value)) for name, value in said.items() if value is not None]
+
+    @property
+    def _function_kind(self) -> str:
+        return "foreach" if isinstance(self._foreach_batch, RowByRow) else "foreachBatch"
 
     def __repr__(self) -> str:
         return f"MixedStreamWriter[{', '.join(f'{name}: {value}' for name, value in self._asked())}]"

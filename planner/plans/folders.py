@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import OptionError
-from ...runtime.connectors.sinks.formats import PASSING_FORMATS
+from ...runtime.connectors.sinks.formats import ONE_TIME_FORMATS
 from ...runtime.platform.folder_checks import Place, place_of
 from ...runtime.platform.spark_sources import sources as planned_sources
 
@@ -37,7 +37,7 @@ def checkpoint_location(
     shared = spark.conf.get(_DEFAULT_CHECKPOINTS_CONF, None)
     if shared and query_name:
         return f"{shared.rstrip('/')}/{query_name}"
-    if format in PASSING_FORMATS:
+    if format in ONE_TIME_FORMATS:
         return None
     slip = difflib.get_close_matches("checkpointLocation", others, n=1)
     hint = f" (is that what {slip[0]} = {others[slip[0]]!r} is for?)" if slip else ""

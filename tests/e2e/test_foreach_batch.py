@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
+import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from support import World, counted, counts, counts_after
 
 pytestmark = pytest.mark.spark
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Rows = list[tuple[Any, ...]]
 
@@ -211,3 +217,50 @@ def test_a_job_of_the_version_before_goes_on_with_greater_ids(world: World) -> N
     query.stop()
     assert calls.made[1:] == [(5, counts_after(*range(8))), (6, counts_after(*range(9)))]
     assert query.exception() is None
+
+
+class Lines:
+    """For foreach: a file of each partition of a call, with a line for each row."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, partition: int, epoch: int) -> bool:
+        self._file = open(self._folder / f"{epoch}-{partition}-{uuid.uuid4().hex}", "w")  # noqa: SIM115 - close() does
+        return True
+
+    def process(self, row: Any) -> None:
+        self._file.write(f"{json.dumps(row.asDict())}\n")
+
+    def close(self, error: Exception | None) -> None:
+        self._file.close()
+
+    @property
+    def by_call(self) -> dict[int, Rows]:
+        """The rows of each call."""
+        found: dict[int, Rows] = {}
+        for path in self._folder.iterdir():
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            found.setdefault(int(path.name.split("-")[0]), []).extend((*row.values(),) for row in rows)
+        return {number: sorted(rows) for number, rows in sorted(found.items())}
+
+
+def test_rows_are_taken_one_by_one_without_a_checkpoint_location(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """foreach calls an object of the user's for each row, as stock does, by the calls that foreachBatch would have; the
+    location is a temporary one, which is gone with the query."""
+    temporary, out = world.folder / "temporary", world.folder / "lines"
+    temporary.mkdir()
+    out.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    lines = Lines(out)
+    writer = counts(one_file(world)).writeStream.foreach(lines).option("truncate", "false")
+    query = writer.option("execution.checkpointing.interval", "1 hour").option("pipeline.parallelism", 2).start()
+    world.queries.append(query)
+    live(query)
+    world.land(counted(0), counted(1))
+    query.processAllAvailable()
+    assert len(list(temporary.glob("mixedmode-*/mixedmode/checkpoints"))) == 1
+    query.stop()
+    assert query.exception() is None
+    assert lines.by_call == {1: counts_after(0), 2: counts_after(0, 1)}
+    assert list(temporary.glob("mixedmode-*")) == []

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, QueryError
@@ -112,6 +113,32 @@ def test_stopped_query(world: World) -> None:
     assert query.awaitTermination() is None
     assert query.awaitTermination(1) is True
     assert query.status["message"] == "Stopped"
+
+
+def test_a_name_is_of_one_active_query(world: World) -> None:
+    """As in stock Spark: while a query of the session has the name, ours or a stock one; then it can be used again."""
+    live = world.live().select("key")
+
+    def named(name: str, checkpoints: str) -> MixedQuery:
+        writer = mixedmode.read(live=live).dropDuplicates(["key"]).writeStream.queryName(name).format("noop")
+        query = writer.option("checkpointLocation", str(world.folder / checkpoints)).start()
+        world.queries.append(query)
+        return query
+
+    first = named("mine", "first")
+    stock = live.writeStream.queryName("stocks").format("noop")
+    other = stock.option("checkpointLocation", str(world.folder / "stock")).start()
+    try:
+        for name in ("mine", "stocks"):
+            with pytest.raises(mixedmode.OptionError, match=f"queryName is '{name}', which another query"):
+                named(name, "second")
+    finally:
+        other.stop()
+    first.stop()
+    for name in ("mine", "stocks"):
+        query = named(name, "second")
+        query.stop()
+        assert query.exception() is None
 
 
 def test_failing_foreach_batch_is_called_again_with_the_same_rows(world: World) -> None:

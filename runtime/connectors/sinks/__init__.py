@@ -14,6 +14,7 @@ from .base import Guarantee, Sink
 from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
+from .foreach_rows import ForeachSink, RowByRow
 from .formats import FORMATS
 from .kafka.guarantee import OPTION as GUARANTEE
 from .kafka.messages import FORMAT as KAFKA
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deliveries", "Sink", "WholeResult", "check_guarantee", "make_sink", "table_format"]
 
-#: Options of our own sinks besides ``path`` and ``checkpointLocation``.
-_OPTIONS: dict[str, tuple[str, ...]] = {"console": ("numRows", "truncate")}
+#: Options of sinks that all of ours take, as stock Spark's do: jobs are tried with the console and keep them.
+_OPTIONS = ("path", "checkpointLocation", "numRows", "truncate")
 
 
 def make_sink(
@@ -63,7 +64,8 @@ def make_sink(
     Raises:
         OptionError: an option that the format needs is missing, or it does not know one that was given.
     """
-    name = "foreachBatch" if foreach_batch is not None else format
+    by_row = isinstance(foreach_batch, RowByRow)
+    name = ("foreach" if by_row else "foreachBatch") if foreach_batch is not None else format
     if table is None and name.lower() == KAFKA:
         _check_kafka(path, partition_by, transactional)
         if guarantee != "at-least-once":
@@ -88,7 +90,7 @@ def make_sink(
     if table is not None and (foreach_batch is not None or (format in FORMATS and format != "parquet")):
         raise OptionError(f"{name} has no tables; use toTable with a format that tables have (parquet, delta, …)")
     if foreach_batch is not None:
-        return ForeachBatchSink(schema, foreach_batch, given)
+        return (ForeachSink if by_row else ForeachBatchSink)(schema, foreach_batch, given)
     if table is not None or format not in FORMATS:
         return TableSink(
             schema,
@@ -159,13 +161,12 @@ def _console(schema: StructType, options: Mapping[str, str], whole: WholeResult 
 
 def _check_options(name: str, options: Mapping[str, str]) -> None:
     """Raise for an option that the sink would not look at."""
-    known = ("path", "checkpointLocation", *_OPTIONS.get(name, ()))
-    by_lower = {option.lower(): option for option in known}
+    by_lower = {option.lower(): option for option in _OPTIONS}
     for written, text in options.items():
         if written.lower() in by_lower:
             continue
         near = difflib.get_close_matches(written.lower(), by_lower, n=1, cutoff=0.7)
-        hint = f"did you mean {by_lower[near[0]]}?" if near else f"its options are {', '.join(known)}"
+        hint = f"did you mean {by_lower[near[0]]}?" if near else f"its options are {', '.join(_OPTIONS)}"
         raise OptionError(
             f"{name} does not know the option {written} = {text!r}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
         )

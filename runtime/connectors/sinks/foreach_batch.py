@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ....errors import MixedModeError, PlanError, UserCodeError
 from ...platform.user_frames import UserFrames
+from .base import Guarantee
 from .deliveries import Deliveries
 from .per_checkpoint import PerCheckpointSink
 
@@ -34,7 +35,7 @@ class ForeachBatchSink(PerCheckpointSink):
     """Calls ``function(rows, id)`` for each epoch that has rows, when the checkpoint that covers it is complete."""
 
     name = "foreachBatch"
-    guarantee = "exactly-once"
+    guarantee: Guarantee = "exactly-once"
 
     def __init__(
         self, schema: StructType, function: Callable[[DataFrame, int], None], deliveries: Deliveries | None = None
@@ -43,8 +44,12 @@ class ForeachBatchSink(PerCheckpointSink):
         self._function = function
         self.merges_epochs = self.deliveries.key is not None or self.deliveries.whole is not None
 
-    def check(self, spark: SparkSession) -> None:
+    def check_columns(self, spark: SparkSession) -> None:
+        """Raise PlanError if the output's columns cannot be staged."""
         super().check(spark)
+
+    def check(self, spark: SparkSession) -> None:
+        self.check_columns(spark)
         try:
             signature = inspect.signature(self._function)
         except (TypeError, ValueError):
@@ -79,10 +84,14 @@ class ForeachBatchSink(PerCheckpointSink):
             raise UserCodeError(frames.told(error, f"function {name} of foreachBatch, batch {number}")) from error
 
     def describe(self) -> str:
-        called = "once when a checkpoint completes" if self.merges_epochs else "when a checkpoint completes, by epochs"
-        # The rows of one epoch have a key once, whatever columns are left of it.
-        facts = replace(self.deliveries, key_is_gone=False).describe()
         return (
             "foreachBatch: same id, same rows after a failure (exactly-once if the function is idempotent by the id), "
-            f"called {called}{f'; {facts}' if facts else ''}"
+            f"called when a checkpoint completes{self.what_is_called_for}"
         )
+
+    @property
+    def what_is_called_for(self) -> str:
+        """The end of :meth:`describe`."""
+        # The rows of one epoch have a key once, whatever columns are left of it.
+        facts = replace(self.deliveries, key_is_gone=False).describe()
+        return f"{'' if self.merges_epochs else ', once for each epoch'}{f'; {facts}' if facts else ''}"

@@ -1,55 +1,104 @@
-"""A user's writer of single rows, as ``DataStreamWriter.foreach`` takes it, in the tasks that have them."""
+"""``foreach``: a user's function, or an object with ``process``, takes the rows one by one in Spark's tasks.
+
+The object is used as stock Spark uses it: for each partition of a call ``open(partition_id, epoch_id)``, which may say
+False to leave the rows out, then ``process(row)`` for each row, then ``close(error)``.  Each task has a copy of it, and
+the id is that of a call of ``foreachBatch``.  A call that has not left its marker is repeated from its first row, so a
+receiver that does not know rows again gets them at least once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark import TaskContext
+from ....errors import PlanError, UserCodeError
+from ...platform.user_frames import UserFrames
+from ...platform.worker_errors import translate
+from .foreach_batch import ForeachBatchSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+_METHODS = ("open", "process", "close")
 
 
-class ForeachRows:
-    """Takes deliveries as ``foreachBatch`` does, and gives each row to the writer.
+class RowByRow:
+    """Gives the rows of each call to a user's function or object.
 
     Args:
-        writer: a function of a row, or an object with ``process(row)``, and perhaps ``open(partition_id, epoch_id)``,
-            which says whether the rows of the partition are wanted, and ``close(error)``.
+        writer: a function of a row, or an object with ``process`` and perhaps ``open`` and ``close``.
+
+    Raises:
+        PlanError: it is neither.
     """
 
     def __init__(self, writer: Any) -> None:
+        wrong = [name for name in _METHODS if hasattr(writer, name) and not callable(getattr(writer, name))]
+        if not callable(writer) and (wrong or not hasattr(writer, "process")):
+            why = f"whose {wrong[0]} is not a method" if wrong else "which has no method process"
+            raise PlanError(
+                f"foreach needs a function of a row, or an object with process(row), and if need be open(partition_id,"
+                f" epoch_id) and close(error); got {writer!r}, {why}"
+            )
         self._writer = writer
-        #: As logs and errors call it.
-        self.__qualname__ = str(getattr(writer, "__qualname__", type(writer).__qualname__))
 
     def __call__(self, rows: DataFrame, number: int) -> None:
-        rows.foreachPartition(partial(_taken_by, self._writer, number))
+        """Have all rows taken, in the partitions of the frame."""
+        try:
+            rows.rdd.mapPartitionsWithIndex(TakenRows(self._writer, number)).count()
+        except Exception as error:
+            translated = translate(error)
+            raise translated from translated.__cause__
 
 
-def _taken_by(writer: Any, number: int, rows: Iterator[Row]) -> None:
-    """Give the rows of one partition to a writer, in the order in which Spark's own sink calls it."""
-    if callable(writer):
-        for row in rows:
-            writer(row)
-        return
-    error: Exception | None = None
-    try:
-        if _opened(getattr(writer, "open", None), number):
-            for row in rows:
-                writer.process(row)
-    except Exception as raised:
-        error = raised
-        raise
-    finally:
-        if hasattr(writer, "close"):
-            writer.close(error)
+@dataclass(frozen=True)
+class TakenRows:
+    """The function that takes the rows of a partition, in a Spark task."""
+
+    writer: Any
+    number: int
+
+    def __call__(self, partition: int, rows: Iterable[Row]) -> Iterator[Any]:
+        try:
+            if callable(self.writer):
+                for row in rows:
+                    self.writer(row)
+            else:
+                self._take(partition, rows)
+        except Exception as error:
+            frames = UserFrames.since(error.__traceback__)
+            raise UserCodeError(frames.told(error, f"what foreach was given, batch {self.number}")) from error
+        return iter(())
+
+    def _take(self, partition: int, rows: Iterable[Row]) -> None:
+        opens: Callable[[int, int], Any] | None = getattr(self.writer, "open", None)
+        closes: Callable[[Exception | None], Any] | None = getattr(self.writer, "close", None)
+        is_wanted = opens is None or opens(partition, self.number)
+        failure: Exception | None = None
+        try:
+            if is_wanted:
+                for row in rows:
+                    self.writer.process(row)
+        except Exception as error:
+            failure = error
+        if closes is not None:
+            closes(failure)
+        if failure is not None:
+            raise failure
 
 
-def _opened(open: Callable[[int, int], Any] | None, number: int) -> bool:
-    if open is None:
-        return True
-    context = TaskContext.get()
-    return bool(open(0 if context is None else context.partitionId(), number))
+class ForeachSink(ForeachBatchSink):
+    """Has each row taken by a user's function or object, when the checkpoint that covers it is complete."""
+
+    name = "foreach"
+    guarantee = "at-least-once"
+
+    def check(self, spark: SparkSession) -> None:
+        self.check_columns(spark)
+
+    def describe(self) -> str:
+        return (
+            "foreach: at-least-once (rows of a call may be taken again after a failure, under the same id), when a"
+            f" checkpoint completes{self.what_is_called_for}"
+        )

@@ -8,6 +8,8 @@ FORMATS = ("parquet", "memory", "console", "noop")
 PASSING_FORMATS = ("memory", "console", "noop")
 #: Formats without a use for a path.
 PATHLESS_FORMATS = (*PASSING_FORMATS, "foreachBatch")
+#: Formats that do without a ``checkpointLocation``, as in stock Spark: they get a temporary one.
+ONE_TIME_FORMATS = PATHLESS_FORMATS
 #: Formats whose tables are overwritten by one commit: readers see the old rows or the new ones.
 REPLACING_FORMATS = ("delta", "iceberg")
 #: Those that can show the whole result in place of the one before.

@@ -147,14 +147,38 @@ def test_files_are_append_only(both: MixedFrame) -> None:
 
 
 def test_an_output_that_lasts_needs_a_checkpoint_location(both: MixedFrame) -> None:
-    """parquet and foreachBatch outlive the query, so its position must too."""
-    for writer in (
+    """parquet outlives the query, so its position must too; functions do without, as in stock Spark."""
+    writer = writer_of(both).format("parquet").option("path", "out")
+    with pytest.raises(OptionError, match=r"checkpointLocation is not set, .* of parquet"):
+        writer.plan()
+    assert writer.option("CHECKPOINTLOCATION", "ck").plan().checkpoint_location == "ck"
+    for function in (writer_of(both).foreachBatch(lambda rows, number: None), writer_of(both).foreach(print)):
+        assert "a temporary folder, removed at the end" in function.plan().explain()
+        assert function.option("checkpointLocation", "ck").plan().checkpoint_location == "ck"
+
+
+def test_options_of_the_console_are_no_harm_elsewhere(both: MixedFrame) -> None:
+    """As in stock Spark: a job that was tried with the console keeps ``truncate`` and ``numRows``."""
+    sinks = (
         writer_of(both).format("parquet").option("path", "out"),
+        writer_of(both).format("noop"),
+        writer_of(both).format("memory").queryName("kept"),
         writer_of(both).foreachBatch(lambda rows, number: None),
-    ):
-        with pytest.raises(OptionError, match=r"checkpointLocation is not set, .* of (parquet|foreachBatch)"):
-            writer.plan()
-        assert writer.option("CHECKPOINTLOCATION", "ck").plan().checkpoint_location == "ck"
+    )
+    for writer in sinks:
+        writer.option("truncate", "80").option("NUMROWS", 5).option("checkpointLocation", "ck").plan()
+
+
+def test_foreach_takes_a_function_or_an_object_with_process(both: MixedFrame) -> None:
+    """The plan says which guarantee it has, which is not that of foreachBatch."""
+
+    class Rows:
+        process = staticmethod(print)
+
+    for writer in (writer_of(both).foreach(print), writer_of(both).foreach(Rows())):
+        assert writer.plan().sink.name == "foreach" and writer.plan().sink.guarantee == "at-least-once"
+        with pytest.raises(OptionError, match=r"exactly-once.*foreach gives at-least-once"):
+            writer.option("sink.delivery-guarantee", "exactly-once").plan()
 
 
 def test_an_option_that_may_be_meant_for_the_checkpoint_location(both: MixedFrame) -> None:
@@ -177,7 +201,7 @@ def test_the_sessions_checkpoint_location_needs_a_query_name(both: MixedFrame, s
     """``spark.sql.streaming.checkpointLocation`` is a parent folder, as in Spark."""
     spark.conf.set("spark.sql.streaming.checkpointLocation", "/checkpoints/")
     try:
-        writer = writer_of(both).foreachBatch(lambda rows, number: None)
+        writer = writer_of(both).format("parquet").option("path", "out")
         with pytest.raises(OptionError, match="together with queryName"):
             writer.plan()
         assert writer.queryName("q").plan().checkpoint_location == "/checkpoints/q"
@@ -311,7 +335,7 @@ def test_a_trigger_that_ends_has_no_live_phase(both: MixedFrame, trigger: dict[s
     [
         (lambda writer: writer.partitionBy("k", 3), "partitionBy takes names of columns, got 3"),
         (lambda writer: writer.clusterBy("k"), "clusterBy is not supported"),
-        (lambda writer: writer.foreach(3), "foreach needs a function of a row, or an object with a method process"),
+        (lambda writer: writer.foreach("f"), "foreach needs a function of a row, .* got 'f', which has no method pro"),
         (lambda writer: writer.toTable(" "), "toTable needs the name of a table"),
         (lambda writer: writer.foreachBatch("f"), "foreachBatch needs a function"),
         (lambda writer: writer.queryName(" "), "queryName must be a non-empty string"),

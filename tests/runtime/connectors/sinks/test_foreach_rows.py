@@ -1,79 +1,94 @@
-"""A writer of single rows is opened, fed and closed as Spark's own sink does it."""
+"""What a task does with the rows of a partition for ``foreach``: what stock Spark's own function does with them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mixedmode.runtime.connectors.sinks.foreach_rows import ForeachRows
+from mixedmode.errors import PlanError, UserCodeError
+from mixedmode.runtime.connectors.sinks.foreach_rows import RowByRow, TakenRows
+from pyspark import TaskContext
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class Rows:
-    """Stands for a frame of one partition."""
+class Noting:
+    """Notes how it is called."""
 
-    def __init__(self, *rows: Any) -> None:
-        self.rows = rows
+    def __init__(self, opens: bool = True, fails: Any = None) -> None:
+        self.notes: list[Any] = []
+        self._opens = opens
+        self._fails = fails
 
-    def foreachPartition(self, function: Any) -> None:
-        function(iter(self.rows))
-
-
-class Recorder:
-    def __init__(self, wanted: bool = True, fails_at: Any = None) -> None:
-        self.calls: list[Any] = []
-        self._wanted, self._fails_at = wanted, fails_at
-
-    def open(self, partition_id: int, epoch_id: int) -> bool:
-        self.calls.append(("open", partition_id, epoch_id))
-        return self._wanted
+    def open(self, partition: int, epoch: int) -> bool:
+        self.notes.append(("open", partition, epoch))
+        return self._opens
 
     def process(self, row: Any) -> None:
-        if row == self._fails_at:
-            raise ValueError(row)
-        self.calls.append(row)
+        self.notes.append(row)
+        if row == self._fails:
+            raise ValueError(f"not {row}")
 
     def close(self, error: Exception | None) -> None:
-        self.calls.append(("close", type(error)))
+        self.notes.append(("close", None if error is None else str(error)))
 
 
-def taken(writer: Any, *rows: Any) -> None:
-    ForeachRows(writer)(Rows(*rows), 7)  # type: ignore[arg-type]
+class OnlyProcess:
+    """Has neither of the other methods."""
+
+    def __init__(self) -> None:
+        self.notes: list[Any] = []
+
+    def process(self, row: Any) -> None:
+        self.notes.append(row)
 
 
-def test_a_writer_is_opened_with_the_id_of_the_call_and_closed() -> None:
-    writer = Recorder()
-    taken(writer, "a", "b")
-    assert writer.calls == [("open", 0, 7), "a", "b", ("close", type(None))]
+class Context:
+    """A task of a micro-batch."""
+
+    def getLocalProperty(self, name: str) -> str:
+        return "7"
 
 
-def test_rows_that_are_not_wanted_are_not_given() -> None:
-    writer = Recorder(wanted=False)
-    taken(writer, "a")
-    assert writer.calls == [("open", 0, 7), ("close", type(None))]
+@pytest.mark.parametrize(
+    ("arguments", "rows"), [((), [1, 2]), ((), []), ((False,), [1, 2]), ((True, 2), [1, 2, 3]), (None, [1, 2])]
+)
+def test_an_object_is_called_as_stock_spark_calls_it(
+    monkeypatch: pytest.MonkeyPatch, arguments: Any, rows: list[int]
+) -> None:
+    """Opened, or not; failed; without rows; without open and close: the same calls in the same order."""
+    monkeypatch.setattr(TaskContext, "get", Context)
+    ours, stocks = (OnlyProcess() if arguments is None else Noting(*arguments) for _ in range(2))
+    outcomes = []
+    for take in (TakenRows(ours, 7), DataStreamWriter._construct_foreach_function(stocks)):
+        try:
+            outcomes.append(list(take(3, iter(rows))))
+        except Exception as error:
+            outcomes.append("not 2" in str(error))
+    assert ours.notes == stocks.notes and outcomes[0] == outcomes[1]
 
 
-def test_a_failure_is_told_to_the_writer_and_to_spark() -> None:
-    writer = Recorder(fails_at="b")
-    with pytest.raises(ValueError, match="b"):
-        taken(writer, "a", "b", "c")
-    assert writer.calls == [("open", 0, 7), "a", ("close", ValueError)]
+def test_a_function_takes_each_row_and_its_error_is_told_by_its_place() -> None:
+    """The message begins with the user's line."""
+    taken: list[int] = []
+    assert list(TakenRows(taken.append, 7)(0, iter([1, 2]))) == [] and taken == [1, 2]
+
+    def fail(row: int) -> None:
+        raise ValueError(f"not {row}")
+
+    with pytest.raises(
+        UserCodeError, match=r'File ".*test_foreach_rows.py", line \d+, in fail(?s:.*)not 1(?s:.*)batch 7'
+    ):
+        list(TakenRows(fail, 7)(0, iter([1])))
 
 
-def test_a_function_takes_each_row() -> None:
-    found: list[Any] = []
-    taken(found.append, 1, 2)
-    assert found == [1, 2]
-
-
-def test_an_object_needs_neither_open_nor_close() -> None:
-    class Bare:
-        def __init__(self) -> None:
-            self.rows: list[Any] = []
-
-        def process(self, row: Any) -> None:
-            self.rows.append(row)
-
-    bare = Bare()
-    taken(bare, 1)
-    assert bare.rows == [1]
-    assert ForeachRows(bare).__qualname__.endswith("Bare")
+@pytest.mark.parametrize("part", ["open", "process", "close"])
+def test_what_is_no_method_is_refused(part: str) -> None:
+    """As in stock Spark, before anything runs."""
+    rows: Iterator[int] = iter(())
+    writer = OnlyProcess()
+    setattr(writer, part, rows)
+    with pytest.raises(PlanError, match=f"whose {part} is not a method"):
+        RowByRow(writer)
+    with pytest.raises(PlanError, match="has no method process"):
+        RowByRow(object())
