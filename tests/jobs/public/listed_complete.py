@@ -275,14 +275,14 @@ def cost_per_customer_and_day(spark: SparkSession, read: Read) -> Any:
     return costs.writeStream.format("memory").queryName("customer_purchases").outputMode("complete")
 
 
-@listed(JOBS, inputs={"invoices": INVOICES}, mode="complete", sink="table")
+@listed(JOBS, inputs={"invoices": INVOICES}, mode="complete", sink="delta")
 def reward_points_complete(spark: SparkSession, read: Read) -> Any:
     rewards = (
         read("invoices")
         .groupBy("CustomerCardNo")
         .agg(F.sum("TotalAmount").alias("TotalAmount"), F.sum(F.expr("TotalAmount*0.02")).alias("TotalPoints"))
     )
-    return rewards.writeStream.queryName("gold-update").outputMode("complete")
+    return rewards.writeStream.queryName("gold-update").outputMode("complete").format("delta")
 
 
 @listed(
@@ -295,7 +295,7 @@ def reward_points_complete(spark: SparkSession, read: Read) -> Any:
         )
     },
     mode="complete",
-    sink="table",
+    sink="delta",
 )
 def greatest_reading_per_sensor(spark: SparkSession, read: Read) -> Any:
     messages = read("readings")
@@ -313,7 +313,7 @@ def greatest_reading_per_sensor(spark: SparkSession, read: Read) -> Any:
         .agg(F.max("Reading").alias("MaxReading"))
         .select("SensorID", "window.start", "window.end", "MaxReading")
     )
-    return greatest.writeStream.queryName("sensor-query").outputMode("complete")
+    return greatest.writeStream.queryName("sensor-query").outputMode("complete").format("delta")
 
 
 @listed(
@@ -330,7 +330,7 @@ def greatest_reading_per_sensor(spark: SparkSession, read: Read) -> Any:
         )
     },
     mode="complete",
-    sink="table",
+    sink="delta",
 )
 def bought_and_sold_per_window(spark: SparkSession, read: Read) -> Any:
     messages = read("trades")
@@ -348,7 +348,7 @@ def bought_and_sold_per_window(spark: SparkSession, read: Read) -> Any:
         .agg(F.sum("Buy").alias("TotalBuy"), F.sum("Sell").alias("TotalSell"))
         .select("window.start", "window.end", "TotalBuy", "TotalSell")
     )
-    return summary.writeStream.queryName("trade-summary").outputMode("complete")
+    return summary.writeStream.queryName("trade-summary").outputMode("complete").format("delta")
 
 
 @listed(

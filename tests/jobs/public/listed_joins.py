@@ -509,6 +509,7 @@ def _american(second: int) -> str:
     },
     mode="append",
     sink="delta",
+    session={"spark.sql.streaming.statefulOperator.allowMultiple": "false"},
 )
 def events_with_users_late_watermark(spark: SparkSession, read: Read) -> Any:
     pattern = "MM/dd/yyyy, HH:mm:ss"
