@@ -167,6 +167,11 @@ def with_metadata(frame: DataFrame, column: str, metadata: Mapping[str, Any]) ->
     """The frame with other metadata of a column that goes on to be called by its frame's name, too.
 
     None: it is called by its own name alone, and what ``withColumns`` gives is the same.
+
+    Args:
+        frame: the frame.
+        column: whose metadata they are.
+        metadata: all of it, as a mapping that JSON can hold.
     """
     spark, output = frame.sparkSession, list(items(analyzed(frame).output()))
     if not any(str(one.name()) == column and qualifier_of(one) for one in output):

@@ -39,11 +39,11 @@ class EpochCalls:
                 self._now.calls += 1
             return send(connection, command)
 
-        def epoch(runner: Any, phase: Any, rows: Any, *others: Any) -> None:
+        def epoch(runner: Any, phase: Any, rows: Any, *others: Any, **more: Any) -> None:
             within = hasattr(self._now, "calls")
             before = self._now.calls = getattr(self._now, "calls", 0)
             self._now.ready = 0
-            run(runner, phase, rows, *others)
+            run(runner, phase, rows, *others, **more)
             if rows is not None:
                 self.by_epoch.append(self._now.calls - before)
                 self.ready.append(self._now.ready)

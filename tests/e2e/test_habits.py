@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from two_ways import Batch, Frames, TwoWays
+from two_ways import STREAM, Batch, Frames, TwoWays
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 pytestmark = pytest.mark.spark
@@ -65,6 +65,7 @@ def test_foreach_writes_what_stock_writes(spark: SparkSession, tmp_path: Path) -
     ways, found = TwoWays(spark, tmp_path, BATCHES), []
     for name, writer in (("stock", totals(ways.live).writeStream), ("ours", totals(ways.read).writeStream)):
         (tmp_path / name).mkdir()
+        writer = writer if name == "stock" else writer.options(**STREAM)
         query = writer.foreach(ToFiles(tmp_path / name)).option("checkpointLocation", str(tmp_path / f"{name}-log"))
         query.trigger(availableNow=True).start().awaitTermination(300)
         found.append(sorted(line for path in (tmp_path / name).iterdir() for line in path.read_text().split("\n")))

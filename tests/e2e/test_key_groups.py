@@ -84,7 +84,7 @@ def groups_of(checkpoints: Path) -> dict[str, Any]:
     """By stage which key columns decide the key groups of its state, by the newest checkpoint."""
     newest = max(checkpoints.glob("mixedmode/checkpoints/*/_metadata"), key=lambda path: path.parent.name)
     said = json.loads(newest.read_text())
-    assert said["format_version"] == 3
+    assert said["format_version"] == 4
     return {one["uid"]: one["layout"]["key_group_places"] for one in json.loads(said["body"])["operators"]}
 
 

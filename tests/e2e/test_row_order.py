@@ -170,7 +170,7 @@ def test_explain_says_once_where_the_order_of_rows_is_not_known(world: World, fi
     unknown = [
         plain.repartition(3),
         plain.orderBy("v"),
-        plain.join(spark.range(3), plain.k == spark.range(3).id).select("k", "v"),
+        plain.join(spark.range(3).withColumnRenamed("id", "k"), "k").select("k", "v"),
         spark.createDataFrame([(1, 2)], "k long, v long"),
         plain.where("v < 0").cache(),
     ]

@@ -51,6 +51,7 @@ class Shown:
     """A sink that shows tables of staged rows; the same file again changes nothing."""
 
     shows_at_once = False
+    merges_epochs = True
     partition_by = ()
     staging_path = None
 

@@ -25,7 +25,7 @@ def test_start_that_is_broken_off_leaves_the_location_free() -> None:
         live=SimpleNamespace(take_settings=lambda: done.append("settings"), close=lambda: done.append("let go")),
     )
     context = SimpleNamespace(getLocalProperty=lambda name: None)
-    query._job = SimpleNamespace(spark=SimpleNamespace(sparkContext=context))
+    query._job = SimpleNamespace(name=None, spark=SimpleNamespace(sparkContext=context))
     query._shown = SimpleNamespace(begin=interrupt, end=lambda error: done.append("not shown"))
     query._events = SimpleNamespace(end=lambda error, was_stopped: done.append("told"))
     query._ended = threading.Event()

@@ -66,14 +66,14 @@ def test_the_key_is_followed_under_other_names(counted: MixedFrame) -> None:
 
 
 def test_every_update_is_delivered_where_the_key_is_gone(counted: MixedFrame, tmp_path: Any) -> None:
-    """A delivery could not tell which row replaces which, and says so; with the key it is one row of each."""
+    """A call could not tell which row replaces which, so each epoch has its own; with the key it is one row of each."""
     told = []
     for frame in (counted.select("k", "s"), counted.selectExpr("concat(k, w.start) AS key", "s"), counted):
         writer = frame.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path))
         sink = writer.foreachBatch(lambda rows, number: None)._compile()[1].sink
         told.append((sink.deliveries.key, sink.describe()))  # type: ignore[attr-defined]
     assert [key for key, _ in told] == [None, None, ("k", "w")]
-    assert ["every update of each key" in text for _, text in told] == [True, True, False]
+    assert ["once for each epoch" in text for _, text in told] == [True, True, False]
 
 
 def test_an_output_column_is_what_it_computes(counted: MixedFrame) -> None:

@@ -44,7 +44,9 @@ REPORTS = [
 ]
 
 
-STAGE = SimpleNamespace(uid="stage-1", reads_sources=True, event_time="ts", edges=())
+STAGE = SimpleNamespace(
+    uid="stage-1", reads_sources=True, event_time="ts", edges=(), operator=SimpleNamespace(is_stateless=False)
+)
 JOB: Any = SimpleNamespace(stages=(STAGE,), readers=(STAGE,), outputs=(STAGE.uid,))
 
 

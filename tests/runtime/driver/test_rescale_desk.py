@@ -226,7 +226,7 @@ class Query(RescaledQuery):
             job=SimpleNamespace(
                 keeps_state=runtime_mode != "batch",
                 settings=SimpleNamespace(max_parallelism=16),
-                stages=[SimpleNamespace(uid="a"), SimpleNamespace(uid="b")],
+                stages=[SimpleNamespace(uid=uid, operator=SimpleNamespace(is_stateless=False)) for uid in "ab"],
             ),
             _context=SimpleNamespace(rescales=self.desk, wake=SimpleNamespace(set=lambda: None)),
         )

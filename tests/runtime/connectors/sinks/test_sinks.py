@@ -302,7 +302,6 @@ def test_incomplete_sinks_are_refused(format: str, message: str) -> None:
         ("console", ("numRow", "5"), r"console does not know the option numRow = '5'; did you mean numRows\?"),
         ("console", ("numRows", "few"), "numRows = 'few' of format console is not allowed"),
         ("console", ("TRUNCATE", "10"), "truncate = '10' of format console is not allowed; allowed: true, false"),
-        ("memory", ("numRows", "5"), "memory does not know the option numRows"),
         ("noop", ("header", "true"), "noop does not know the option header"),
     ],
 )
