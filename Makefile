@@ -3,6 +3,7 @@
 # are skipped.
 #   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make test-cluster
 #   make test-jobs [REFRESH=1]   (all public jobs, and docs/public-jobs.md)
+#   make test-suites   (all cases of Spark's own suites, and docs/spark-suites.md)
 #   make lint   make format   make clean
 #   make demo   make demo-kafka
 #   make docs        (the pages as a site, build/site/index.html)
@@ -33,7 +34,7 @@ REFRESH ?=
 SECONDS ?= 300
 SEED    ?= 1
 
-.PHONY: demo docs demo-kafka test test-delta test-jobs test-of-tables test-matrix chaos lint format bench bench-full bench-growth bench-peers clean java
+.PHONY: demo docs demo-kafka test test-delta test-jobs test-suites test-of-tables test-matrix chaos lint format bench bench-full bench-growth bench-peers clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -58,6 +59,11 @@ test-cluster:
 test-jobs: java $(VENV)/.installed-test
 	@MIXEDMODE_JOBS_REFRESH=$(REFRESH) $(BIN)/python -m pytest tests/jobs -m jobs --numprocesses 2 --dist worksteal $(ARGS); \
 	status=$$?; cd tests && "$(abspath $(BIN))/python" -m jobs.table && exit $$status
+
+# Takes half an hour or more; the page is that of what was measured, even if a case fails the suite.
+test-suites: java $(VENV)/.installed-test
+	@$(BIN)/python -m pytest tests/suites -m suites --numprocesses 2 --dist worksteal $(ARGS); \
+	status=$$?; cd tests && "$(abspath $(BIN))/python" -m suites.page && exit $$status
 
 test-delta:
 	@$(MAKE) --no-print-directory VENV=$(VENV_DELTA) test-of-tables

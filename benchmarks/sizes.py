@@ -45,6 +45,8 @@ class Sizes:
     latency_batch_rows: int = 1_000
     latency_keys: int = 1_000_000
     small_latency_keys: int = 100_000
+    #: Files that land one by one, until the rows of each can be seen in the sink.
+    visible_batches: int = 60
     #: The same of a join: buffered rows, and rows a side.
     join_buffered_rows: int = 1_000_000
     join_batch_rows: int = 10_000
@@ -121,6 +123,7 @@ _SMALL = Sizes(
     stream_keys=10_000,
     latency_batches=10,
     latency_keys=20_000,
+    visible_batches=20,
     join_buffered_rows=50_000,
     join_batch_rows=2_000,
     kafka_rows=200_000,
@@ -168,6 +171,7 @@ _TINY = replace(
     latency_batches=3,
     latency_batch_rows=100,
     latency_keys=500,
+    visible_batches=3,
     join_buffered_rows=2_000,
     join_batch_rows=200,
     kafka_rows=4_000,

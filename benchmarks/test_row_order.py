@@ -23,7 +23,7 @@ def in_any_order(way: Way) -> Way:
     """The same for histories of which nobody knows the order."""
 
     def run(folder: Path) -> None:
-        with patch.object(source_rows, "with_file_rows", lambda frame: None):
+        with patch.object(source_rows, "with_file_rows", lambda frames: None):
             way(folder)
 
     return run

@@ -15,6 +15,7 @@ from .connectors.staged_form import StagedForm, columns_of
 from .operators.contract import KeyedOperator
 from .operators.emission import EMITTED_COLUMN, emitted_when_due
 from .operators.steps import Metrics, Step, behind_steps
+from .protocols.rows_per_call import RowsPerCall
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,8 +56,8 @@ class Phase(BaseModel):
     style: Literal["sorted", "random"] = "random"
     #: Who sorts a sorted pass: Spark before the rows cross into Python, or mixedmode.sorter in the task.
     sorter: Literal["spark", "arrow"] = "spark"
-    #: Milliseconds between checkpoints; None: no periodic checkpoint in this phase.
-    checkpoint_interval_ms: int | None = None
+    #: Milliseconds between checkpoints, or as soon as there is a change; None: no periodic checkpoint in this phase.
+    checkpoint_interval_ms: int | Literal["auto"] | None = None
     #: Human-readable facts for explain(): watermark, state, failure, scheduling.
     details: dict[str, str] = {}
 
@@ -98,8 +99,11 @@ class Settings(BaseModel):
 
     runtime_mode: Literal["batch", "streaming", "mixed"] = "mixed"
     interval_during_backlog_ms: int = 0
-    checkpoint_interval_ms: int = 10_000
+    #: None: ``auto``, a checkpoint for each epoch that changes something, one at a time.
+    checkpoint_interval_ms: int | None = None
     checkpoint_min_pause_ms: int = 0
+    #: How many epochs may be processed while a checkpoint is being completed.
+    max_pending_epochs: int = 100
     checkpoint_timeout_ms: int = 600_000
     tolerable_failed_checkpoints: int = 0
     #: How long the counter of a driver elsewhere must stand still before another one takes its location over.
@@ -127,6 +131,8 @@ class Settings(BaseModel):
     savepoint_on_sigterm: str | None = None
     #: Whether rate limits of the live source cut its backlog, too, into a sorted pass for each micro-batch.
     backlog_limits: Literal["lifted", "source"] = "lifted"
+    #: What one call of a function gets of a key in a sorted pass; None: all rows, or those of one event time.
+    rows_per_call: RowsPerCall | None = None
     #: Who reads and aggregates a history: tasks with Arrow, or Spark; auto: Arrow where it gives the same, and pays.
     backlog_engine: Literal["auto", "spark", "arrow"] = "auto"
     #: The most shards that a sorted pass works on at once, and the most tasks that read for it; None: no limit.

@@ -101,7 +101,7 @@ class ExternalSorter:
         return self._stats
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; may write a run to disk."""
+        """Take rows, in parts if they are more than the budget can hold; may write runs to disk."""
         if not self._open:
             raise SorterError("rows cannot be added once the sorter has been read or closed; use a new sorter")
         if not batch.schema.equals(self.schema):
@@ -117,10 +117,15 @@ class ExternalSorter:
         inner = self._ordering.extend(batch)
         needed_bytes = 2 * inner.nbytes + INDEX_BYTES_PER_ROW * inner.num_rows
         if needed_bytes > self.limiter.limit_bytes:
+            if batch.num_rows > 1:
+                half = batch.num_rows // 2
+                self.add(batch.slice(0, half))
+                self.add(batch.slice(half))
+                return
             smallest = -(-needed_bytes * 8 // 7)
             raise SorterError(
-                f"sorter.memory is {self.memory_bytes} bytes, but a batch of {batch.num_rows} rows needs {smallest}; "
-                f"set sorter.memory to at least {smallest} bytes, or send smaller batches",
+                f"sorter.memory is {self.memory_bytes} bytes, but one row needs {smallest}; "
+                f"set sorter.memory to at least {smallest} bytes",
                 code="MIXEDMODE_SORTER_MEMORY",
             )
         if not self.limiter.fits(needed_bytes):

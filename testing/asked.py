@@ -22,7 +22,9 @@ from ..planner.stages.processor import (
     check_coordinator,
     check_processor,
     time_mode_of,
+    why_whole_keys,
 )
+from ..planner.stages.rows_per_call import rows_per_call
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
 from ..runtime.spec import Settings
 from .given_rows import GivenRows, moment_ms, plain_rows
@@ -102,6 +104,8 @@ def asked_of(
     settings, _ = resolve_timers(resolved, needs_after_rows=takes_blocks and mode == "eventTime")
     if takes_blocks:
         check_block_order(processor, mode, settings)
+    whole_keys = why_whole_keys(takes_blocks=takes_blocks, cogrouped=stage.is_cogroup)
+    rows_per_call(settings, f"processor {type(processor).__name__}", stage.event_time, whole_keys)
     final = resolve_final_watermark(
         resolved,
         None,

@@ -132,7 +132,7 @@ class Harness(StateOfKeys):
         with as_raised(), processing_time(lambda: self._now_ms):
             self._job = JobHere(
                 self._folder.name,
-                [asked.stage.spec(settings.operator_event_max_bytes)],
+                [asked.stage.spec(settings)],
                 {UID: asked.stage.prepared},
                 settings.model_copy(update={"max_parallelism": asked.stage.max_parallelism}),
                 shards=asked.shards,

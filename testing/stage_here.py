@@ -32,7 +32,7 @@ from ..runtime.operators.processor.operator import ProcessorOperator
 from ..runtime.operators.processor.row_form import Form, Rows
 from ..runtime.platform.arrow_types import arrow_schema
 from ..runtime.protocols.operator_events.coordinator import OperatorCoordinator
-from ..runtime.spec import LaneRead, StageSpec
+from ..runtime.spec import LaneRead, Settings, StageSpec
 from ..state.keys import KeyCodec
 from .given_rows import GivenRow, table_of
 from .rows_here import RowsHere, in_order
@@ -144,7 +144,7 @@ class StageHere:
             return (LiveInput("live", (0,)),)
         return tuple(LiveInput(SIDE_NAMES[number], (number,)) for number in (LEFT, RIGHT))
 
-    def spec(self, event_max_bytes: int) -> StageSpec:
+    def spec(self, settings: Settings) -> StageSpec:
         """The stage as the runtime knows it; builds the operator, which runs the processor's ``init``."""
         form: Form = Frames(FrameSettings(self.time_zone or _local_zone())) if self.in_pandas else Rows()
         if self.is_cogroup:
@@ -161,8 +161,9 @@ class StageHere:
             initial_state=cast(Any, self.initial),
             initial_state_key=self.sides[0].keys if self.initial is not None else (),
             has_coordinator=self.coordinator is not None,
-            event_max_bytes=event_max_bytes,
+            event_max_bytes=settings.operator_event_max_bytes,
             form=form,
+            rows_per_call=settings.rows_per_call,
         )
         timed = [one.name for one, side in zip(self.inputs, self.sides, strict=True) if side.event_time is not None]
         return StageSpec(

@@ -50,7 +50,13 @@ class ColumnAccess(JoiningFrame):
         if "." in item and self._find(item) is None:
             with columns_explained(f"column {item}"):
                 self._inputs.template.select(item)  # Spark says what is wrong with it
-            return F.col(item)
+            head, *fields = item.split(".")
+            column = None if "`" in item else self._find(head)
+            return (
+                F.col(item)
+                if column is None
+                else column_of_frame(self._inputs.spark, column, self._inputs.ids[-1], fields)
+            )
         name = self._column("column", item)
         check_named_once(name, self.schema, case_sensitive=self._inputs.case_sensitive)
         return column_of_frame(self._inputs.spark, name, self._inputs.ids[-1])
@@ -65,7 +71,8 @@ class ColumnAccess(JoiningFrame):
         if name == HANDLE:
             raise UnsupportedOperationError(
                 "a MixedFrame is not one of Spark's frames, which is what a model of MLlib's or a join with another"
-                " frame asks for; use transform(model.transform), which gives it each input's frame"
+                " frame asks for, and what they give would be a query of Spark's own; for model.transform(frame) write"
+                " frame.transform(model.transform), for static.join(frame, …) frame.join(static, …)"
             )
         raise no_attribute(self, name, [] if name.startswith("_") else self.columns)
 

@@ -16,9 +16,10 @@ from ...runtime.query import start_query
 from ...runtime.spec import JobSpec
 from ..inputs.inputs import Inputs
 from ..options.layers import NAME_SPACES, Layer
-from ..plans.compile import SinkRequest, compile_job
+from ..plans.compile import compile_job
 from ..plans.other_sources import sampled
 from ..plans.plan import ExecutionPlan
+from ..plans.sink_request import SinkRequest
 
 
 @dataclass(frozen=True)

@@ -19,25 +19,38 @@ from ...errors import MixedModeError, PlanError
 from ...runtime.platform.spark_durations import duration_ms
 from ...runtime.platform.stars import starred
 from ..inputs.analysis import check_stateless, is_aggregate, plain_columns
-from ..inputs.event_time import CARRIER, Watermark, carried, check_event_time, keeps, marked, unmarked, without_carrier
+from ..inputs.event_time import (
+    CARRIER,
+    Watermark,
+    carried,
+    check_event_time,
+    check_not_redefined,
+    keeps,
+    marked,
+    unmarked,
+    without_carrier,
+)
 from ..inputs.inputs import Inputs, checked
 from ..inputs.schemas import check_reserved_columns
 from ..stages.aggregates.grouped import grouping_of
 from ..stages.dedup import Method, plan_dedup
 from ..stages.keys import resolve_keys
-from ..stages.own_names import OwnNames
-from ..stages.stage import STAGE_UID, KeyedStage, StageInput
-from ..stages.stateless import plan_stateless
+from ..stages.limit import plan_limit
+from ..stages.own_names import OwnNames, told_apart
+from ..stages.stage import STAGE_UID, WRITTEN, KeyedStage, StageInput
+from ..stages.stateless import plan_stateless, through_stages
 from .column_access import ColumnAccess
 from .grouped import MixedGroupedData
 from .joining import columns_explained
-from .stateless import ColumnOrName, transformed
+from .stateless import ColumnOrName
+from .transformed import transformed
+from .views import ViewedFrame
 from .writer import MixedStreamWriter
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-class MixedFrame(ColumnAccess):
+class MixedFrame(ColumnAccess, ViewedFrame):
     """Rows of a job as one frame; made by :func:`~mixedmode.read` and by keyed stages, immutable."""
 
     @classmethod
@@ -120,12 +133,19 @@ class MixedFrame(ColumnAccess):
     sort = orderBy
 
     def limit(self, num: int) -> MixedFrame:
-        """Show only so many rows of the result; for outputMode ``complete`` alone.
+        """The first rows of the stream; right behind an aggregate, for outputMode ``complete``, of the result.
+
+        As in Spark the first rows are those of all epochs: what has gone out counts.  They are the first by event time
+        where there is a watermark, else as they have arrived; behind a stage without one, whichever it hands on first.
+        Not for outputMode ``update``.
 
         Raises:
-            PlanError: there is no keyed stage before it.
+            PlanError: that is no number of rows.
         """
-        return self._arranged("limit", lambda frame: frame.limit(num))
+        outputs = self._inputs.outputs
+        if outputs and all(cast(KeyedStage, part.origin).is_aggregate for part in outputs):
+            return self._arranged("limit", lambda frame: frame.limit(num))
+        return MixedFrame._of(plan_limit(self._stage_input("limit"), num))
 
     def _arranged(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
         if not self._inputs.outputs:
@@ -166,7 +186,7 @@ class MixedFrame(ColumnAccess):
         """Declare the event-time column, and how late rows may come.
 
         Raises:
-            PlanError: the column is missing or no timestamp, or the delay is not a duration of 0 or more.
+            PlanError: the column is missing, no timestamp, or another than before, or the delay is no duration.
         """
         for name, given in (("eventTime", eventTime), ("delayThreshold", delayThreshold)):
             if not isinstance(given, str):
@@ -185,6 +205,7 @@ class MixedFrame(ColumnAccess):
             ) from error
         if delay_ms < 0:
             raise PlanError(f"delayThreshold {delayThreshold!r} of withWatermark is negative; use '0 seconds' or more")
+        check_not_redefined(None if self._inputs.outputs or not self._inputs.lives else self._watermark, column)
         hidden = [CARRIER] if self._has_carrier else []
         inputs = self._inputs.map("withWatermark", lambda frame: marked(unmarked(frame).drop(*hidden), column))
         return MixedFrame(inputs, Watermark(column, delay_ms))
@@ -219,15 +240,15 @@ class MixedFrame(ColumnAccess):
 
     def _grouped(self, what: str, cols: Sequence[Any], sets: Any = None) -> MixedGroupedData[MixedFrame]:
         own = OwnNames.of(self._stage_input(what), what)
-        columns = starred(self._own(cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols))
+        columns = starred(self._own_here(cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols))
         given = own.keys(columns(own.known.inputs.template), what)
         rows = own.rows
         keys = resolve_keys(rows.inputs, given, what)
         is_plain = what == "groupBy" or (sets is None and not given)
         if isinstance(sets, (list, tuple)):
-            sets = [own.keys(self._own(each), what) if isinstance(each, (list, tuple)) else each for each in sets]
+            sets = [own.keys(self._own_here(each), what) if isinstance(each, (list, tuple)) else each for each in sets]
         grouping = None if is_plain else grouping_of(what, rows.inputs, keys, sets)
-        return MixedGroupedData(own, keys, MixedFrame._of, self._own, grouping)
+        return MixedGroupedData(own, keys, MixedFrame._of, self._own_here, grouping)
 
     def agg(self, *exprs: Column | dict[str, str]) -> Any:
         """Aggregate all rows as one group: ``groupBy().agg(…)``."""
@@ -306,19 +327,20 @@ class MixedFrame(ColumnAccess):
     def writeStream(self) -> MixedStreamWriter:
         """Where to and how, as PySpark's ``DataStreamWriter``."""
         self._check_stateless("writeStream")
+        output, names = told_apart(self._without_carrier())
         if not self._inputs.outputs:
             check_reserved_columns(self.schema, "writeStream")
-            return MixedStreamWriter(plan_stateless(self._without_carrier()).bare_output)
+            return MixedStreamWriter(plan_stateless(output).bare_output, names)
         if (stage := self._stage) is not None:
             bare = stage if stage.bare is None else replace(stage.bare, uid=stage.uid)
             if self.columns == bare.output_schema.fieldNames():
                 return MixedStreamWriter(replace(self._inputs, parts=bare.bare_output.parts))
-        return MixedStreamWriter(self._without_carrier())
+        return MixedStreamWriter(through_stages(output), names)
 
     def _without_carrier(self) -> Inputs:
         if not self._has_carrier:
             return self._inputs
-        parts = [part.mapped("writeStream", lambda frame: frame.drop(CARRIER)) for part in self._inputs.parts]
+        parts = [part.mapped(WRITTEN, lambda frame: frame.drop(CARRIER)) for part in self._inputs.parts]
         return replace(self._inputs, parts=tuple(parts))
 
     # -- inside --------------------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from ...errors import PlanError
-from ...runtime.platform.frame_columns import with_frames
+from ...runtime.platform.frame_columns import attribute_ids, with_frames
 from ...runtime.platform.spark_errors import error_text
 from ..stages.join.join import plan_join
 from ..stages.join.side_columns import not_there
@@ -57,6 +58,14 @@ class JoiningFrame(UnitedFrame):
             return list(columns)
         spark, find = self._inputs.spark, known.find
         return [with_frames(spark, one, find) if isinstance(one, Column) else one for one in columns]
+
+    def _own_here(self, columns: Sequence[Any]) -> list[Any]:
+        """The same as columns of these very rows, whatever else has columns of these names."""
+        return self._of_frame(self._inputs.template, self._own(columns))
+
+    def _beside(self, static: DataFrame, joined: Self) -> Self:
+        ids = joined._inputs.static_ids | attribute_ids(static)
+        return type(self)(replace(joined._inputs, static_ids=ids), joined._watermark)
 
     def join(self, other: Any, on: Any = None, how: str | None = None) -> Self:
         """Join with the rows of another ``read()`` or keyed stage, which is a keyed stage, or with a static frame.

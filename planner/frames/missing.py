@@ -17,10 +17,7 @@ _OF_ALL_ROWS = (
     ),
     *("transpose", "zip", "zipWithIndex"),
 )
-_VIEWS = (
-    *("createGlobalTempView", "createOrReplaceGlobalTempView", "createOrReplaceTempView", "createTempView"),
-    *("registerTempTable", "asTable", "exists", "scalar"),
-)
+_OF_PLANS = ("asTable", "exists", "scalar")
 _OTHERS = {
     "explain": "use writeStream.explain(), which prints the plan of the whole job",
     "repartitionById": "a keyed stage deals rows to its shards itself; leave it out, or set pipeline.parallelism",
@@ -39,12 +36,8 @@ def hint_for(name: str) -> str:
         return f"transform(lambda frame: frame.{name}(…)) applies a stateless operation of DataFrame to both inputs"
     if name in _OF_ALL_ROWS:
         return "it needs all rows at once, which a stream never has; do it where the job's output is read"
-    if name in _VIEWS:
-        return (
-            "a view stands for one frame of Spark's, not for a job's rows; use mixedmode.sql('SELECT … FROM {rows}',"
-            " rows=frame) and groupBy behind it; or make views of the frames that read() is given, and give it"
-            " spark.sql('SELECT … FROM v') without GROUP BY, DISTINCT or a join of streams"
-        )
+    if name in _OF_PLANS:
+        return "say it in SQL: frame.createOrReplaceTempView('v'), and then spark.sql('SELECT … FROM v …')"
     if name in _OTHERS:
         return _OTHERS[name]
     return (

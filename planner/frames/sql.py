@@ -1,7 +1,7 @@
-"""SQL over a job's rows: a query without state, as one more operation on them.
+"""``mixedmode.sql``: a statement over a job's rows, by the names of their views or by names in braces.
 
-The query is put to each input's frame, and to a stage's rows when they are there, as ``spark.sql(query, rows=frame)``.
-A view by name cannot do that: what reads it is one frame of Spark's, which stands for one input and for no stage.
+A query without state over one frame in braces is one more operation on it: it is put to each input's frame, and to a
+stage's rows when they are there, as ``spark.sql(query, rows=frame)``.  All others become calls (:mod:`..sql`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ...runtime.platform.spark_plans import kinds_in_sql
 from ...runtime.platform.spark_session import empty_frame
 from ..inputs.row_wise import check_row_wise
 from ..inputs.static import check_static
+from ..sql.session import answer, stock_method
+from ..sql.stand_in import STAND_INS
 from .frame import MixedFrame
 
 #: What Spark's parser makes of a query, as against a command.
@@ -53,50 +55,86 @@ _QUERY = {
 
 
 def sql(sqlQuery: str, args: dict[str, Any] | list[Any] | None = None, **kwargs: Any) -> MixedFrame:
-    """Apply a query in SQL to a job's rows: ``mixedmode.sql("SELECT k FROM {rows} WHERE v > 1", rows=frame)``.
+    """The rows of a job that a query in SQL gives: of views, or of frames by names in braces.
 
+        orders.withWatermark("ts", "1 hour").createOrReplaceTempView("orders")
+        counts = mixedmode.sql("SELECT window(ts, '5 minutes') AS span, count(*) AS n FROM orders GROUP BY 1")
         large = mixedmode.sql("SELECT customer, amount FROM {rows} WHERE amount > 100", rows=orders)
 
-    It selects, filters, computes, explodes, and joins with static tables; what needs several rows of the stream, such
-    as GROUP BY, comes behind it: ``.groupBy(…).agg(F.expr("…"))``.
+    Behind ``createOrReplaceTempView`` of a job's frame ``spark.sql`` gives the same.
 
     Args:
-        sqlQuery: the query; the frame's place has its name in braces.
+        sqlQuery: the query; a frame's place has its name in braces.
         args: parameters, as of ``spark.sql``.
-        kwargs: the frame by its name in the query, and static DataFrames, columns and values, as of ``spark.sql``.
+        kwargs: frames by their names in the query, and static DataFrames, columns and values, as of ``spark.sql``.
 
     Raises:
-        PlanError: there is no frame of a job or more than one, Spark does not take the query, it is a command, or it
-            needs more than a row of the job's at a time.
+        PlanError: the query reads no rows of a job, Spark does not take it, it is a command, or there are no calls of
+            frames for a part of it, which the message names.
     """
-    names = [name for name, given in kwargs.items() if isinstance(given, MixedFrame)]
-    if len(names) != 1:
-        raise PlanError(
-            f"sql() takes the rows of one job, got {' and '.join(names) or 'none'}; name them in the query, in braces:"
-            " sql('SELECT * FROM {rows}', rows=frame); bring several together by frame.union before"
-        )
-    (name,) = names
-    frame: MixedFrame = kwargs.pop(name)
-    for given in kwargs.values():
+    frames: dict[str, MixedFrame] = {name: given for name, given in kwargs.items() if isinstance(given, MixedFrame)}
+    others = {name: given for name, given in kwargs.items() if name not in frames}
+    spark = next(iter(frames.values())).sparkSession if frames else SparkSession.getActiveSession()
+    if spark is None:
+        raise PlanError("sql() found no session; make one first, SparkSession.builder.getOrCreate()")
+    for given in others.values():
         if isinstance(given, DataFrame):
             check_static("sql()", given)
-
-    def answer(rows: DataFrame) -> DataFrame:
-        return rows.sparkSession.sql(sqlQuery, args, **kwargs, **{name: rows})
-
     what = f"sql({sqlQuery!r})"
-    template = empty_frame(frame.sparkSession, frame.schema)
     try:
-        _check_is_select(what, frame.sparkSession, sqlQuery, {*kwargs, name})
-        result = answer(template)
+        _check_is_select(what, spark, sqlQuery, set(kwargs))
+        if len(frames) == 1:
+            ((name, frame),) = frames.items()
+            one = _row_wise(what, frame, name, sqlQuery, args, others)
+            if one is not None:
+                return one
+        stand_ins = {name: STAND_INS.make(frame, name) for name, frame in frames.items()}
+        result = stock_method("sql")(spark, sqlQuery, args, **others, **stand_ins)
     except PySparkException as error:
         raise PlanError(f"{what}: {error_text(error)}") from error
-    check_row_wise(what, result, template)
-    return frame.transform(answer)
+    rows: Any = answer(result)
+    if not isinstance(rows, MixedFrame):
+        raise PlanError(
+            f"{what} does not read the rows of a job: name a view of frame.createOrReplaceTempView, or a frame in"
+            " braces, sql('SELECT * FROM {rows}', rows=frame)"
+        )
+    return rows
+
+
+def _row_wise(
+    what: str, frame: MixedFrame, name: str, text: str, args: dict[str, Any] | list[Any] | None, others: dict[str, Any]
+) -> MixedFrame | None:
+    """The frame through a query that goes row by row; None: it does not.
+
+    Args:
+        what: names the query.
+        frame: the rows.
+        name: what the query calls them.
+        text: the query.
+        args: its parameters.
+        others: what else it names.
+    """
+    stock = stock_method("sql")
+
+    def queried(rows: DataFrame) -> DataFrame:
+        return stock(rows.sparkSession, text, args, **others, **{name: rows})
+
+    template = empty_frame(frame.sparkSession, frame.schema)
+    result = queried(template)
+    if STAND_INS.are_in(result):
+        return None
+    try:
+        check_row_wise(what, result, template)
+    except PlanError:
+        return None  # it may be good as calls, and if it is not, these say why
+    return frame.transform(queried)
 
 
 def _check_is_select(what: str, spark: SparkSession, text: str, given: Set[str]) -> None:
     """Raise PlanError if a text is not one query: Spark runs anything else at once, again for each input."""
+    if not given and isinstance(text, str):  # without names Spark takes braces as they are
+        _check_kinds(what, spark, text)
+        return
     try:
         pieces = list(Formatter().parse(text))
     except (TypeError, ValueError) as error:
@@ -105,6 +143,10 @@ def _check_is_select(what: str, spark: SparkSession, text: str, given: Set[str])
     if unknown:
         raise PlanError(f"{what}: nothing is given for {{{unknown[0]}}}; two braces stand for one")
     named = "".join(before + ("" if field is None else quoted(field)) for before, field, _, _ in pieces)
-    others = sorted(kinds_in_sql(spark, named) - _QUERY)
+    _check_kinds(what, spark, named)
+
+
+def _check_kinds(what: str, spark: SparkSession, text: str) -> None:
+    others = sorted(kinds_in_sql(spark, text) - _QUERY)
     if others:
         raise PlanError(f"{what} must be one SELECT, got {', '.join(others)}")

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import PlanError
 from ...runtime.platform.columns import RESERVED, quoted
+from ...runtime.platform.frame_columns import with_own_columns
 from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.stars import hidden_names, starred
 from ..inputs.schemas import quoted as quoted_columns
@@ -62,7 +63,7 @@ class StatelessFrame(Described):
         """Columns that were taken from frames which these rows are joined of, as those that they are here."""
 
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> Self:
-        columns = starred(self._own(cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols))
+        columns = self._taken(cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols)
         return self._map(
             "select",
             lambda frame: frame.select(*columns(frame)),
@@ -79,26 +80,26 @@ class StatelessFrame(Described):
         )
 
     def filter(self, condition: ColumnOrName) -> Self:
-        own = starred(self._own([condition]), F.expr)
+        own = self._taken([condition], F.expr)
         return self._map("filter", lambda frame: frame.filter(*own(frame)))
 
     def where(self, condition: ColumnOrName) -> Self:
-        own = starred(self._own([condition]), F.expr)
+        own = self._taken([condition], F.expr)
         return self._map("where", lambda frame: frame.where(*own(frame)))
 
     def withColumn(self, colName: str, col: Column) -> Self:
-        own = starred(self._own([col]))
+        own = self._taken([col])
         return self._map("withColumn", lambda frame: frame.withColumn(colName, *own(frame)))
 
     def withColumns(self, *colsMap: dict[str, Column]) -> Self:
         if len(colsMap) != 1 or not isinstance(colsMap[0], dict):
             return self._map("withColumns", lambda frame: frame.withColumns(*colsMap))  # Spark says what is wrong
-        names, own = list(colsMap[0]), starred(self._own([*colsMap[0].values()]))
+        names, own = list(colsMap[0]), self._taken([*colsMap[0].values()])
         return self._map("withColumns", lambda frame: frame.withColumns(dict(zip(names, own(frame), strict=True))))
 
     def drop(self, *cols: ColumnOrName) -> Self:
         own = self._own(cols)
-        return self._map("drop", lambda frame: frame.drop(*own))
+        return self._map("drop", lambda frame: frame.drop(*self._of_frame(frame, own)))
 
     def dropna(
         self, how: str = "any", thresh: int | None = None, subset: str | tuple[str, ...] | list[str] | None = None
@@ -280,11 +281,14 @@ class StatelessFrame(Described):
             PlanError: that is no static frame, or such a join has no answer before a stream's end.
         """
         static = check_static("join", other, how)
-        if isinstance(on, Column):
-            [on] = self._own([on])
+        own = self._own([on]) if isinstance(on, Column) else None
         side = broadcast_if_small(static) if self._is_behind_stage else static
+
+        def joined(frame: DataFrame) -> DataFrame:
+            return frame.join(side, on if own is None else self._of_frame(frame, own, side)[0], how)
+
         try:
-            return self._map("join", lambda frame: frame.join(side, on, how))
+            return self._beside(static, self._map("join", joined))
         except AnalysisException as error:
             if error.getCondition() != "AMBIGUOUS_REFERENCE":
                 raise
@@ -297,7 +301,7 @@ class StatelessFrame(Described):
         """Every row with every row of a static frame, which is read anew for each epoch."""
         static = check_static("crossJoin", other)
         side = broadcast_if_small(static) if self._is_behind_stage else static
-        return self._map("crossJoin", lambda frame: frame.crossJoin(side))
+        return self._beside(static, self._map("crossJoin", lambda frame: frame.crossJoin(side)))
 
     # -- functions of batches of rows ----------------------------------------------------------------------------------
 
@@ -339,6 +343,27 @@ class StatelessFrame(Described):
             lambda frame, *more: frame.select(*_of_users(frame)).mapInArrow(func, schema, barrier, profile),
         )
 
+    @abstractmethod
+    def _beside(self, static: DataFrame, joined: Self) -> Self:
+        """The rows joined with a static frame, which remember that its columns are not theirs."""
+
+    def _taken(
+        self, columns: Sequence[Any], named: Callable[[str], Column] = F.col
+    ) -> Callable[[DataFrame], list[Any]]:
+        """What gives columns as a frame takes them (:func:`starred`), each of the frame that it was taken from."""
+        stars = starred(self._own(columns), named)
+        return lambda frame: self._of_frame(frame, stars(frame))
+
+    def _of_frame(self, frame: DataFrame, columns: Sequence[Any], beside: DataFrame | None = None) -> list[Any]:
+        """Columns that were taken from these rows before they were joined with a static frame that has them, too."""
+        inputs = self._read()
+        if beside is None and not inputs.static_ids:
+            return list(columns)
+        return [
+            with_own_columns(frame, one, inputs.ids, inputs.static_ids, beside) if isinstance(one, Column) else one
+            for one in columns
+        ]
+
     @property
     def _is_behind_stage(self) -> bool:
         return bool(self._read().outputs)
@@ -354,35 +379,3 @@ class StatelessFrame(Described):
 def _of_users(frame: DataFrame) -> list[Column]:
     """The columns that users know."""
     return quoted_columns([name for name in frame.columns if not RESERVED.fullmatch(name)])
-
-
-def transformed(frame: DataFrame, func: Callable[..., DataFrame], args: Any, kwargs: Any) -> DataFrame:
-    """What a function makes of a frame.
-
-    Args:
-        frame: is given to it; columns that users do not know only if the function makes nothing else of it for them.
-        func: the function.
-        args: more arguments.
-        kwargs: the same, by name.
-
-    Raises:
-        PlanError: it makes no frame.
-    """
-
-    def made(rows: DataFrame) -> DataFrame:
-        result = func(rows, *args, **kwargs)
-        if not isinstance(result, DataFrame):
-            raise PlanError(
-                f"the function given to transform returned {type(result).__name__}; it must return a DataFrame"
-            )
-        return result
-
-    hidden = hidden_names(frame)
-    if not hidden:
-        return made(frame)
-    plain = made(frame.drop(*hidden))
-    try:
-        whole = made(frame)
-    except AnalysisException:  # such as of toDF, which names all columns
-        return plain
-    return whole if whole.drop(*hidden).schema == plain.schema else plain

@@ -89,6 +89,11 @@ class UnitedFrame(StatelessFrame):
             return self._carrying()._united(what, other._carrying())
         if mine is None and theirs is None:
             return type(self)(self._inputs.union(other._inputs))
+        # As in Spark: what is event time on one side only is none behind the union once its column is gone.
+        if mine is None and other._has_carrier:
+            return self._united(what, other._untimed())
+        if theirs is None and self._has_carrier:
+            return self._untimed()._united(what, other)
         if mine is None or theirs is None or mine.event_time != theirs.event_time:
             sides = " and ".join("none" if side is None else side.label for side in (mine, theirs))
             raise PlanError(
@@ -128,6 +133,10 @@ class UnitedFrame(StatelessFrame):
     @property
     def _has_carrier(self) -> bool:
         return self._watermark is not None and self._watermark.event_time == CARRIER
+
+    def _untimed(self) -> Self:
+        """The same rows without the event time that none of their columns has."""
+        return type(self)(self._inputs.map("union", lambda frame: frame.drop(CARRIER)))
 
     def _carrying(self) -> Self:
         """The same with its event time in a column that users do not see."""

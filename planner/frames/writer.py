@@ -25,9 +25,10 @@ from ...runtime.spec import JobSpec
 from ..inputs.inputs import Inputs
 from ..options.file import file_layer, option_text
 from ..options.layers import Layer
-from ..plans.compile import SinkRequest, compile_job
+from ..plans.compile import compile_job
 from ..plans.dry_run import stop_if_dry
 from ..plans.plan import ExecutionPlan
+from ..plans.sink_request import SinkRequest
 from ..stages.stage import check_output_mode
 from .dry_run import DryRun, dry_run
 from .nearest import no_attribute
@@ -42,8 +43,9 @@ _DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
 class MixedStreamWriter:
     """Collects what the user wants of the output; made by ``MixedFrame.writeStream``."""
 
-    def __init__(self, output: Inputs) -> None:
+    def __init__(self, output: Inputs, names: tuple[str, ...] | None = None) -> None:
         self._output = output
+        self._names = names
         self._name: str | None = None
         self._format: str | None = None
         self._output_mode: str | None = None
@@ -69,10 +71,13 @@ class MixedStreamWriter:
         return self
 
     def format(self, source: str) -> MixedStreamWriter:
-        """The kind of sink: parquet (the default), memory, console, noop, or any that Spark writes (csv, delta, …)."""
+        """The kind of sink: parquet (the default), memory, console, noop, or any that Spark writes (csv, delta, …).
+
+        Of calls of ``format``, :meth:`foreachBatch` and :meth:`foreach` the last one counts, as in Spark.
+        """
         if not isinstance(source, str) or not source.strip():
             raise PlanError(f"format must be a non-empty string, got {source!r}; use for example 'parquet'")
-        self._format = source
+        self._format, self._foreach_batch = source, None
         return self
 
     def option(self, key: str, value: OptionValue) -> MixedStreamWriter:
@@ -327,6 +332,7 @@ class MixedStreamWriter:
             trigger=dict(self._trigger),
             table=self._table,
             partition_by=self._partition_by,
+            names=self._names,
         )
 
     def _compile(self) -> tuple[ExecutionPlan, JobSpec]:

@@ -140,3 +140,13 @@ def check_event_time(column: str, data_type: DataType) -> None:
             f"event-time column {column} is of type {data_type.simpleString()}; it must be timestamp or timestamp_ntz"
             " (convert it, for example with F.to_timestamp)"
         )
+
+
+def check_not_redefined(watermark: Watermark | None, column: str) -> None:
+    """Raise PlanError if the rows of a source, which have this watermark, are to have one of another column."""
+    if watermark is not None and watermark.label != column:
+        raise PlanError(
+            f"withWatermark({column!r}): the rows have a watermark of column {watermark.label} already, and redefining"
+            " it is disallowed, as in Spark; call withWatermark once, with the column that windows and timers go by",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )

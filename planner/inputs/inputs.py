@@ -120,6 +120,8 @@ class Inputs:
     arrangement: tuple[Step, ...] = ()
     #: Numbers of these rows, the last one, and of those that they are made of: columns remember whose they are.
     ids: tuple[int, ...] = field(default_factory=lambda: (next(_numbers),), compare=False)
+    #: Ids of columns of static frames that they are joined with.
+    static_ids: frozenset[int] = field(default=frozenset(), compare=False)
 
     @property
     def histories(self) -> tuple[Part, ...]:

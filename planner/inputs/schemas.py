@@ -143,7 +143,9 @@ def _bare(json_value: Any) -> Any:
 def merge_nullability(one: StructType, other: StructType) -> StructType:
     """The first schema, with everything nullable, at any depth, that is so in either, and the metadata of both."""
     fields = []
-    for field, its in zip(one.fields, (other[field.name] for field in one.fields), strict=True):
+    # By place where that is the same: several columns may have one name.
+    theirs = other.fields if one.names == other.names else [other[field.name] for field in one.fields]
+    for field, its in zip(one.fields, theirs, strict=True):
         data_type = _merged(field.dataType, its.dataType)
         fields.append(StructField(field.name, data_type, field.nullable or its.nullable, _common(field, its)))
     return StructType(fields)

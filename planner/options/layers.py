@@ -141,7 +141,7 @@ def _parse(option: Option, given: Given) -> Any:
 
 def _cross_check(settings: Settings, given: Mapping[str, Given]) -> None:
     """Rules that tie two options together."""
-    if 0 < settings.interval_during_backlog_ms < settings.checkpoint_interval_ms:
+    if 0 < settings.interval_during_backlog_ms < (settings.checkpoint_interval_ms or 0):
         _contradiction(
             settings,
             given,

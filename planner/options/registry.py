@@ -9,19 +9,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...runtime.protocols.rows_per_call import RowsPerCall
 from ...runtime.spec import MIN_LOG_BYTES, Settings
 from ...sorter.external import MIN_MEMORY_BYTES
 from ...state.keygroups import MAX_PARALLELISM_LIMIT
 from .values import (
     format_duration_ms,
+    format_rows_per_call,
     format_size_bytes,
     int_between,
     one_of,
+    parse_auto_or_duration_ms,
     parse_bool,
     parse_duration_ms,
     parse_name,
     parse_path,
     parse_positive_duration_ms,
+    parse_rows_per_call,
     parse_size_bytes,
     size_of_at_least,
 )
@@ -40,6 +44,8 @@ class Option:
     doc: str
     #: A second name of the same option.
     alias: str | None = None
+    #: What a user writes for None.
+    unset: str = "unset"
 
     @property
     def default(self) -> Any:
@@ -68,15 +74,17 @@ OPTIONS: tuple[Option, ...] = (
         parse_duration_ms,
         "0 (no checkpoint in the backlog) or a duration of at least execution.checkpointing.interval",
         "time between checkpoints while in backlog; 0: none, and the backlog runs at batch speed; otherwise "
-        "at least `execution.checkpointing.interval`",
+        "at least `execution.checkpointing.interval`, where that is a duration",
         alias="execution.checkpointing.interval-during-backlog",
     ),
     Option(
         "execution.checkpointing.interval",
         "checkpoint_interval_ms",
-        parse_positive_duration_ms,
-        f"{_DURATION}, greater than 0",
-        "time between checkpoints of the stream",
+        parse_auto_or_duration_ms,
+        f"auto, or {_DURATION}, greater than 0",
+        "`auto`: a checkpoint follows each epoch that has changed state or output, as soon as the one before is"
+        " complete, so that its rows are visible at once; or the time between checkpoints of the stream",
+        unset="auto",
     ),
     Option(
         "execution.checkpointing.min-pause",
@@ -84,6 +92,13 @@ OPTIONS: tuple[Option, ...] = (
         parse_duration_ms,
         f"{_DURATION}, or 0",
         "least time between the end of a checkpoint and the start of the next",
+    ),
+    Option(
+        "execution.checkpointing.max-pending-epochs",
+        "max_pending_epochs",
+        int_between(1),
+        "a whole number, 1 or more",
+        "how many epochs may be processed while one checkpoint is being completed; the next one waits for it",
     ),
     Option(
         "execution.checkpointing.timeout",
@@ -156,6 +171,14 @@ OPTIONS: tuple[Option, ...] = (
         "rate limits of the live source (`maxOffsetsPerTrigger`, `maxFilesPerTrigger`…) are for the stream "
         "alone; `source`: they cut the backlog, too, into a sorted pass for each micro-batch, each merged "
         "with the state so far",
+    ),
+    Option(
+        "execution.backlog.rows-per-call",
+        "rows_per_call",
+        parse_rows_per_call,
+        "a whole number of rows, 1 or more, or a span of event time such as '1 hour'",
+        "the most rows of a key that one call of a processor, or of the function of `applyInPandasWithState`, gets in "
+        "the backlog; unset: all rows of the key, or those of one event time where timers fire in order",
     ),
     Option(
         "execution.backlog.engine",
@@ -349,7 +372,9 @@ OPTIONS: tuple[Option, ...] = (
 def format_value(option: Option, value: Any) -> str:
     """A setting as a user would write it."""
     if value is None:
-        return "unset"
+        return option.unset
+    if isinstance(value, RowsPerCall):
+        return format_rows_per_call(value)
     if option.field.endswith("_ms"):
         return format_duration_ms(value)
     if option.field.endswith("_bytes"):

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from fractions import Fraction
 
+from ...runtime.protocols.rows_per_call import RowsPerCall
+
 #: A bare number: one tool reads it as milliseconds, another as seconds.
 _UNITLESS = re.compile(r"[+-]?\d+(\.\d*)?")
 #: A number and its unit, as often as one likes: Spark's way to write an interval.
@@ -76,6 +78,11 @@ def _by_clock_ns(text: str) -> Fraction:
     return Fraction(duration // timedelta(microseconds=1) * 1_000)
 
 
+def parse_auto_or_duration_ms(text: str) -> int | None:
+    """As :func:`parse_positive_duration_ms`; ``"auto"`` is None."""
+    return None if text.strip().lower() == "auto" else parse_positive_duration_ms(text)
+
+
 def parse_positive_duration_ms(text: str) -> int:
     """As :func:`parse_duration_ms`, but 0 is refused."""
     duration_ms = parse_duration_ms(text)
@@ -126,6 +133,13 @@ def int_between(least: int, most: int | None = None) -> Callable[[str], int]:
     return parse
 
 
+def parse_rows_per_call(text: str) -> RowsPerCall:
+    """``"10000"`` rows, or those of ``"1 hour"`` of event time."""
+    if re.fullmatch(r"[+-]?\d+", text.strip()):
+        return RowsPerCall(rows=int_between(1)(text))
+    return RowsPerCall(span_ms=parse_positive_duration_ms(text))
+
+
 def one_of(*allowed: str) -> Callable[[str], str]:
     """A parser of one of a few words, in any case."""
 
@@ -166,6 +180,11 @@ def format_duration_ms(duration_ms: int) -> str:
         if duration_ms % unit_ms == 0:
             return f"{duration_ms // unit_ms} {name}"
     return f"{duration_ms} ms"
+
+
+def format_rows_per_call(cut: RowsPerCall) -> str:
+    """As :func:`parse_rows_per_call` reads it."""
+    return str(cut.rows) if cut.span_ms is None else format_duration_ms(cut.span_ms)
 
 
 def format_size_bytes(size_bytes: int) -> str:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from ...errors import PlanError
 from ...runtime.connectors.late_rows import OPTION as LATE_PATH
 from ...runtime.connectors.late_rows import LateRows
-from ...runtime.connectors.sinks import Deliveries, Sink, WholeResult, check_guarantee, make_sink, table_format
+from ...runtime.connectors.sinks import Deliveries, Sink, check_guarantee, make_sink
 from ...runtime.connectors.sinks.formats import (
-    FILE_FORMATS,
     FORMATS,
     PATHLESS_FORMATS,
-    REPLACING_FORMATS,
-    WHOLE_FORMATS,
 )
 from ...runtime.connectors.sources.lanes import Lane, live_frame
 from ...runtime.connectors.sources.live_sources import at_most_once
@@ -44,22 +41,18 @@ from .observed import observed_once
 from .phases import JobFacts, plan_phases, runs_sorted
 from .plan import ExecutionPlan, SinkPlan, SourcePlan, StagePlan
 from .row_order import unordered_histories
+from .sink_request import (
+    SinkRequest,
+    check_names,
+    check_update,
+    options_of_replaced,
+    output_mode_of,
+    output_mode_of_union,
+    sink_format,
+    whole_result,
+)
 from .spark_settings import check_watermark_policy, fires_without_rows
 from .timer_order import resolve_timers
-
-
-@dataclass(frozen=True)
-class SinkRequest:
-    """What the writer was told, besides options."""
-
-    query_name: str | None
-    format: str | None
-    foreach_batch: Callable[[DataFrame, int], None] | None
-    output_mode: str | None
-    trigger: dict[str, Any]
-    #: Table to append to; None: the format and its options say where.
-    table: str | None = None
-    partition_by: tuple[str, ...] = ()
 
 
 def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Layer) -> tuple[ExecutionPlan, JobSpec]:
@@ -88,12 +81,15 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     resolved = resolve_options(session_layer(session_settings(spark)), file, explicit)
     sink_options = dict(resolved.sink_options)
     _check_trigger(spark, request.trigger)
-    format = _format(spark, request)
-    output_mode = _output_mode_of_union(request) if unites else _output_mode(stage, request, format)
+    format = sink_format(spark, request)
+    check_names(spark, request, format)
+    output_mode = output_mode_of_union(request) if unites else output_mode_of(stage, request, format)
+    check_update(graph, output_mode)
     refuse_max(resolved, max_refusal(stage, output_mode, len(graph.stages)))
     settings, why_timers = resolve_timers(resolved, needs_after_rows=len(graph.stages) == 1 and stage.needs_after_rows)
     given = _take(sink_options, "checkpointLocation")
     location = checkpoint_location(spark, request.query_name, format, given, sink_options)
+    replaced = options_of_replaced(request, sink_options)
     path = _take(sink_options, "path")
     # What ignores the path has nothing there.
     used_path = None if request.table is None and format in PATHLESS_FORMATS else path
@@ -126,7 +122,9 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
             request,
             format,
             Deliveries(
-                order_column=settings.sink_order_column, whole=_whole_result(output, stage, output_mode, format)
+                order_column=settings.sink_order_column,
+                whole=whole_result(output, stage, output_mode, format),
+                names=request.names,
             ),
         ),
     )
@@ -179,7 +177,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         ),
         output_columns=columns_ddl(sink.schema.fields),
         output_mode=output_mode,
-        sink=_sink_plan(sink),
+        sink=_sink_plan(sink, replaced),
         trigger=request.trigger,
         settings=settings,
         parallelism=parallelism,
@@ -197,25 +195,6 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
 def _warning(stage: KeyedStage, output_mode: str, settings: Settings) -> str | None:
     waits = output_mode == "append" and settings.runtime_mode != "batch"
     return stage.waits_for_end if waits and stage.waits_for_end is not None else stage.warning
-
-
-def _whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: str) -> WholeResult | None:
-    """How the whole result is shown each time; None: the job does not give it."""
-    if output_mode != "complete" or not stage.is_aggregate:  # what a processor calls complete are rows all the same
-        if output.arrangement:
-            raise PlanError(
-                f"{output.arrangement[0].what} is supported behind an aggregate in outputMode complete only, as in"
-                f" Spark: in outputMode {output_mode} the rows never are the whole result; use complete, or do it in"
-                " whatever reads the output"
-            )
-        return None
-    if format not in WHOLE_FORMATS and format.lower() not in REPLACING_FORMATS:
-        raise PlanError(
-            f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
-            f" {', '.join((*REPLACING_FORMATS, *WHOLE_FORMATS[:-1]))} or {WHOLE_FORMATS[-1]}, and in its function"
-            " overwrite the table, or outputMode update"
-        )
-    return WholeResult(output.arrangement)
 
 
 def _late_rows(graph: StageGraph, path: str | None) -> LateRows | None:
@@ -298,53 +277,6 @@ def _check_trigger(spark: SparkSession, trigger: dict[str, Any]) -> None:
         raise PlanError(f"trigger(processingTime={interval!r}) is negative; use '0 seconds' or more")
 
 
-def _format(spark: SparkSession, request: SinkRequest) -> str:
-    if request.foreach_batch is not None:
-        return "foreachBatch"
-    stored = table_format(spark, request.table) if request.format is None and request.table else None
-    written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
-    return written.lower() if written.lower() in FORMATS else written  # a class name must stay as it is
-
-
-def _output_mode_of_union(request: SinkRequest) -> str:
-    """The output mode where the rows of several stages are the output."""
-    if (request.output_mode or "append") != "append":
-        raise PlanError(
-            f"outputMode {request.output_mode} is not supported for the union of what several keyed stages give: a row"
-            " of one is not replaced by one of another; use append, or write each stage with a job of its own",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
-    return "append"
-
-
-def _output_mode(stage: KeyedStage, request: SinkRequest, format: str) -> str:
-    """What the plan shows; a processor's own mode and the writer's need not be the same, as in Spark.
-
-    A processor hands on what it yields, whatever its mode says; what the sink must be able to do is the writer's.
-    """
-    written = request.output_mode or "append"
-    if stage.refuses_complete is not None and written == "complete":
-        raise PlanError(
-            f"outputMode complete is not supported {stage.refuses_complete}; use append or update, which are the same"
-            " here",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
-    if stage.output_mode is not None and written == "complete":
-        raise PlanError(
-            "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
-            " aggregation has a complete result; use append or update",
-            code="MIXEDMODE_NOT_SUPPORTED",
-        )
-    replaces = written == "complete" and format.lower() in REPLACING_FORMATS
-    if written != "append" and format.lower() in FILE_FORMATS and not replaces:
-        also = " and complete" if format.lower() in REPLACING_FORMATS else ""
-        raise PlanError(
-            f"format {format} supports outputMode append{also} only, got {written}: files are never rewritten; use"
-            " append, or foreachBatch and merge the rows into a table"
-        )
-    return request.output_mode or stage.output_mode or "append"
-
-
 def _sources(graph: StageGraph) -> tuple[SourcePlan, ...]:
     """Each history and live input as the first stage that reads it takes it."""
     histories, lives = [], []
@@ -385,8 +317,14 @@ def _columns(stage: KeyedStage, part: Part) -> str:
     return columns_ddl((stage.input_schema if part.columns is None else part.columns).fields)
 
 
-def _sink_plan(sink: Sink) -> SinkPlan:
-    return SinkPlan(name=sink.name, description=sink.describe(), guarantee=sink.guarantee, fencing=sink.fencing)
+def _sink_plan(sink: Sink, warning: str | None) -> SinkPlan:
+    return SinkPlan(
+        name=sink.name,
+        description=sink.describe(),
+        guarantee=sink.guarantee,
+        fencing=sink.fencing,
+        warning=warning,
+    )
 
 
 def _described(operator: KeyedOperator) -> dict[str, Any]:

@@ -39,22 +39,16 @@ class StageGraph:
                 " own with .uid('…')"
             )
         graph = cls(stages, uids)
-        graph._check(output)
+        graph._check()
         return graph
 
-    def _check(self, output: Inputs) -> None:
+    def _check(self) -> None:
         lives = {part.name for part in self.lanes.parts if part.is_live}
         alike = lives.intersection(self.uids) if len(self.stages) > 1 else ()
         if alike:
             raise PlanError(
                 f"a keyed stage and a live input are both called {min(alike)!r}, and watermarks go by those names; give"
                 " the stage another .uid('…')"
-            )
-        if len(output.parts) > len(output.outputs):
-            raise PlanError(
-                "the output is the union of what keyed stages give with rows of sources, which no keyed stage has seen;"
-                " write the latter by a query of their own, or have a keyed stage take them, such as"
-                " dropDuplicates"
             )
 
     @cached_property

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...errors import PlanError
+from ...runtime.protocols.checkpoint_scheduler import COVERED_MS
 from ...runtime.spec import Phase, Settings
 from ..options.values import format_duration_ms
 from .final_watermark import NAME as FINAL_WATERMARK
@@ -284,7 +285,8 @@ def _despite(settings: Settings) -> str:
 def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     if settings.runtime_mode == "streaming":
         why = "execution.runtime-mode = streaming"
-        interval_ms = settings.checkpoint_interval_ms
+        # A history and what has waited are the backlog, which has nobody who waits for its rows one by one.
+        interval_ms = settings.checkpoint_interval_ms or COVERED_MS
         interval_option = "execution.checkpointing.interval"
     else:
         interval_ms = settings.interval_during_backlog_ms
@@ -330,8 +332,7 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
                 "watermark": "nothing special: it goes on as withWatermark says",
                 "checkpoints": "one immediately, since nothing comes after it"
                 if job.ends_by_itself
-                else f"from here on every {format_duration_ms(settings.checkpoint_interval_ms)}"
-                " (execution.checkpointing.interval)",
+                else f"from here on {_live_checkpoints(settings)}",
                 "failure": _BACK_TO_CHECKPOINT,
                 "keyed state": f"{_ROCKSDB}, as before",
             },
@@ -346,12 +347,10 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
 
 
 def _live(settings: Settings, job: JobFacts) -> Phase:
-    interval_ms = settings.checkpoint_interval_ms
     details = {
         "scheduling": "micro-batches; between them a clock fires the timers that are due",
         "watermark": _live_watermark(settings, job),
-        "checkpoints": f"every {format_duration_ms(interval_ms)} (execution.checkpointing.interval), independent of"
-        " micro-batches",
+        "checkpoints": _live_checkpoints(settings),
         "failure": _BACK_TO_CHECKPOINT,
         "keyed state": _ROCKSDB,
         **_timers(settings, job, sorted_pass=False),
@@ -373,9 +372,19 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
         reason="the live source has no end: micro-batches until the query is stopped",
         sources=("live",),
         sorter=choose_sorter(settings).engine,
-        checkpoint_interval_ms=interval_ms,
+        checkpoint_interval_ms=settings.checkpoint_interval_ms or "auto",
         details=details,
     )
+
+
+def _live_checkpoints(settings: Settings) -> str:
+    if settings.checkpoint_interval_ms is None:
+        return (
+            "after each micro-batch that changes state or output, one at a time, beside the next micro-batches"
+            " (execution.checkpointing.interval = auto)"
+        )
+    interval = format_duration_ms(settings.checkpoint_interval_ms)
+    return f"every {interval} (execution.checkpointing.interval), independent of micro-batches"
 
 
 def _live_watermark(settings: Settings, job: JobFacts) -> str:

@@ -18,7 +18,7 @@ from ...runtime.operators.stateless import KIND as STATELESS
 from ...runtime.platform.cells import details_html, facts_html
 from ...runtime.spec import Phase, Settings
 from ..options.registry import OPTIONS, format_value
-from ..options.values import format_duration_ms
+from ..options.values import format_duration_ms, format_rows_per_call
 
 #: What only the extended text says: how it is done, behind what is done.
 _EXTENDED_FACTS = frozenset({"second driver", "between stages"})
@@ -58,6 +58,8 @@ class SinkPlan(BaseModel):
     guarantee: Literal["exactly-once", "at-least-once"]
     #: How a driver that was paused and has lost its location is kept out; None: only by its own clock.
     fencing: str | None = None
+    #: What was asked for and is not done; None: nothing.
+    warning: str | None = None
 
 
 class StagePlan(BaseModel):
@@ -138,6 +140,7 @@ class ExecutionPlan(BaseModel):
         """What may give results that the author does not expect, or cost them state; ``start()`` logs it."""
         found = [source.warning for source in self.sources if source.warning is not None]
         found += [stage.warning for stage in self.stages if stage.warning is not None]
+        found += [self.sink.warning] if self.sink.warning is not None else []
         found += [phase.details["warning"] for phase in self.phases if "warning" in phase.details]
         if len(self.stages) > 1 and self._unnamed:
             found.append(self._unnamed)
@@ -214,6 +217,8 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
             " files followed by operations that move no rows (no shuffle, join, cache, or rows made in memory); without"
             " that, which of a key's rows of one event time comes first is not defined",
         )
+    if plan.settings.rows_per_call is not None:
+        yield "rows per call", _rows_per_call(plan, format_rows_per_call(plan.settings.rows_per_call))
     yield from _graph(plan)
     for stage in plan.stages:
         yield from _stage(stage, named=len(plan.stages) > 1)
@@ -243,6 +248,8 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
     yield "sink", sink.description if sink.guarantee in sink.description else f"{sink.description} ({sink.guarantee})"
+    if sink.warning is not None:
+        yield "warning", sink.warning
     yield "second driver", f"fenced: {sink.fencing}" if sink.fencing else _NOT_FENCED
     yield "trigger", ", ".join(_trigger(name, value) for name, value in plan.trigger.items())
     if not plan._is_stateless:
@@ -251,6 +258,17 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "checkpoints in", plan.checkpoint_location or "a temporary folder, removed at the end"
     if settings.savepoint_path is not None:
         yield "begins with", f"savepoint {settings.savepoint_path}, unless there are checkpoints already"
+
+
+def _rows_per_call(plan: ExecutionPlan, cut: str) -> str:
+    """What ``execution.backlog.rows-per-call`` comes to."""
+    called = ("transformWithState", "applyInPandasWithState")
+    if not any(stage.operator.get("operator") in called for stage in plan.stages):
+        return f"{cut} (execution.backlog.rows-per-call) has no effect: no stage calls a function with a key's rows"
+    if not any(phase.style == "sorted" for phase in plan.phases):
+        return f"{cut} (execution.backlog.rows-per-call) has no effect: the job runs as a stream throughout"
+    span = "" if cut.isdigit() else " of event time"
+    return f"at most {cut}{span} of a key in the backlog (execution.backlog.rows-per-call)"
 
 
 def _graph(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:

@@ -97,7 +97,7 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
         key_inputs=keys,
         why_observed=WHY_OBSERVED if retention.kind != "for-ever" else None,
         refuses_complete=f"after {method}, as in Spark: only an aggregation has a complete result",
-        output_event_time=_output_event_time(rows),
+        output_event_time=output_event_time(rows),
         warning=_warning(rows, keys, method) if retention.kind == "for-ever" else None,
     )
 
@@ -125,7 +125,7 @@ def _keys(rows: StageInput, subset: Any, method: Method) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _output_event_time(rows: StageInput) -> str | None:
+def output_event_time(rows: StageInput) -> str | None:
     """The column of the rows by which a watermark of what comes out is told."""
     if rows.watermark is None:
         return None

@@ -15,6 +15,7 @@ from ..inputs.schemas import check_distinct_columns
 from .declared_schema import declared_schema
 from .frame_settings import frame_settings
 from .keys import Keys
+from .rows_per_call import rows_per_call
 from .stage import KeyedStage, StageInput, check_output_mode
 
 METHOD = "applyInPandasWithState"
@@ -61,6 +62,8 @@ def plan_group_state(
             code="MIXEDMODE_PROCESSOR_INVALID",
         )
     columns = keys.as_columns(rows.inputs)
+    event_time = None if watermark is None else watermark.event_time
+    spoken = f"function {getattr(function, '__name__', type(function).__name__)}"
 
     def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
         if output_mode != mode:
@@ -78,9 +81,10 @@ def plan_group_state(
             output_schema=output_schema,
             state_schema=state_schema,
             timeout=timeout,
-            event_time=None if watermark is None else watermark.event_time,
+            event_time=event_time,
             settings=frame_settings(rows.inputs.spark, exact_columns=True),
             follows_a_stage=bool(rows.inputs.outputs),
+            rows_per_call=rows_per_call(settings, spoken, event_time, None),
         )
 
     return KeyedStage(

@@ -25,8 +25,9 @@ from ...runtime.platform.spark_expressions import as_column, items
 from ...runtime.platform.spark_joins import qualifier_of
 from ...runtime.platform.spark_plans import analyzed
 from ..inputs.event_time import CARRIER
+from ..inputs.inputs import Inputs
 from ..inputs.schemas import check_distinct_columns, quoted
-from .stage import StageInput
+from .stage import WRITTEN, StageInput
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,25 @@ HOW_TO_TELL = (
     "behind a join of two streams columns of one name are told by their frames: a['<name>'] and b['<name>'], or"
     " a.alias('a').join(b.alias('b'), …), then F.col('a.<name>') and F.col('b.<name>')"
 )
+
+
+def told_apart(output: Inputs) -> tuple[Inputs, tuple[str, ...] | None]:
+    """What goes to a sink, with a name for each column: files cannot have two columns of one name.
+
+    Returns:
+        The output, and the names that users know; None: they are the same.
+    """
+    names = output.template.columns
+    own = _distinct(names, [], [()] * len(names), column_fold(output.spark))
+    if own == names:
+        return output, None
+
+    def named(frame: DataFrame, *more: Column) -> DataFrame:
+        whole = frame.select("*", *more) if more else frame
+        return whole.toDF(*own, *whole.columns[len(own) :])
+
+    parts = tuple(part.mapped(WRITTEN, named, named) for part in output.parts)
+    return replace(output, parts=parts), tuple(names)
 
 
 def _distinct(

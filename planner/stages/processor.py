@@ -27,6 +27,7 @@ from ..inputs.schemas import check_distinct_columns, find_column, missing_column
 from .declared_schema import declared_schema
 from .frame_settings import frame_settings
 from .processor_rows import ProcessorRows
+from .rows_per_call import rows_per_call
 from .stage import KeyedStage, check_output_mode
 
 #: Who calls.
@@ -78,6 +79,8 @@ def plan_processor(
         form = Cogrouped(form, *rows.sides)
 
     takes_blocks = check_block_handler(processor, initial is not None, in_pandas, rows.sides is not None)
+    whole_keys = why_whole_keys(takes_blocks=takes_blocks, cogrouped=rows.sides is not None)
+    spoken = f"processor {type(processor).__name__}"
 
     def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
         if takes_blocks:
@@ -97,6 +100,7 @@ def plan_processor(
             has_coordinator=coordinator is not None,
             event_max_bytes=settings.operator_event_max_bytes,
             form=form,
+            rows_per_call=rows_per_call(settings, spoken, event_time, whole_keys),
         )
 
     return KeyedStage(
@@ -204,6 +208,13 @@ def check_block_order(processor: Any, time_mode: str, settings: Settings) -> Non
             f" take {BLOCK_HANDLER} away: handleInputRows gets each event time of a key by itself",
             code="MIXEDMODE_PROCESSOR_INVALID",
         )
+
+
+def why_whole_keys(*, takes_blocks: bool, cogrouped: bool) -> str | None:
+    """Why calls of a processor get whole keys; None: they need not."""
+    if takes_blocks:
+        return f"gets whole keys by {BLOCK_HANDLER}"
+    return "gets the rows of two inputs side by side" if cogrouped else None
 
 
 def _takes(method: Any, arguments: tuple[str, ...]) -> bool:

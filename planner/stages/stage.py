@@ -27,6 +27,8 @@ STAGE_UID = "keyed-0"
 ANY_EPOCH = EpochSpec(1, "sorted", MIN_WATERMARK, MIN_WATERMARK, MIN_WATERMARK, 0, MIN_WATERMARK)
 #: The step that is a part of the stage: its rows under the names that users know.
 PRESENTED = "columns of the join"
+#: The steps that make of the last rows what is written.
+WRITTEN = "writeStream"
 OUTPUT_MODES = ("append", "update", "complete")
 
 
@@ -79,6 +81,8 @@ class KeyedStage:
     needs_after_rows: bool = False
     #: Where outputMode complete stands that makes it impossible; None: see the operator.
     refuses_complete: str | None = None
+    #: The method that makes outputMode update impossible, here or behind it; None: none does.
+    refuses_update: str | None = None
     #: What ``start()`` has to say of it; None: nothing.
     warning: str | None = None
     #: What ``start()`` has to say of groups that outputMode append writes only at the end; None: there are none.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...runtime.operators.contract import KeyedOperator
 from ...runtime.operators.stateless import StatelessOperator
 from ...runtime.spec import Settings
@@ -9,7 +11,7 @@ from ..inputs.inputs import Inputs
 from .stage import KeyedStage
 from .tail import check_output
 
-#: Id of the stage; a job has one, and no user gives it a name.
+#: Id of the stage; a job has one at most, and no user gives it a name.
 STATELESS_UID = "stateless"
 
 
@@ -38,3 +40,12 @@ def plan_stateless(inputs: Inputs) -> KeyedStage:
         uid=STATELESS_UID,
         refuses_complete="for a job without a keyed stage, as in Spark: only an aggregation has a complete result",
     )
+
+
+def through_stages(output: Inputs) -> Inputs:
+    """The output of a job with keyed stages; rows right from sources go through a stage that keeps none."""
+    sources = tuple(part for part in output.parts if part.origin is None)
+    if not sources:
+        return output
+    stage = plan_stateless(replace(output, parts=sources))
+    return replace(output, parts=(*output.outputs, *stage.bare_output.parts))

@@ -33,7 +33,7 @@ from ..inputs.analysis import resolved
 from ..inputs.event_time import WINDOW_MARK
 from ..inputs.inputs import Inputs, Part
 from ..inputs.schemas import check_distinct_columns, check_distinct_fields
-from .stage import PRESENTED, KeyedStage
+from .stage import PRESENTED, WRITTEN, KeyedStage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,7 +179,7 @@ def rows_of_the_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 def _names(part: Part) -> tuple[str, ...]:
     """What was called; a column of ours that goes before the output is nobody's call."""
-    return tuple(step.what for step in part.steps if step.what not in ("writeStream", PRESENTED))
+    return tuple(step.what for step in part.steps if step.what not in (WRITTEN, PRESENTED))
 
 
 def check_output(schema: StructType, *, case_sensitive: bool) -> None:

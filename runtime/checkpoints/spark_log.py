@@ -52,6 +52,42 @@ class SparkLog:
         _, mark, offset = read_bytes(self._filesystem, path).partition(b"v1\n")
         return offset.decode(errors="replace") if mark else None
 
+    def committed_behind(self, batch_id: int) -> SparkPosition | None:
+        """The position behind the newest micro-batch that was processed to its end; None: none was, behind that one.
+
+        Args:
+            batch_id: the last one that is in a checkpoint.
+        """
+        found = list_files(self._filesystem, f"{self._folder}/commits")
+        done = [int(info.base_name) for info in found if info.base_name.isdigit() and int(info.base_name) > batch_id]
+        return next((self.position(one) for one in sorted(done, reverse=True) if self._exists("offsets", one)), None)
+
+    def files_between(
+        self, number: int, place: int, begin: SparkPosition, end: SparkPosition
+    ) -> Iterator[tuple[str, int]]:
+        """The files that a source has read between two positions: each one's URI, and when it was last written (ms).
+
+        Args:
+            number: of the source's own log.
+            place: of its offset in a position.
+            begin: behind which.
+            end: up to which, inclusive.
+        """
+        first, last = (_log_offset(one.offset_entry.splitlines()[2:][place]) for one in (begin, end))
+        if last is None:
+            return
+        wanted = range(0 if first is None else first + 1, last + 1)
+        folder, told = f"{self._folder}/sources/{number}", set[str]()
+        for info in list_files(self._filesystem, folder):
+            match = _SOURCE_ENTRY.match(info.base_name)
+            if match is None or int(match[1]) < wanted.start or (match[2] is None and int(match[1]) not in wanted):
+                continue
+            for line in read_bytes(self._filesystem, info.path).decode().splitlines()[1:]:
+                entry = json.loads(line)  # a compacted one holds those of all batches before it, too
+                if entry["batchId"] in wanted and entry["path"] not in told:
+                    told.add(entry["path"])
+                    yield entry["path"], entry["timestamp"]
+
     def clear(self) -> None:
         """Forget everything: the next run asks the sources where they begin, under a new query id."""
         delete_quietly(self._filesystem, self._folder)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -76,6 +77,8 @@ class CheckpointStore:
         self._held: dict[object, frozenset[str]] = {}
         #: The state files that checkpoints name which this store has written, by operator: their content is fixed.
         self._named: dict[int, Mapping[str, frozenset[str]]] = {}
+        #: When checkpoints were written, in seconds of the epoch.
+        self._written_s: dict[int, float] = {}
         self._branch = branch
         #: True: whatever drivers do, this one branch is meant.
         self._is_fixed = branch is not None
@@ -206,6 +209,7 @@ class CheckpointStore:
                 code="MIXEDMODE_LOCATION_IN_USE",
             )
         self._named[metadata.checkpoint_id] = _state_files(metadata)
+        self._written_s[metadata.checkpoint_id] = time.time()
 
     def is_committed(self, checkpoint_id: int) -> bool:
         """True if the checkpoint's transaction is known to be visible."""
@@ -334,15 +338,30 @@ class CheckpointStore:
                 f"state file {info.path} has {info.size} bytes, its checkpoint recorded {file.size_bytes}"
             )
 
-    def subsume(self, retained: int) -> None:
-        """Keep the newest ``retained`` checkpoints; remove older ones."""
+    def subsume(self, retained: int, *, keep_ms: int = 0) -> None:
+        """Keep the newest checkpoints; remove older ones.
+
+        Args:
+            retained: how many are kept.
+            keep_ms: others are kept, too, until they are so old.
+        """
         self.guard()
         for old in self.ids()[:-retained]:
+            if keep_ms and self._age_ms(old) < keep_ms:
+                return  # those that follow are younger
             folder = self.folder(old)
             # The metadata goes first: what is left of a half-removed folder is not a checkpoint.
             delete_quietly(self.filesystem, f"{folder}/_metadata")
             failpoint("gc-after-metadata")
             delete_quietly(self.filesystem, folder)
+
+    def _age_ms(self, checkpoint_id: int) -> float:
+        """How old a checkpoint is, by the store's clock where another driver has written it."""
+        written_s = self._written_s.get(checkpoint_id)
+        if written_s is None:
+            found = self.filesystem.get_file_info(f"{self.folder(checkpoint_id)}/_metadata").mtime
+            written_s = self._written_s[checkpoint_id] = 0.0 if found is None else found.timestamp()
+        return (time.time() - written_s) * 1000
 
     @contextmanager
     def holding(self, metadata: CheckpointMetadata) -> Iterator[None]:
@@ -368,7 +387,11 @@ class CheckpointStore:
         """
         named = set(keep).union(*list(self._held.values())) | {file.name for lineage in live for file in lineage.files}
         ids = self.ids()
-        self._named = {checkpoint_id: names for checkpoint_id, names in self._named.items() if checkpoint_id in ids}
+        for gone in {*self._named, *self._written_s}.difference(ids):
+            # Not one that is being written meanwhile, which the newest is older than.
+            if ids and gone < ids[-1]:
+                self._named.pop(gone, None)
+                self._written_s.pop(gone, None)
         for checkpoint_id in ids:
             try:
                 known = self._named.get(checkpoint_id) or _state_files(self.read(checkpoint_id))

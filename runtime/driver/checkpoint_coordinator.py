@@ -1,11 +1,12 @@
-"""Takes checkpoints: the one place where a checkpoint happens, from its trigger to the removal of what it replaces.
+"""Takes checkpoints: the one place where a checkpoint happens, from its trigger to the news of how it went.
 
 1. :meth:`~CheckpointCoordinator.cut`, under the turn: every task takes part, the gateways of the coordinators close,
    and all that the checkpoint holds is frozen.
-2. :class:`~.completion.Completion`, beside the epochs: state files are compacted where change logs have outgrown their
-   base, then comes ``_metadata``.  From here on it counts; what fails before may be tolerated, and leaves everything as
-   it was.  Gateways open, the sink commits, older checkpoints and files that nothing names are removed.
+2. :class:`~.completion.Completion`, beside the epochs: ``_metadata`` is written.  From here on it counts; what fails
+   before may be tolerated, and leaves everything as it was.  Gateways open, the sink commits.
 3. Under the turn again, between two epochs: the job's state, its tasks and its users learn how it went.
+4. :class:`~.housekeeping.Housekeeping`, beside the epochs and the next checkpoints: older checkpoints and files that
+   nothing names are removed, and state files compacted.
 
 A cut needs no task and copies no state: the files that the epochs wrote are already in the pool, so it is the list of
 them.  One checkpoint is in flight at a time.  Whoever needs one that is complete waits for that one first, and
@@ -31,6 +32,7 @@ from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from .clocks import clock_ms
 from .completion import Completion, GivenUp, Owners
+from .housekeeping import Housekeeping
 from .job_state import Cut, JobState
 from .task_graph import stage_task
 
@@ -58,6 +60,7 @@ class CheckpointCoordinator:
         tasks: the lifecycle of the job's tasks, and the work that it asks for.
         stage_result: has all of the result staged, where each checkpoint shows all of it.
         beside: has something done beside the epochs; whatever goes wrong in there is kept by it.
+        housekeeping: tidies up behind those that are complete.
         tell: called with the report of each one that is complete.
         tell_failed: called with each one that has come to nothing.
     """
@@ -68,6 +71,7 @@ class CheckpointCoordinator:
     tasks: TaskWorker
     stage_result: Callable[[], None]
     beside: Callable[[Callable[[], None]], None]
+    housekeeping: Housekeeping
     tell: Callable[[CheckpointReport], None]
     tell_failed: Callable[[CheckpointFailed], None]
     #: The last checkpoint that this run has completed.
@@ -104,14 +108,25 @@ class CheckpointCoordinator:
             self.wait()
         else:
             self.look()
-        if not self.scheduler.due(clock_ms()):
+        if not self.scheduler.due(clock_ms(), changed=self.has_change):
             return
         if not self.scheduler.immediate and not self._has_news:
             self.scheduler.triggered(clock_ms())
         elif wait:
             self.checkpoint(trigger)
-        elif (begun := self._begin(trigger, alone=False)) is not None:
+        elif (begun := self._begin(trigger)) is not None:
             self._go_on_beside(begun)
+
+    def keep_up(self) -> None:
+        """Wait for the checkpoint in flight if too many epochs have been processed since it was cut.
+
+        Raises:
+            CheckpointError: as of :meth:`look`.
+        """
+        self.look()
+        one, most = self._in_flight, self.owners.job.settings.max_pending_epochs
+        if one is not None and self.state.epoch - one.cut.epoch >= most:
+            self.wait()
 
     def checkpoint_if_behind(self, trigger: str, *, when_due: bool = False) -> bool:
         """Have all that was processed in a complete checkpoint; False if that failed tolerably.
@@ -140,7 +155,7 @@ class CheckpointCoordinator:
             CheckpointError: as of :meth:`checkpoint`.
         """
         self.wait()
-        begun = self._begin(trigger, alone=False)
+        begun = self._begin(trigger)
         if begun is not None:
             self._go_on_beside(begun)
 
@@ -161,6 +176,11 @@ class CheckpointCoordinator:
         number = self.next_id
         self.checkpoint_beside(trigger)
         return number
+
+    @property
+    def has_change(self) -> bool:
+        """Whether state, output or shards have changed since the last checkpoint, for which ``auto`` takes one."""
+        return self.state.changed_epoch > self._epoch or self.state.parallelism != self._shards
 
     @property
     def _has_news(self) -> bool:
@@ -195,21 +215,21 @@ class CheckpointCoordinator:
                 ``execution.checkpointing.tolerable-failed-checkpoints`` allows, or another driver has taken over.
         """
         self.wait()
-        begun = self._begin(trigger, alone=True, drained=drained, savepoint=savepoint)
+        begun = self._begin(trigger, drained=drained, savepoint=savepoint)
         if begun is None:
             return None
         begun.work()
         return self._take_over(begun, close=close)
 
     def _begin(
-        self, trigger: str, *, alone: bool, drained: bool = False, savepoint: WantedSavepoint | None = None
+        self, trigger: str, *, drained: bool = False, savepoint: WantedSavepoint | None = None
     ) -> Completion | None:
         """Cut; None if that failed tolerably."""
         number = self.next_id
         self._attempted_id = number
         self.scheduler.began(clock_ms())
         try:
-            return Completion(self.cut(number, trigger, drained=drained, savepoint=savepoint), self.owners, alone)
+            return Completion(self.cut(number, trigger, drained=drained, savepoint=savepoint), self.owners)
         except Exception as failure:
             self._failed(number, trigger, failure)
             return None
@@ -277,15 +297,14 @@ class CheckpointCoordinator:
         """Take over what was completed beside the epochs since somebody looked.
 
         Raises:
-            CheckpointError: as of :meth:`checkpoint`, of the one that was in flight.
+            CheckpointError: as of :meth:`checkpoint`, of the one that was in flight; or of
+                :meth:`.housekeeping.Housekeeping.look`.
         """
+        self.housekeeping.look()
         one = self._in_flight
         if one is not None and one.at_rest.is_set():
             self._in_flight = None
             self._take_over(one, close=True)
-            if one.leaves_files and not one.is_taken_over:
-                one.is_taken_over = True
-                self._go_on_beside(one)
 
     def wait(self) -> None:
         """Return when no checkpoint is in flight; one that fails tolerably has been told.
@@ -307,21 +326,20 @@ class CheckpointCoordinator:
 
         Nothing is raised of what happens to it: that is not why the run ends.
         """
-        one, self._in_flight = self._in_flight, None
-        if one is None:
-            return
         self.owners.failed.set()
         with suppress(Exception):  # where Spark is gone there is nothing to cancel
             self.owners.compactor.give_up()
-        one.at_rest.wait()
-        if one.is_taken_over:
+        self.housekeeping.give_up()
+        one, self._in_flight = self._in_flight, None
+        if one is None:
             return
+        one.at_rest.wait()
         if one.metadata is not None and one.failure is None:
             self._take_over(one, close=False)
         elif one.metadata is None:
             why = one.failure or GivenUp("the query has failed")
             self._abort(one.cut.number)
-            self.scheduler.ended_checkpoint(clock_ms())
+            self.scheduler.ended_checkpoint(clock_ms(), failed=True)
             self.tell_failed(CheckpointFailed(one.cut.number, one.cut.trigger, "aborted", why, is_tolerated=False))
 
     def _take_over(self, one: Completion, *, close: bool) -> CheckpointReport | None:
@@ -330,10 +348,6 @@ class CheckpointCoordinator:
         Raises:
             CheckpointError: it was one failure too many, or the checkpoint is there and could not be completed.
         """
-        if one.is_taken_over:
-            if one.failure is not None:
-                raise one.failure
-            return None
         cut, lifecycle = one.cut, self.tasks.lifecycle
         if one.metadata is None:
             assert one.failure is not None, "it is there, or something has failed"
@@ -346,9 +360,6 @@ class CheckpointCoordinator:
         self._failures, self.last, self._epoch = 0, one.metadata, cut.epoch
         self._shards = {stage.uid: len(stage.shards) for stage in cut.stages}
         self.state.complete(cut)
-        for stage in cut.stages:
-            if stage.uid in one.compacted:
-                self.state.stages[stage.uid].compacted(one.lineages[stage.uid], one.compacted[stage.uid])
         if one.failure is not None:
             raise one.failure
         if lifecycle.checkpointing:
@@ -358,6 +369,7 @@ class CheckpointCoordinator:
         self.scheduler.ended_checkpoint(clock_ms())
         report = self._report(one)
         self.tell(report)
+        self.housekeeping.follow(cut)
         if close:
             self.tasks.run()
         return report
@@ -375,7 +387,7 @@ class CheckpointCoordinator:
         error = explain_corruption(failure, self.owners.store)
         self._abort(number)
         self._failures += 1
-        self.scheduler.ended_checkpoint(clock_ms())
+        self.scheduler.ended_checkpoint(clock_ms(), failed=True)
         tolerated = self.owners.job.settings.tolerable_failed_checkpoints
         is_tolerated = self._failures <= tolerated
         outcome: Literal["declined", "failed"] = "declined" if isinstance(failure, Declined) else "failed"
@@ -415,6 +427,7 @@ class CheckpointCoordinator:
 
     def compact(self) -> None:
         """Compact now, for a cut that will follow; no checkpoint is in flight."""
+        self.housekeeping.wait()
         for stage in self.state.stages.values():
             before = stage.lineages
             stage.compacted(before, self.owners.compactor.compacted(stage.operator, before, self.state.epoch))

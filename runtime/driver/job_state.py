@@ -31,6 +31,8 @@ class JobState:
     sources: dict[str, SourceState]
     #: Last epoch that is part of this state.
     epoch: int = 0
+    #: Last one that has changed state or output; 0: none since the run has begun.
+    changed_epoch: int = 0
     #: Last complete checkpoint.
     checkpoint_id: int = 0
     #: Ordinal of its transaction; None: there is none, or it has none.
@@ -117,14 +119,18 @@ class JobState:
             late: late rows that were staged.
             roots: the stages whose rows are the job's output.
         """
+        changed = bool(late)
         for uid, its in reports.items():
             self.stages[uid].apply(its)
             for report in its:
-                if uid in roots:
-                    self.pending.extend(report.output)
+                output = report.output if uid in roots else ()
+                self.pending.extend(output)
                 self.rows_late_total += report.counters.rows_late
+                changed = changed or bool(report.files or output) or report.own_state is not None
         self.pending_late.extend(late)
         self.epoch = epoch
+        if changed:
+            self.changed_epoch = epoch
 
     def complete(self, cut: Cut) -> None:
         """A checkpoint is complete: its output is pending no more; that of later epochs belongs to the next one."""

@@ -21,7 +21,7 @@ def nap_s(run: RunningJob, live: LiveSource | None = None) -> float:
         naps = [LONGEST_S]
         if live is not None and not live.is_drained and run.epochs.is_due:
             naps.append(_LOOKED_FOR_S if live.is_looking else _NEXT_LOOK_S)
-        next_checkpoint_ms = run.scheduler.next_trigger_ms()
+        next_checkpoint_ms = run.scheduler.next_trigger_ms(changed=run.checkpoints.has_change)
         if next_checkpoint_ms is not None:
             naps.append((next_checkpoint_ms - clock_ms()) / 1000)
         for stage in run.state.stages.values():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..checkpoints.metadata import SourceState
 from ..connectors.sources.history import HistoryCut, cut
-from ..connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch
+from ..connectors.sources.live_query import LiveSource, OnBatch, Stopped, delivers_one_batch, has_file_limits
 from ..platform.clean_up import take_all
 from ..protocols.event_time import MAX_WATERMARK
 from ..spec import Phase, PhaseKind
@@ -56,6 +56,8 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
     # Batch mode forgets a key at its end, so it must see all of its rows in one pass.
     at_once = not job.keeps_state or (not one_batch and job.settings.backlog_limits == "lifted")
     one_batch = one_batch or at_once
+    if at_once and has_file_limits(job.live):
+        rows = rows.going_by_file()
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         nonlocal passes, rows
@@ -76,7 +78,7 @@ def run_backlog(run: RunningJob, ending: Ending, phase: Phase) -> None:
                 epochs.sorted_pass(phase, rows, None, drop_late=drop_late)
         state.batch_id = batch_id
         run.offsets.read_in(batch_id, state.epoch)
-        rows = SourceRows()
+        rows = SourceRows(by_file=rows.by_file)
         passes += 1
 
     context.live.drain(on_batch, at_once=at_once)
@@ -122,7 +124,8 @@ def run_catch_up(run: RunningJob, ending: Ending, phase: Phase) -> None:
     state, context = run.state, run.context
     if context.live is None or context.live_start.is_read_once:
         return
-    if not any(state.sources[one.name].is_backlog for one in run.job.live_inputs):
+    # A run that ends by itself has no other phase for what has come since the run before.
+    if run.job.has_phase("live") and not any(state.sources[one.name].is_backlog for one in run.job.live_inputs):
         return
 
     def take(batch: DataFrame, batch_id: int) -> None:
@@ -245,6 +248,7 @@ def _on_live_batch(run: RunningJob, ending: Ending, phase: Phase) -> OnBatch:
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         if batch_id <= state.batch_id or run.context.desk.ready_stop() is not None:
             return
+        run.checkpoints.keep_up()
         run.sources.note_lag()
         rows = SourceRows.of_live(run.job, batch)
         with run.losses.watching(batch_id):

@@ -39,6 +39,7 @@ from .exchanges import exchanges_of, place_of
 from .job_state import JobState
 from .output_commit import commit_transaction, pending_output
 from .pinned_backlog import PinnedBacklog
+from .replayed_files import LostFile, lost_before_replay
 from .standing import fresh_state, restored_state
 from .task_graph import check_finished_tasks
 
@@ -65,6 +66,8 @@ class Recovered:
     rewrites: Mapping[str, StateRewrite] = field(default_factory=dict)
     #: The savepoint that an earlier run was to stop with, if it has been made only now.
     savepoint: str | None = None
+    #: Live files that a source goes on without.
+    lost: tuple[LostFile, ...] = ()
 
 
 def identify(job: JobSpec, store: CheckpointStore) -> JobIdentity:
@@ -130,6 +133,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     failpoint("recovery-after-commit")
     savepoint = complete_pending(store, metadata)
     store.guard()
+    lost = [] if begins_anew or metadata.spark is None else lost_before_replay(job, store, metadata.spark)
     if begins_anew:
         _begin_live_anew(job, store, state)
     elif metadata.spark is None:
@@ -151,6 +155,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
         evolution=tuple(change for one in taken.values() for change in one.changes),
         rewrites={uid: one.rewrite for uid, one in taken.items() if one.rewrite is not None},
         savepoint=savepoint,
+        lost=tuple(lost),
     )
 
 

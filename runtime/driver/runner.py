@@ -24,6 +24,7 @@ from ..connectors.sources.live_query import LiveSource, Stopped
 from ..metrics.backlog import BacklogProgress
 from ..metrics.listeners import (
     FactListener,
+    FileLost,
     PhaseBegan,
     Restored,
     RunFinished,
@@ -179,8 +180,10 @@ class JobRunner:
             self._run = run = RunningJob.of(recovered, context)
             self._ending = ending = Ending(run)
             self._go_through(run, ending, recovered)
+            self._tidy()
         except Stopped:
             self._close_tasks()
+            self._tidy()
             raise
         except BaseException as error:
             context.failed.set()
@@ -204,7 +207,12 @@ class JobRunner:
                 steps += [self._give_up_checkpoint]
             steps += [partial(context.rescales.close, why)]
             if self._run is not None:
-                steps += [self._run.beside.close, self._run.events.close, self._run.losses.close]
+                steps += [
+                    self._run.beside.close,
+                    self._run.tidying.close,
+                    self._run.events.close,
+                    self._run.losses.close,
+                ]
             if self._run is not None and self._ending is not None:
                 # Before another run may remove their files.
                 steps += [self._ending.wait_for_savepoints]
@@ -265,6 +273,8 @@ class JobRunner:
             listener.on(SavepointWritten(recovered.savepoint, by_recovery=True))
         for change in recovered.evolution:
             listener.on(StateEvolved(change))
+        for lost in recovered.lost:
+            listener.on(FileLost(lost.path, lost.fate, recovered.state.epoch))
 
     def _give_up_checkpoint(self) -> None:
         assert self._run is not None
@@ -272,6 +282,11 @@ class JobRunner:
             self._run.checkpoints.give_up()
             if self._ending is not None:
                 self._ending.settle_rescale()
+
+    def _tidy(self) -> None:
+        if self._run is not None:
+            with self._context.turn:
+                self._run.checkpoints.housekeeping.finish()
 
     def _close_tasks(self) -> None:
         """The run ends as things stand, and when the checkpoint in flight is complete."""

@@ -16,7 +16,7 @@ from ..metrics.backlog import BacklogProgress
 from ..metrics.checkpoint import CheckpointReport
 from ..metrics.listeners import CheckpointCompleted, FactListener, SourceChanged
 from ..platform.failpoints import BESIDE
-from ..protocols.checkpoint_scheduler import CheckpointScheduler
+from ..protocols.checkpoint_scheduler import COVERED_MS, CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from ..spec import Phase
 from ..tasks.executor import EpochExecutor
@@ -31,6 +31,7 @@ from .epoch_runner import EpochRunner
 from .event_channels import JobEvents
 from .exchanges import exchanges_of, place_of
 from .graph_epochs import GraphEpochs
+from .housekeeping import Housekeeping
 from .job_state import JobState
 from .live_start import LiveStart
 from .pause_switch import PauseSwitch
@@ -117,6 +118,8 @@ class RunningJob:
     checkpoints: CheckpointCoordinator
     #: Where checkpoints are completed beside the epochs.
     beside: CompletingThread
+    #: Where files are compacted and removed behind those.
+    tidying: CompletingThread
     sources: SourceStatus
     #: What its micro-batches hold of the sources.
     offsets: SourceOffsets
@@ -163,6 +166,7 @@ class RunningJob:
             applied=applied,
         )
         beside = CompletingThread(job.spark, f"{BESIDE}{context.run_id}", context.wake.set)
+        tidying = CompletingThread(job.spark, f"{BESIDE}{context.run_id}-housekeeping", context.wake.set)
         compactor = StateCompactor(job, state.job_id, context.run_id, context.store, executors)
         owners = Owners(job, context.store, context.lease, events, exchanges, compactor, context.failed)
         context.published.of_state(state)
@@ -191,10 +195,12 @@ class RunningJob:
                 tasks=tasks,
                 stage_result=graph.stage_whole_result,
                 beside=beside,
+                housekeeping=Housekeeping(owners, state, tidying),
                 tell=completed,
                 tell_failed=listener.on,
             ),
             beside=beside,
+            tidying=tidying,
             sources=SourceStatus(job, state, scheduler, tasks, switched),
             offsets=SourceOffsets(job, listener),
             losses=losses,
@@ -217,7 +223,7 @@ def _scheduler(job: JobSpec, state: JobState) -> CheckpointScheduler:
     settings = job.settings
     during_backlog_ms = settings.interval_during_backlog_ms
     if settings.runtime_mode == "streaming" and not during_backlog_ms:
-        during_backlog_ms = settings.checkpoint_interval_ms
+        during_backlog_ms = settings.checkpoint_interval_ms or COVERED_MS
     return CheckpointScheduler(
         interval_ms=settings.checkpoint_interval_ms,
         interval_during_backlog_ms=during_backlog_ms,

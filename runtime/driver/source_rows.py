@@ -36,6 +36,9 @@ class SourceRows:
     #: Which rows of the histories; None: all.
     part: Part | None = None
     lives: tuple[Mapping[int, DataFrame], ...] = ()
+    #: The rows of ``lives`` go by the times of their files, as in micro-batches of one file: the source's limits would
+    #: have brought them so, and are lifted.
+    by_file: bool = False
     #: There is no row, as Spark knows without a job: no partition is left of what the sources gave.
     are_none: bool = False
 
@@ -53,6 +56,10 @@ class SourceRows:
     def with_live(self, job: JobSpec, rows: DataFrame) -> SourceRows:
         """These, and rows of the job's live frame."""
         return replace(self, lives=(*self.lives, rows_by_lane(job.lanes, rows)), are_none=False)
+
+    def going_by_file(self) -> SourceRows:
+        """These, the live ones in the order of their files."""
+        return replace(self, by_file=True)
 
     def with_empty(self, job: JobSpec) -> SourceRows:
         """These, and no rows of the lanes that are not named: even of no rows an aggregate may make one."""
@@ -79,10 +86,11 @@ class SourceRows:
         histories = len(taken)
         taken += [(rows[read.lane], read.steps) for rows in self.lives for read in stage.reads if read.lane in rows]
         frames = behind_steps(taken, INPUT_COLUMN)
-        if stage.operator.keeps_arrival and histories:
+        if stage.operator.keeps_arrival and (histories or self.by_file):
             # What is observed together has become one frame.
             mixed = len(taken) > 1 and any(read.is_observed for read in stage.reads)
-            frames = in_one_order([None] if mixed else map(with_file_rows, frames[:histories]), frames, histories)
+            lives = with_file_rows(frames[histories:], are_live=True) if self.by_file and not mixed else None
+            frames = in_one_order(None if mixed else with_file_rows(frames[:histories]), frames, histories, lives)
         if not stage.needs_input_column:  # others may read several live inputs of the same lane
             # Spark plans one more step for it even if there is no such column.
             frames = [frame.drop(INPUT_COLUMN) if INPUT_COLUMN in frame.columns else frame for frame in frames]

@@ -17,6 +17,9 @@ from .task_graph import source_task
 if TYPE_CHECKING:
     from ..spec import JobSpec
 
+#: Least time between two changes of isBacklog by lag, where the interval of checkpoints is ``auto``.
+_CALM_MS = 10_000
+
 
 @dataclass
 class SourceStatus:
@@ -41,7 +44,9 @@ class SourceStatus:
     def __post_init__(self) -> None:
         settings = self.job.settings
         if settings.watermark_lag_threshold_ms is not None:
-            self._lag = LagGates(settings.watermark_lag_threshold_ms, calm_ms=settings.checkpoint_interval_ms)
+            self._lag = LagGates(
+                settings.watermark_lag_threshold_ms, calm_ms=settings.checkpoint_interval_ms or _CALM_MS
+            )
 
     def set_backlog(self, source: str, is_backlog: bool, why: str) -> None:
         """A source's isBacklog changes."""

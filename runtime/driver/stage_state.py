@@ -143,6 +143,13 @@ class StageState:
                 shard.own_state if report.own_state is None else (report.own_state,),
             )
 
+    def goes_on_from(self, before: Sequence[ShardLineage]) -> bool:
+        """Whether its shards are those that had these lineages, and have only added files since."""
+        return len(before) == len(self.shards) and all(
+            shard.lineage.key_groups == one.key_groups and shard.lineage.files[: len(one.files)] == one.files
+            for shard, one in zip(self.shards, before, strict=True)
+        )
+
     def compacted(self, before: Sequence[ShardLineage], lineages: Mapping[int, ShardLineage]) -> None:
         """Take over other files of the same state, or of state that was changed.
 

@@ -284,17 +284,19 @@ class SourceChanged(RunEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class DataLost(RunEvent):
-    """A live source has forgotten messages before, or while, they were read."""
+    """A live source has forgotten messages before, or while, they were read; or lost a file before it is read again."""
 
+    #: The live input; of a file its URI.
     source: str
     epoch: int
-    #: Topic and partition.
+    #: Topic and partition; of a file "" and -1.
     topic: str
     partition: int
     #: First and last offset that is lost; none if the last one is before the first.
     first_offset: int
     last_offset: int
-    #: "gone", "perhaps" (while they were read: any may be missing), "made-anew" (the topic was) or "no-partition".
+    #: "gone", "perhaps" (while they were read: any may be missing), "made-anew" (the topic was), "no-partition", or of
+    #: a file "changed" (written again since it was read).
     fate: str
     #: The same in words.
     text: str = ""
@@ -330,7 +332,7 @@ class CheckpointCompleted(RunEvent):
     duration_ms: int = 0
     #: The longest of those that it stands for.
     max_duration_ms: int = 0
-    #: Its parts: "compact", "write", "commit", "cleanup".
+    #: Its parts: "write", "commit".
     durations_ms: dict[str, int] = field(default_factory=dict)
     state_bytes: int = 0
     state_entries: int = 0

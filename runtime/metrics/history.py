@@ -22,6 +22,7 @@ from .listeners import (
     OffsetsKnown,
     PhaseBegan,
     RowsDelivered,
+    RunFailed,
     WholeResultObserved,
 )
 from .progress import QueryProgress, timestamp
@@ -98,11 +99,24 @@ class RunHistory:
             with self._lock:
                 self._phases.append(fact.kind)
         words = in_words(fact)
-        if words is not None:
+        if isinstance(fact, RunFailed):
+            self._log_failure(fact.error)
+        elif words is not None:
             logger.info("%s: %s %s", self._name or self.run_id, *words)
+        if words is not None:
             with self._lock:
                 events = self._checkpoint_events if isinstance(fact, CheckpointCompleted) else self._events
                 events.append((next(self._numbers), LifecycleEvent(self._now_ms, *words, sentence(fact) or "")))
+
+    def _log_failure(self, error: BaseException) -> None:
+        """One line; the trace, which whoever waits for the query has in the error, only for those who look closely."""
+        with self._lock:
+            phase = self._phases[-1] if self._phases else "recovery"
+            behind = f", behind epoch {self._recent[-1]['batchId']}" if self._recent else ""
+        trace = error if logger.isEnabledFor(logging.DEBUG) else None
+        said = (str(error) or type(error).__name__).splitlines()[0]
+        query = self._name or self.run_id
+        logger.error("query %s failed in phase %s%s: %s", query, phase, behind, said, exc_info=trace)
 
     @property
     def _now_ms(self) -> int:

@@ -51,6 +51,16 @@ class MessagesLost:
 
 
 @dataclass(frozen=True)
+class FileLost:
+    """A file that was read since the last checkpoint is gone, or another one, before it is read again."""
+
+    path: str
+    #: "gone" or "changed".
+    fate: str
+    epoch: int
+
+
+@dataclass(frozen=True)
 class SeamPassed:
     """The switch is reached: how a live input went on from its history."""
 
@@ -307,6 +317,7 @@ Fact = (
     Restored
     | StateEvolved
     | MessagesLost
+    | FileLost
     | SeamPassed
     | LiveBegins
     | PhaseBegan

@@ -7,6 +7,7 @@ from .listeners import (
     CheckpointCompleted,
     CheckpointFailed,
     Fact,
+    FileLost,
     InputEnded,
     LiveBegins,
     MessagesLost,
@@ -43,7 +44,7 @@ def sentence(fact: Fact) -> str | None:
             return f"goes on from checkpoint {checkpoint_id}, behind epoch {epoch}"
         case StateEvolved(change):
             return f"state is taken over: {change}"
-        case MessagesLost():
+        case MessagesLost() | FileLost():
             return "data lost: " + _detail(fact)
         case SeamPassed(source, seam):
             return f"{source}: {seam}"

@@ -98,6 +98,18 @@ class Translator:
                     fate=lost.fate,
                     text=str(lost),
                 )
+            case listeners.FileLost(path, fate, epoch):
+                yield events.DataLost(
+                    **common,
+                    source=path,
+                    epoch=epoch,
+                    topic="",
+                    partition=-1,
+                    first_offset=0,
+                    last_offset=-1,
+                    fate=fate,
+                    text=f"{path} is {fate}: its rows since the last checkpoint",
+                )
             case listeners.SavepointWritten(path, by_recovery):
                 self._savepoint = path
                 yield events.SavepointWritten(**common, path=path, by_recovery=by_recovery)

@@ -7,6 +7,7 @@ from .listeners import (
     CheckpointCompleted,
     CheckpointFailed,
     Fact,
+    FileLost,
     InputEnded,
     LiveBegins,
     MessagesLost,
@@ -38,6 +39,8 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
         case MessagesLost(messages):
             perhaps = "while they were read: any of them may be missing" if messages.fate == "perhaps" else "never read"
             return "data-lost", f"{messages}: gone from the source, {perhaps} (failOnDataLoss = false)"
+        case FileLost(path, fate):
+            return "data-lost", f"{path} is {fate}: its rows since the last checkpoint (failOnDataLoss = false)"
         case SeamPassed(source, seam):
             return "seam", f"{source}: {seam}"
         case LiveBegins(entry):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -35,6 +36,27 @@ def emitted_at(rows: pa.RecordBatch, emitted_ms: np.ndarray | int) -> pa.RecordB
     times = np.broadcast_to(np.asarray(emitted_ms, dtype=np.int64), (rows.num_rows,))
     field = pa.field(EMITTED_COLUMN, pa.int64(), nullable=False)
     return pa.RecordBatch.from_arrays([*rows.columns, pa.array(times)], schema=rows.schema.append(field))
+
+
+def emitted_by_time(times: pa.Array | None, now_ms: int, delay_ms: int) -> np.ndarray | int:
+    """The watermark that the orderly stream brings rows at; rows without an event time come now.
+
+    Args:
+        times: event times of the rows, or windows; None: nobody asks, or they have none.
+        now_ms: the watermark before them.
+        delay_ms: how far it stays behind event time.
+    """
+    if times is None:
+        return now_ms
+    is_window = pa.types.is_struct(times.type)
+    ends = pc.struct_field(times, "end") if is_window else times
+    micros = ends.cast(pa.timestamp("us", ends.type.tz)).cast(pa.int64())
+    if is_window:  # its last instant, as Spark has it
+        micros = pc.subtract(micros, 1)
+    reached_ms = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False) // 1000 - delay_ms
+    if micros.null_count:
+        reached_ms = np.where(micros.is_null().to_numpy(zero_copy_only=False), now_ms, reached_ms)
+    return np.maximum(reached_ms, now_ms)
 
 
 def emitted_when_due(rows: DataFrame, event_time: str) -> DataFrame:

@@ -1,25 +1,33 @@
-"""Where a row stands in the files or partitions of Kafka that a frame reads, as columns of the frame.
+"""Where a row stands in the files or partitions of Kafka that a frame reads, as two numbers.
 
 Spark knows of each row of a file scan the file, its modification time and the row's place (``_metadata``), but hands
 that on only if the frame asks for it where it reads.  So the columns are added to the scan of a resolved plan, and to
 each projection above it.
 
-Of Kafka the order of offsets in a partition is kept, and one partition comes behind the other.
+The files of a micro-batch stand in the plan of its query (:func:`.micro_batch.plan_behind`); its rows are then read by
+that plan.
 
-Invariant: the frame's other columns, and its rows, stay as they are.
+Of Kafka the order of offsets in a partition is kept; between partitions rows go by the greatest timestamp so far of
+their partition.
+
+Invariants:
+- The frame's other columns, and its rows, stay as they are.
+- Rows of Kafka come before those of files, these before those of files of live inputs from :data:`AFTER_FILES` on.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
+from .file_numbers import NUMBER_BITS, ReadFile, file_number, listed_files
 from .gateway import query_execution, scala_sequence
+from .micro_batch import plan_behind
 from .spark_expressions import class_name, items, with_children
 from .spark_plans import analyzed, frame_of, leaves
 from .spark_sources import PlannedSource
@@ -27,12 +35,22 @@ from .spark_sources import PlannedSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: When the row's file was modified, in microseconds; rows of live inputs have a greater number.
-ARRIVAL_TIME_COLUMN = "__arrived_time"
-#: The file's path, if files have the same time.
+#: Which file the row is of, and the upper bits of its place in there; of Kafka the time, and the partition.
 ARRIVAL_FILE_COLUMN = "__arrived_file"
-#: The row's number in the file, or where the part of the file begins that one task reads.
+#: The lower bits of the row's number in the file (or of where the part of the file begins that one task reads), which
+#: of the scans of a frame it comes from, and zeros in :data:`ROW_BITS`.
 ARRIVAL_PLACE_COLUMN = "__arrived_place"
+#: Greater than the number of any row of a file that is not of a live input.
+AFTER_FILES = 2**62 + 2**61
+#: For the number of the row within its task, as ``monotonically_increasing_id`` has it.
+ROW_BITS = 33
+#: Files larger than a tebibyte are read from their beginning, or are not put in order; so the place has 40 bits.
+_PLACE_BITS = 40
+_LOWER_BITS, _UPPER_BITS = 22, _PLACE_BITS - 22
+_SCAN_BITS = 8
+_IS_FILE = 2**62
+#: A number for a partition of Kafka.
+_PARTITION_BITS = 62 - NUMBER_BITS
 #: Nodes that hand on rows in the order in which they come, each by itself or as several, and all columns but for those
 #: that a projection leaves out.
 _KEEPING_ORDER = frozenset(
@@ -40,31 +58,57 @@ _KEEPING_ORDER = frozenset(
 )
 #: Nodes that read.
 _SCANS = ("LogicalRelation", "DataSourceV2Relation")
-#: An offset has no more bits.
-_OFFSET_BITS = 47
-_MODIFIED = re.compile(r"modification_time=(\d+)")
 
 
-def with_file_rows(frame: DataFrame) -> DataFrame | None:
-    """The frame with columns that say where each row stands in its files; None: it is no plain read.
+def with_file_rows(frames: Sequence[DataFrame], *, are_live: bool = False) -> list[DataFrame] | None:
+    """Frames with two columns that say where each row stands, in one order; None: one of them is no plain read.
 
-    Two columns at least: :data:`ARRIVAL_TIME_COLUMN` (0 for all messages of Kafka) and :data:`ARRIVAL_PLACE_COLUMN`.
+    Args:
+        frames: the frames.
+        are_live: they are of micro-batches, and come after all others.
     """
-    read = _reads(analyzed(frame))
-    if read is None or _is_cached(frame):
-        return None
-    spark = frame.sparkSession
-    by_path = len(read) > 1 or _has_equal_times(read[0])
-    try:
-        found = frame_of(spark, _with_columns(spark, analyzed(frame), by_path=by_path))
-        return found if ARRIVAL_PLACE_COLUMN in found.columns else None
-    except (Py4JError, PySparkException):  # a version of Spark with other nodes
-        return None
+    if not frames:
+        return []
+    spark, files = frames[0].sparkSession, []
+    for frame in frames:
+        scans = _reads(frame)
+        if scans is None:
+            return None
+        for scan in filter(_is_of_files, scans):
+            listed = listed_files(spark, scan.relation().location())
+            if listed is None:
+                return None
+            files += listed
+    return _with_numbers(spark, frames, files, AFTER_FILES if are_live else _IS_FILE)
 
 
 def has_file_rows(frame: DataFrame) -> bool:
-    """Whether it can be told where each row of a frame stands in its files."""
-    return with_file_rows(frame) is not None
+    """Whether it can be told where each row of a frame stands in its files; they are not listed for it."""
+    return _reads(frame) is not None and _with_numbers(frame.sparkSession, [frame], [], _IS_FILE) is not None
+
+
+def _with_numbers(
+    spark: SparkSession, frames: Sequence[DataFrame], files: Sequence[ReadFile], first: int
+) -> list[DataFrame] | None:
+    number = file_number(spark, files)
+    if number is None:
+        return None
+    try:
+        found = [
+            frame_of(frame.sparkSession, _Numbering(frame.sparkSession, number, first).of(analyzed(frame)))
+            for frame in frames
+        ]
+    except (Py4JError, PySparkException):  # a version of Spark with other nodes
+        return None
+    return found if all(ARRIVAL_PLACE_COLUMN in frame.columns for frame in found) else None
+
+
+def _reads(frame: DataFrame) -> list[Any] | None:
+    """The scans that a frame's rows come from, if they come in their order; None: they do not."""
+    scans = _scans(analyzed(frame))
+    if scans is None or len(scans) > 1 << _SCAN_BITS or _is_cached(frame):
+        return None
+    return scans
 
 
 def _is_cached(frame: DataFrame) -> bool:
@@ -73,20 +117,26 @@ def _is_cached(frame: DataFrame) -> bool:
     return any(class_name(leaf) == "InMemoryRelation" for leaf in leaves(plan))
 
 
-def _reads(plan: Any) -> list[Any] | None:
-    """The scans of files that a plan's rows come from, if they come in their order; None: they do not."""
+def _scans(plan: Any) -> list[Any] | None:
     kind = class_name(plan)
+    if kind == "LogicalRDD":
+        behind = plan_behind(plan)
+        return None if behind is None or _ids(behind) != _ids(plan) else _scans(behind)
     if kind in _SCANS:
         return [plan] if _is_of_files(plan) or _is_of_kafka(plan) else None
     if kind not in _KEEPING_ORDER:
         return None
     found: list[Any] = []
     for child in items(plan.children()):
-        below = _reads(child)
+        below = _scans(child)
         if below is None:
             return None
         found += below
     return found
+
+
+def _ids(plan: Any) -> list[int]:
+    return [int(one.exprId().id()) for one in items(plan.output())]
 
 
 def _is_of_files(scan: Any) -> bool:
@@ -97,41 +147,60 @@ def _is_of_kafka(scan: Any) -> bool:
     return PlannedSource(scan).kafka_end is not None
 
 
-def _has_equal_times(relation: Any) -> bool:
-    """Whether two of the files that a scan has listed may have the same modification time."""
-    try:
-        files = relation.relation().location().allFiles()
-        times = _MODIFIED.findall(str(files.mkString("\n")))
-        return len(times) != int(files.size()) or len(set(times)) < len(times)
-    except Py4JError:  # the files of a partitioned table are listed when it is read
-        return True
+@dataclass
+class _Numbering:
+    """Adds the columns to one plan, behind all others."""
+
+    spark: SparkSession
+    #: Of a row's file, as SQL.
+    file_number: str
+    #: What the numbers of files begin with.
+    first: int
+    #: The scans of the plan, numbered.
+    scans: Iterator[int] = field(default_factory=lambda: iter(range(1 << _SCAN_BITS)))
+
+    def of(self, node: Any) -> Any:
+        """The plan with the columns in its output."""
+        if class_name(node) == "LogicalRDD":
+            return self.of(plan_behind(node))  # its columns have the same ids
+        if class_name(node) in _SCANS:
+            if node.isStreaming():  # it has the files of a micro-batch
+                node = node.copy(node.relation(), node.output(), node.catalogTable(), False, node.stream())
+            scan = frame_of(self.spark, node)
+            file, place = of_kafka() if _is_of_kafka(node) else self._of_file(scan)
+            return analyzed(
+                scan.selectExpr(
+                    "*",
+                    f"{file} AS {ARRIVAL_FILE_COLUMN}",
+                    f"{place} | {next(self.scans) << ROW_BITS}L AS {ARRIVAL_PLACE_COLUMN}",
+                )
+            )
+        children = [self.of(child) for child in items(node.children())]
+        node = with_children(self.spark, node, children)
+        if class_name(node) != "Project":
+            return node
+        return node.copy(scala_sequence(self.spark, [*items(node.projectList()), *_added(children[0])]), children[0])
+
+    def _of_file(self, scan: DataFrame) -> tuple[str, str]:
+        place = "_metadata." + ("row_index" if "row_index" in _metadata_fields(scan) else "file_block_start")
+        upper = f"shiftright({place}, {_LOWER_BITS})"
+        file = f"shiftleft({self.file_number}, {_UPPER_BITS}) | {upper} | {self.first}L"
+        return file, f"shiftleft({place} & {(1 << _LOWER_BITS) - 1}L, {_SCAN_BITS + ROW_BITS})"
 
 
-def _with_columns(spark: SparkSession, node: Any, *, by_path: bool) -> Any:
-    """A plan with the columns in its output, behind all others."""
-    if class_name(node) in _SCANS:
-        return _scan_with_columns(spark, node, by_path=by_path)
-    children = [_with_columns(spark, child, by_path=by_path) for child in items(node.children())]
-    node = with_children(spark, node, children)
-    if class_name(node) != "Project":
-        return node
-    names = (ARRIVAL_TIME_COLUMN, ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN)
-    added = [one for one in items(children[0].output()) if one.name() in names]
-    return node.copy(scala_sequence(spark, [*items(node.projectList()), *added]), children[0])
+def _added(plan: Any) -> list[Any]:
+    return [one for one in items(plan.output()) if one.name() in (ARRIVAL_FILE_COLUMN, ARRIVAL_PLACE_COLUMN)]
 
 
-def _scan_with_columns(spark: SparkSession, relation: Any, *, by_path: bool) -> Any:
-    scan = frame_of(spark, relation)
-    if _is_of_kafka(relation):
-        place = f"shiftleft(CAST(partition AS BIGINT), {_OFFSET_BITS}) + offset AS {ARRIVAL_PLACE_COLUMN}"
-        return analyzed(scan.selectExpr("*", f"0L AS {ARRIVAL_TIME_COLUMN}", f"topic AS {ARRIVAL_FILE_COLUMN}", place))
-    place = "row_index" if "row_index" in _metadata_fields(scan) else "file_block_start"
-    columns: Sequence[str] = [
-        f"unix_micros(_metadata.file_modification_time) AS {ARRIVAL_TIME_COLUMN}",
-        *([f"_metadata.file_path AS {ARRIVAL_FILE_COLUMN}"] if by_path else []),
-        f"_metadata.{place} AS {ARRIVAL_PLACE_COLUMN}",
-    ]
-    return analyzed(scan.selectExpr("*", *columns))
+def of_kafka() -> tuple[str, str]:
+    """The columns of a read of Kafka, as SQL: its rows go by the greatest timestamp so far of their partition.
+
+    Behind the window each task has the rows of its partitions in the order of offsets, so these need no place.
+    """
+    partition = f"xxhash64(topic, partition) & {(1 << _PARTITION_BITS) - 1}L"
+    ordered = "PARTITION BY topic, partition ORDER BY offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+    time_ms = f"greatest(unix_millis(max(timestamp) OVER ({ordered})), 0L)"
+    return f"shiftleft({time_ms}, {_PARTITION_BITS}) | ({partition})", "0L"
 
 
 def _metadata_fields(scan: DataFrame) -> list[str]:

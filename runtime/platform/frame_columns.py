@@ -5,11 +5,12 @@ Expressions and attributes are handles, as in :mod:`.spark_expressions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import Column, DataFrame
 
+from .columns import column_fold
 from .gateway import java_class, scala_sequence, session_state
 from .spark_expressions import as_column, attribute, class_name, items, replaced, tree
 from .spark_plans import analyzed
@@ -23,15 +24,16 @@ _FRAME_TAG = "mixedmode.frame"
 _QUALIFIED_ONLY = "__qualified_access_only"
 
 
-def column_of_frame(spark: SparkSession, name: str, frame: int) -> Column:
+def column_of_frame(spark: SparkSession, name: str, frame: int, fields: Sequence[str] = ()) -> Column:
     """A column that remembers where it was taken from.
 
     Args:
         spark: the session.
         name: its name.
         frame: the number of the frame.
+        fields: of the column, one in the other: the innermost is meant.
     """
-    expression = attribute(spark, name)
+    expression = _named(spark, [name, *fields])
     expression.setTagValue(_tag(spark), str(frame))
     return as_column(spark, expression)
 
@@ -50,9 +52,48 @@ def with_frames(spark: SparkSession, column: Column, find: Callable[[int, str], 
         if class_name(node) != "UnresolvedAttribute":
             return None
         number = node.getTagValue(tag)
-        return find(int(number.get()), str(node.nameParts().apply(0))) if number.isDefined() else None
+        if not number.isDefined():
+            return None
+        name, *fields = map(str, items(node.nameParts()))
+        found = find(int(number.get()), name)
+        return found if found is None else _field(spark, found, fields)
 
-    return with_nodes(spark, column, other)
+    made, given = with_nodes(spark, column, other), _expression(spark, column)
+    if made is column or class_name(given) != "UnresolvedAttribute" or given.nameParts().size() == 1:
+        return made
+    return made.alias(str(given.nameParts().last()))  # as Spark names a field that is selected
+
+
+def with_own_columns(
+    frame: DataFrame, column: Column, numbers: Collection[int], others: Collection[int], beside: DataFrame | None = None
+) -> Column:
+    """A column in which those that remember a frame are that frame's, where another frame's have the same name.
+
+    Args:
+        frame: what has become of the frames.
+        column: the column.
+        numbers: of the frames.
+        others: ids of attributes that are not theirs.
+        beside: a frame whose columns are there, too.
+    """
+    spark = frame.sparkSession
+    fold, mine = column_fold(spark), list(items(analyzed(frame).output()))
+    theirs = [] if beside is None else list(items(analyzed(beside).output()))
+    foreign = {*others, *(one.exprId().id() for one in theirs)}
+
+    def find(number: int, name: str) -> Any:
+        if number not in numbers:
+            return None
+        alike = [one for one in [*mine, *theirs] if fold(str(one.name())) == fold(name)]
+        own = [one for one in alike if one.exprId().id() not in foreign]
+        return own[0] if len(alike) > 1 and len(own) == 1 else None
+
+    return with_frames(spark, column, find)
+
+
+def attribute_ids(frame: DataFrame) -> frozenset[int]:
+    """The ids of a frame's columns, by which Spark tells them from those of others."""
+    return frozenset(one.exprId().id() for one in items(analyzed(frame).output()))
 
 
 def with_names(frame: DataFrame, column: Column, names: Mapping[int, str]) -> Column:
@@ -68,7 +109,6 @@ def with_names(frame: DataFrame, column: Column, names: Mapping[int, str]) -> Co
     """
     spark, plan = frame.sparkSession, analyzed(frame)
     resolver = session_state(spark).conf().resolver()
-    unresolved = java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute")
 
     def found(parts: Sequence[str]) -> Any:
         option = plan.resolve(scala_sequence(spark, parts), resolver)
@@ -90,7 +130,7 @@ def with_names(frame: DataFrame, column: Column, names: Mapping[int, str]) -> Co
             return None
         # What is behind the column's name are fields in it.
         length = next(n for n in range(1, len(parts) + 1) if _is_attribute(found(parts[:n]), ids[0]))
-        return unresolved(scala_sequence(spark, [names[ids[0]], *parts[length:]]))
+        return _named(spark, [names[ids[0]], *parts[length:]])
 
     return with_nodes(spark, column, other)
 
@@ -124,13 +164,34 @@ def with_nodes(spark: SparkSession, column: Column, other: Callable[[Any], Any])
         column: the column.
         other: as of :func:`~.spark_expressions.replaced`.
     """
-    converter = getattr(java_class(spark, "org.apache.spark.sql.classic.ColumnNodeToExpressionConverter$"), "MODULE$")
-    given = converter.apply(cast(Any, column)._jc.node())
+    given = _expression(spark, column)
     made = replaced(spark, given, other)
     return column if made is given else as_column(spark, made)
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _expression(spark: SparkSession, column: Column) -> Any:
+    converter = getattr(java_class(spark, "org.apache.spark.sql.classic.ColumnNodeToExpressionConverter$"), "MODULE$")
+    return converter.apply(cast(Any, column)._jc.node())
+
+
+def _named(spark: SparkSession, parts: Sequence[str]) -> Any:
+    """What is called by a column's name and those of fields in it."""
+    unresolved = java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute")
+    return unresolved(scala_sequence(spark, parts))
+
+
+def _field(spark: SparkSession, column: Any, fields: Sequence[str]) -> Any:
+    """A field of a column, which may be resolved or not."""
+    if class_name(column) == "UnresolvedAttribute":
+        return _named(spark, [*map(str, items(column.nameParts())), *fields]) if fields else column
+    extract = java_class(spark, "org.apache.spark.sql.catalyst.analysis.UnresolvedExtractValue")
+    literal = getattr(java_class(spark, "org.apache.spark.sql.catalyst.expressions.Literal$"), "MODULE$")
+    for field in fields:
+        column = extract(column, literal.apply(field))
+    return column
 
 
 def _is_attribute(expression: Any, id: int) -> bool:

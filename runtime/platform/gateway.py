@@ -11,7 +11,7 @@ by their whole names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -70,6 +70,15 @@ def scala_sequence(spark: SparkSession, members: Iterable[Any]) -> Any:
 def scala_map(spark: SparkSession, entries: Mapping[str, str]) -> Any:
     """A Scala map."""
     return java_class(spark, "org.apache.spark.api.python.PythonUtils").toScalaMap(dict(entries))
+
+
+def java_array(spark: SparkSession, members: Sequence[Any]) -> Any:
+    """An array of Java objects."""
+    gateway: Any = spark.sparkContext._gateway
+    array = gateway.new_array(java_class(spark, "java.lang.Object"), len(members))
+    for at, member in enumerate(members):
+        array[at] = member
+    return array
 
 
 def is_instance(spark: SparkSession, value: Any, name: str) -> bool:

@@ -76,6 +76,21 @@ class HadoopPlace:
         self._path = java_class(spark, "org.apache.hadoop.fs.Path")(path)
         self._filesystem = self._path.getFileSystem(hadoop_conf(spark, options))
 
+    @classmethod
+    def of_uri(cls, spark: SparkSession, uri: str, options: Mapping[str, str] | None = None) -> HadoopPlace:
+        """The place that a URI of Spark's own logs names.
+
+        Args:
+            spark: the session.
+            uri: the URI, in which what is special is encoded.
+            options: as for :func:`hadoop_conf`.
+        """
+        return cls(spark, java_class(spark, "java.net.URI")(uri), options)
+
+    def modified_ms(self) -> int | None:
+        """When the file was last written, in ms since 1970; None: it is not there."""
+        return int(self._filesystem.getFileStatus(self._path).getModificationTime()) if self.exists() else None
+
     def local_path(self) -> str | None:
         """The whole path on the local filesystem; None: it is on another one."""
         if str(self._filesystem.getUri().getScheme()) != "file":

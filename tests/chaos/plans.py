@@ -198,7 +198,7 @@ def _files(chance: random.Random, events: list[Event], inputs: int) -> list[tupl
 def _options(chance: random.Random, final_watermark: str) -> dict[str, str]:
     options = {
         "execution.backlog.final-watermark": final_watermark,
-        "execution.checkpointing.interval": chance.choice(["1 ms", "200 ms", "1 hour"]),
+        "execution.checkpointing.interval": chance.choice(["auto", "1 ms", "200 ms", "1 hour"]),
         "execution.backlog.reuse-finished-shards": chance.choice(["true", "true", "false"]),
         "state.checkpoints.num-retained": chance.choice(["1", "2", "3"]),
         "sorter.engine": chance.choice(["arrow", "spark"]),

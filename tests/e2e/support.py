@@ -17,6 +17,7 @@ import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from mixedmode.runtime.driver import housekeeping
 from mixedmode.state import lineage
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -89,8 +90,9 @@ def driver_session(master: str = "local[2]", settings: dict[str, str] | None = N
 
 
 def compact_eagerly() -> None:
-    """Have small states compacted too, by the jobs of this process."""
+    """Have small states compacted, too, and old files removed behind each checkpoint, by the jobs of this process."""
     lineage._FULL_MIN_BYTES, lineage._LOGS_MAX = 0, 2
+    housekeeping.CLEAN_EVERY_MS = housekeeping.KEEP_MS = 0
 
 
 @contextmanager

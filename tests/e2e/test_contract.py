@@ -278,7 +278,7 @@ def test_one_huge_key_and_many_small_ones(world: World) -> None:
     for engine in ("spark", "arrow"):
         again = World(world.spark, world.folder / engine)
         query = again.start(
-            job(again.history(events), None, Sums()), {"sorter.engine": engine, "sorter.memory": "2 MiB"}
+            job(again.history(events), None, Sums()), {"sorter.engine": engine, "sorter.memory": "1 MiB"}
         )
         query.awaitTermination(300)
         assert again.output() == expected

@@ -75,7 +75,8 @@ def test_sparks_list_of_files_is_checked(world: World) -> None:
 
 
 def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who reads it first, epoch or compaction, names the changed file and the older checkpoint that is whole."""
+    """Who reads it first, epoch or compaction, names the changed file and the older checkpoint that is whole; what was
+    shown until then stays."""
     monkeypatch.setattr("mixedmode.state.lineage._LOGS_MAX", 3)
     options = {**OBSERVED, "execution.checkpointing.interval": "1 ms", "state.checkpoints.num-retained": "9"}
     query = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), options)
@@ -94,7 +95,7 @@ def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeyp
     message = str(query.exception())
     assert any(f"{path} has been altered" in message for path in altered)
     assert "newest older checkpoint that is whole is" in message
-    assert world.output() == shown
+    assert set(shown) <= set(world.output())
 
 
 def test_lost_checkpoints_are_no_new_job(world: World) -> None:

@@ -194,3 +194,34 @@ def test_arguments_are_checked_where_they_are_written(world: World, changes: dic
     }
     with pytest.raises(PlanError, match=problem):
         mixedmode.read(live=world.live()).groupBy("key").applyInPandasWithState(**arguments)
+
+
+def ended(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """A key ends as soon as five seconds behind its last row are behind the watermark, as stock compares them."""
+    (last,) = state.getOption or (0,)
+    for frame in frames:
+        last = max([last, *(time.value // 1_000_000 for time in frame["ts"])])
+    if last + 5000 < state.getCurrentWatermarkMs():
+        state.remove()
+        yield pd.DataFrame({"key": [key[0]], "last": [last]})
+    else:
+        state.update((last,))
+        state.setTimeoutTimestamp(last + 5000)
+
+
+@pytest.mark.parametrize("timers", ["in-order", "after-rows"])
+def test_a_timeout_is_behind_the_watermark_that_its_call_sees(world: World, timers: str) -> None:
+    """So a function that closes what is strictly behind the watermark closes it at its timeout, as in stock."""
+    keyed = (
+        mixedmode.read(history=world.history([("a", 0, 1), ("b", 3, 1), ("c", 100, 1)]), live=world.live())
+        .withWatermark("ts", "0 seconds")
+        .groupBy("key")
+        .applyInPandasWithState(ended, "key string, last long", "last long", "append", "EventTimeTimeout")
+    )
+    query = world.start(keyed, {"pipeline.timers": timers})
+    assert query.wait_for("live", 300), query.exception()
+    world.land([("d", 200, 1)])
+    query.processAllAvailable()
+    support.wait_until(lambda: len(world.output()) >= 3 or not query.isActive, 60)
+    query.stop()
+    assert world.output() == [("a", support.at_ms(0)), ("b", support.at_ms(3)), ("c", support.at_ms(100))]

@@ -174,6 +174,41 @@ def test_updates_of_several_epochs(world: World, kafka: Broker) -> None:
     assert newest == expected
 
 
+def test_the_whole_result_is_sent_with_each_checkpoint(world: World, kafka: Broker) -> None:
+    """Mode complete, as in stock: every group each time, those that nothing has changed, too; by Spark's writer, which
+    gives at-least-once, also in order and cut short."""
+    events, topics = support.stream_of(60, seed=12), [kafka.create(name, 1) for name in ("whole", "top")]
+    keys = sorted({key for key, _, _ in events})
+
+    def start(topic: str, **options: str) -> None:
+        frame = mixedmode.read(history=world.history(events[:30]), live=world.live())
+        totals = frame.groupBy("key").agg(F.sum("value").cast("string").alias("value"))
+        messages = totals.orderBy("key").limit(3) if options else totals
+        writer = messages.writeStream.outputMode("complete").format("kafka").option("topic", topic).options(**options)
+        writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap)
+        query = writer.option("checkpointLocation", str(world.folder / topic)).trigger(availableNow=True).start()
+        world.queries.append(query)
+        assert query.awaitTermination(300)
+
+    def sums(some: list[support.Event]) -> list[tuple[bytes, bytes]]:
+        return [
+            (key.encode(), str(sum(value for of, _, value in some if of == key)).encode())
+            for key in keys
+            if any(of == key for of, _, _ in some)
+        ]
+
+    def sent(topic: str) -> list[tuple[bytes, bytes]]:
+        return [(key, value) for key, value, _ in kafka.committed(topic)]
+
+    start(topics[0])
+    assert sorted(sent(topics[0])) == sums(events[:30])
+    world.land(events[30:])
+    start(topics[0])
+    assert sorted(sent(topics[0])[len(sums(events[:30])) :]) == sums(events)
+    start(topics[1], **{"execution.sink.delivery-guarantee": "at-least-once"})
+    assert sent(topics[1])[-3:] == sums(events)[:3]
+
+
 def test_what_start_says(world: World, kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing client, options that are not to be had, guarantees that a format does not give, and topics that are not
     there are errors of ``start()``, with what to do."""
@@ -189,6 +224,9 @@ def test_what_start_says(world: World, kafka: Broker, monkeypatch: pytest.Monkey
     assert "csv gives at-least-once" in refused("csv", path="out", **{"sink.delivery-guarantee": "exactly-once"})
     assert "kafka.max.block.ms = '1'" in refused("kafka", **there, **{"kafka.max.block.ms": "1"})
     assert "does not know the option tpic = 't'" in refused("kafka", **there, tpic="t")
+    ordered = messages.orderBy("key").writeStream.format("kafka").options(**there).outputMode("complete")
+    ordered = ordered.option("checkpointLocation", str(world.checkpoints))
+    assert "orderBy and limit do not go with format kafka, exactly-once" in str(support.refusal(ordered.start))
     assert "has no path" in refused("kafka", **there, path="out")
     assert "execution.sink.transactional" in refused("kafka", **there, **{"execution.sink.transactional": "true"})
     assert "'not-there' is not known" in refused("kafka", **{**there, "topic": "not-there"})

@@ -76,3 +76,41 @@ def test_a_drain_ends_all_of_them(world: World) -> None:
     assert query.awaitTermination(300)
     stock = totals(world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in EVENTS], support.ROW_SCHEMA))
     assert world.output() == sorted((tuple(row) for row in stock.collect()), key=repr)
+
+
+def test_rows_that_no_keyed_stage_takes_are_output_beside_others(world: World) -> None:
+    """As plain Spark has it, of the same source and of another, over the switch, a failure and a restart: each row
+    once."""
+    other = World(world.spark, world.folder / "other")
+    other.land(EVENTS[:7])
+
+    def job(rows: Any, more: Any) -> Any:
+        plain = rows.withColumn("kind", F.lit("row")).where("value > 20")
+        once = rows.dropDuplicates(["key"]).withColumn("kind", F.lit("first"))
+        return plain.union(once).union(more.withColumn("kind", F.lit("more"))).select("kind", "key", "ts", "value")
+
+    def start() -> mixedmode.MixedQuery:
+        rows = mixedmode.read(history=world.history(EVENTS[:100]), live=world.live())
+        return world.start(job(rows, mixedmode.read(live=other.live())), {"execution.checkpointing.interval": "200 ms"})
+
+    query = start()
+    assert query.wait_for("live", 300), query.exception()
+    world.land(EVENTS[100:150])
+    query.processAllAvailable()
+    query.stop()
+    world.land(EVENTS[150:])
+    other.land(EVENTS[7:9])
+    query = start()
+    query.processAllAvailable()
+    query.stop()
+
+    def static(events: list[support.Event]) -> DataFrame:
+        return world.spark.createDataFrame([(k, support.at(s), v) for k, s, v in events], support.ROW_SCHEMA)
+
+    found = world.output()
+    expected = job(static(EVENTS), static(EVENTS[:9]))
+    assert [row for row in found if row[0] != "first"] == sorted(
+        (tuple(row) for row in expected.where("kind != 'first'").collect()), key=repr
+    )
+    firsts = {key: (support.at(seconds), value) for key, seconds, value in reversed(EVENTS)}
+    assert {row[1]: row[2:] for row in found if row[0] == "first"} == firsts

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import support
 from mixedmode import MixedQuery
-from mixedmode.runtime.driver import epoch_runner, runner
+from mixedmode.runtime.driver import epoch_runner, housekeeping, runner
 from support import World
 
 pytestmark = pytest.mark.spark
@@ -128,8 +128,9 @@ def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
-def test_old_checkpoints_and_files_go_away(world: World) -> None:
-    """Two checkpoints are retained, and the pool holds only files that they name."""
+def test_old_checkpoints_and_files_go_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the others are old enough two checkpoints are retained, and the pool holds only files that they name."""
+    monkeypatch.setattr(housekeeping, "KEEP_MS", 0)
     query = run(world, {"execution.checkpointing.interval": "1 ms"}, *[EVENTS[n : n + 20] for n in range(80, 240, 20)])
     folder = world.checkpoints / "mixedmode"
     kept = sorted(path.parent.name for path in folder.glob("checkpoints/*/_metadata"))

@@ -6,7 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import mixedmode
@@ -14,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import support
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -23,6 +27,7 @@ pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SCHEMA = "k long, v long, pad string"
+PARQUET = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("pad", pa.string())])
 #: Rows of each file.  Spark reads the largest files first, so tasks meet the last ones before the first.
 SIZES = (40, 300, 90, 2000, 700, 5000)
 KEYS = 60
@@ -152,11 +157,92 @@ def numbered(frame: Any) -> Any:
     return frame.groupBy("k").transformWithState(Seen(), "k long, n long, v long", "append", "none")
 
 
+def numbers(rows: Any) -> list[tuple[Any, ...]]:
+    """Each row with its number in its key, in the order of the files."""
+    return sorted((key, n, v) for key, values in rows.items() for n, v in enumerate(values, 1))
+
+
+def test_files_of_one_time_are_in_order_whatever_their_names(world: World) -> None:
+    """Names that a URI writes otherwise, and more files than one byte counts."""
+    folder, values = world.folder / "history", iter(range(0, -10_000, -1))
+    folder.mkdir()
+    seen: dict[int, list[int]] = {}
+    for name in sorted(["a b", "a%20b", "ä", "x=1;y", "z'q", *(f"n{number:03d}" for number in range(300))]):
+        rows = [{"k": key, "v": next(values), "pad": ""} for key in (1, 2)]
+        path = folder / f"{name}.json"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        for row in rows:
+            seen.setdefault(row["k"], []).append(row["v"])
+    query = world.start(numbered(mixedmode.read(history=read(world.spark, ("json", folder)))))
+    query.awaitTermination()
+    assert sorted(world.output()) == numbers(seen)
+
+
+def test_a_union_of_reads_is_in_the_order_of_all_files(world: World) -> None:
+    """Files of the second read come between those of the first."""
+    whole, parts = world.folder / "whole", [world.folder / name for name in ("a", "b")]
+    write_files(whole, "parquet", range(len(SIZES)))
+    for number, path in enumerate(sorted(whole.iterdir())):
+        parts[number % 2].mkdir(exist_ok=True)
+        path.rename(parts[number % 2] / path.name)
+    one, other = (read(world.spark, ("parquet", part)) for part in parts)
+    query = world.start(numbered(mixedmode.read(history=one.unionByName(other))))
+    query.awaitTermination()
+    assert sorted(world.output()) == numbers(VALUES)
+
+
+@pytest.mark.parametrize(("limit", "mode"), [("1", "mixed"), (None, "mixed"), (None, "streaming")])
+def test_landed_files_and_micro_batches_of_several_are_in_the_order_of_stock(
+    world: World, limit: str | None, mode: str
+) -> None:
+    """A folder that is drained as a backlog, and files that come together later.
+
+    With a limit stock takes the landed files one by one.  Without one it takes them together, and on one machine gives
+    a key's rows as its tasks read them, the largest files first.
+    """
+    landing, source, spark = world.folder / "landing", world.folder / "source", world.spark
+    given: list[tuple[Any, ...]] = []
+    first = slice(0, 4)
+
+    def stream() -> DataFrame:
+        reader = spark.readStream.schema(SCHEMA)
+        return (reader if limit is None else reader.option("maxFilesPerTrigger", limit)).parquet(str(landing))
+
+    def land(some: slice) -> None:
+        for path in sorted(source.iterdir())[some]:
+            path.rename(landing / path.name)
+
+    write_files(source, "parquet", range(len(SIZES)))
+    land(first)
+    with support.rocksdb_state_store(spark):
+        for _ in range(2):  # the second run takes what has come since
+            frames = numbered(stream()).writeStream.option("checkpointLocation", str(world.folder / "stock"))
+            writer = frames.foreachBatch(lambda frame, number: given.extend(map(tuple, frame.collect())))
+            writer.trigger(availableNow=True).start().awaitTermination()
+            if source.exists() and any(source.iterdir()):
+                land(slice(0, None))
+    later = [path for path in landing.iterdir() if int(path.stem[-3:]) >= 4]
+    for path in later:
+        path.rename(source / path.name)
+    query = world.start(numbered(mixedmode.read(live=stream())), {"execution.runtime-mode": mode})
+    assert query.wait_for("live", 300), query.exception()
+    query.stop()
+    landed = sum(SIZES[first])
+    assert sorted(world.output()) == sorted(row for row in given if row[2] > -landed)
+    land(slice(0, None))
+    query = world.start(numbered(mixedmode.read(live=stream())), {"execution.runtime-mode": mode})
+    assert query.wait_for("live", 300), query.exception()
+    query.processAllAvailable()
+    query.stop()
+    assert sorted(world.output()) == sorted(given)
+
+
 @pytest.mark.parametrize("engine", ["spark", "arrow"])
 def test_backlog_of_a_processor_gives_rows_in_the_order_of_stock(
     world: World, files: tuple[str, Path], engine: str
 ) -> None:
-    wanted = sorted((key, n, v) for key, values in VALUES.items() for n, v in enumerate(values, 1))
+    wanted = numbers(VALUES)
     query = world.start(numbered(mixedmode.read(history=read(world.spark, files))), {"sorter.engine": engine})
     query.awaitTermination()
     assert sorted(world.output()) == wanted
@@ -184,3 +270,39 @@ def test_explain_says_once_where_the_order_of_rows_is_not_known(world: World, fi
     assert [told(job(mixedmode.read(history=one))) for one in unknown for job in jobs] == [1] * 10
     for job in (lambda rows: rows.distinct(), lambda rows: rows.groupBy("k").count()):
         assert told(job(mixedmode.read(history=unknown[0]))) == 0
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    files=st.lists(
+        st.tuples(st.integers(0, 400), st.integers(0, 9999)), min_size=1, max_size=6, unique_by=itemgetter(1)
+    ),
+    kind=st.sampled_from(["parquet", "json"]),
+    seed=st.integers(0, 99),
+)
+def test_a_processor_sees_what_a_stream_of_single_files_brings(
+    world: World, files: list[tuple[int, int]], kind: str, seed: int
+) -> None:
+    """Files of random sizes and times, of whatever rows; stock takes them one by one in the order of their times."""
+    again = World(world.spark, world.folder / f"{len(list(world.folder.iterdir()))}")
+    chance, folder, brought = Random(seed), again.folder / "history", list[Any]()
+    folder.mkdir()
+    for number, (count, at_ms) in enumerate(files):
+        rows = [(chance.randrange(5), chance.randrange(10**6), "x" * chance.randrange(90)) for _ in range(count)]
+        table = pa.table({name: [row[at] for row in rows] for at, name in enumerate(["k", "v", "pad"])}, PARQUET)
+        path = folder / f"part-{number:03d}.{kind}"
+        if kind == "parquet":
+            pq.write_table(table, path, row_group_size=50)
+        else:
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
+        os.utime(path, ns=(1_700_000_000_000_000_000 + at_ms * 1_000_000,) * 2)
+    reader = world.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", "1").format(kind)
+    writer = reader.load(str(folder)).writeStream.foreachBatch(lambda frame, number: brought.extend(frame.collect()))
+    writer.option("checkpointLocation", str(again.folder / "stock")).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    seen: dict[int, list[int]] = {}
+    for row in brought:
+        seen.setdefault(row.k, []).append(row.v)
+    again.start(numbered(mixedmode.read(history=read(world.spark, (kind, folder))))).awaitTermination()
+    assert sorted(again.output()) == numbers(seen)

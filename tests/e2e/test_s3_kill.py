@@ -91,7 +91,7 @@ def test_of_two_drivers_one_has_the_location(drivers: tuple[Process, Process], t
     first.go_on()
     said = first.answer()
     assert said.startswith("failed:") and "taken over" in said, said
-    assert _metadata(root) == complete
+    assert set(_metadata(root)) <= set(complete), "older ones may have been removed meanwhile"
     assert second.ask("stop") == "stopped"
     world.land(EVENTS[160:], support.flush_after(EVENTS))
     assert second.ask("run ") == "done"

@@ -15,7 +15,7 @@ from mixedmode.planner.cli.app import app
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.savepoints import writer as savepoint_writer
 from mixedmode.runtime.checkpoints.store import CheckpointStore
-from mixedmode.runtime.driver import epoch_runner, runner
+from mixedmode.runtime.driver import epoch_runner, housekeeping, runner
 from mixedmode.runtime.platform import failpoints
 from pyarrow import fs
 from support import World
@@ -143,6 +143,8 @@ def test_stream_goes_on_while_a_savepoint_is_written(
             copied.wait(300)
 
     monkeypatch.setattr(savepoint_writer, "failpoint", at_a_copy)
+    monkeypatch.setattr(housekeeping, "CLEAN_EVERY_MS", 0)
+    monkeypatch.setattr(housekeeping, "KEEP_MS", 0)
     options = {**OBSERVED, "state.checkpoints.num-retained": "1", "pipeline.parallelism": 1}
     query = live(world.start(job(world.history(EVENTS[:60]), world.live()), options))
     world.land(EVENTS[60:80])

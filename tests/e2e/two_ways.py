@@ -15,18 +15,20 @@ import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
 import support
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructType
 
 SCHEMA = "key long, ts timestamp, value long"
-_ARROW = pa.schema([("key", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("value", pa.int64())])
-#: A row of a source: its key, its event time in seconds, its value.
-Given = tuple[int | None, float | None, int]
+#: A row of a source: its key, its event time in seconds, its value; of a source with a schema of its own its columns.
+Given = tuple[Any, ...]
 #: By source the rows of a micro-batch.
 Batch = Mapping[str, Sequence[Given]]
 Frames = Callable[[str], Any]
 Job = Callable[[Frames], Any]
 #: A stream throughout, as stock runs it: each file an epoch.
 STREAM = {"execution.runtime-mode": "streaming"}
+_OURS = {"pipeline.parallelism": 2}
 
 
 class TwoWays:
@@ -36,81 +38,134 @@ class TwoWays:
         spark: the session.
         folder: for all of it.
         batches: what comes.
+        schemas: of the sources whose rows are not those of SCHEMA, as DDL.
+        restarts: the numbers of micro-batches before which the query ends and is started again.
+        named: whether our live inputs are called as their sources are; else they have no name of their own.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, batches: Sequence[Batch]) -> None:
-        self.spark, self.folder, self._count, self._runs = spark, folder, len(batches), 0
-        self._sources = sorted({name for batch in batches for name in batch})
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        batches: Sequence[Batch],
+        schemas: Mapping[str, str] | None = None,
+        restarts: Sequence[int] = (),
+        *,
+        named: bool = True,
+    ) -> None:
+        self.spark, self.folder, self._runs = spark, folder, 0
+        self._ends, self._named = [*restarts, len(batches)], named
+        self._schemas = schemas or {}
+        self._sources = sorted({name for batch in batches for name in batch} | set(self._schemas))
         for name in self._sources:
             (folder / "all" / name).mkdir(parents=True)
             for number, batch in enumerate(batches):
-                path = folder / "all" / name / f"{number:03d}.parquet"
-                _write(path, batch.get(name, ()))
+                path = self._file(name, number)
+                _write(path, batch.get(name, ()), self._schemas.get(name))
                 os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
     def stock(self, job: Job, output_mode: str = "append") -> list[str]:
         """What Structured Streaming delivers, sorted; in complete mode the last table."""
-        with support.rocksdb_state_store(self.spark):
-            return self._delivered(job(self.live), output_mode, {})
+        return _sorted(self.stock_rows(job, output_mode))
 
     def ours(
         self, job: Job, output_mode: str = "append", *, history: int = 0, options: Mapping[str, Any] | None = None
     ) -> list[str]:
         """What we deliver of the same; ``history``: so many micro-batches are there before."""
-        given = {"pipeline.parallelism": 2, **(options or {} if history else {**STREAM, **(options or {})})}
-        return self._delivered(job(lambda name: self.read(name, history)), output_mode, given)
+        given = {**_OURS, **(options or {} if history else {**STREAM, **(options or {})})}
+        return _sorted(self._delivered(lambda: job(lambda name: self.read(name, history)), output_mode, given, history))
 
-    def live(self, name: str, first: int = 0) -> DataFrame:
-        """A source as Spark reads it, from a micro-batch on."""
-        return (
-            self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(self._part(name, first)))
+    def stock_rows(self, job: Job, output_mode: str = "append") -> list[Row]:
+        """The rows that Structured Streaming delivers, in the order of writing."""
+        with support.rocksdb_state_store(self.spark):
+            return self._delivered(lambda: job(self.live), output_mode, {})
+
+    def our_rows(self, job: Job, output_mode: str = "append", *, history: int = 0) -> list[Row]:
+        """The rows that we deliver, in the order of writing.
+
+        The history, if there is one, is a backlog of a run of its own; then each file is an epoch.
+        """
+        return self._delivered(
+            lambda: job(lambda name: self.read(name, history)), output_mode, {**_OURS, **STREAM}, history, _OURS
         )
+
+    def live(self, name: str) -> DataFrame:
+        """A source as Spark reads it."""
+        schema = self._schemas.get(name, SCHEMA)
+        return self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self._landing(name)))
 
     def read(self, name: str, history: int = 0) -> Any:
         """A source as we read it; ``history``: so many micro-batches are."""
-        live = {name: self.live(name, history)}
+        live: Any = {name: self.live(name)} if self._named else self.live(name)
         if not history:
             return mixedmode.read(live=live)
-        files = [str(self.folder / "all" / name / f"{number:03d}.parquet") for number in range(history)]
-        return mixedmode.read(history=self.spark.read.schema(SCHEMA).parquet(*files), live=live)
+        files = [str(self._file(name, number)) for number in range(history)]
+        schema = self._schemas.get(name, SCHEMA)
+        return mixedmode.read(history=self.spark.read.schema(schema).parquet(*files), live=live)
 
-    def _part(self, name: str, first: int) -> Path:
-        """The folder of a source's micro-batches from one on."""
-        whole = self.folder / "all" / name
-        if not first:
-            return whole
-        part = self.folder / f"from-{first}" / name
-        if not part.exists():
-            part.mkdir(parents=True)
-            for number in range(first, self._count):
-                os.link(whole / f"{number:03d}.parquet", part / f"{number:03d}.parquet")
-        return part
+    def _file(self, name: str, number: int) -> Path:
+        return self.folder / "all" / name / f"{number:03d}.parquet"
 
-    def _delivered(self, frame: Any, output_mode: str, options: Mapping[str, Any]) -> list[str]:
-        found: list[list[str]] = []
+    def _landing(self, name: str) -> Path:
+        """The folder in which the files of a run land; before there is one, that of all files."""
+        return self.folder / (f"run-{self._runs}" if self._runs else "all") / name
+
+    def _delivered(
+        self,
+        job: Callable[[], Any],
+        output_mode: str,
+        options: Mapping[str, Any],
+        first: int = 0,
+        of_history: Mapping[str, Any] | None = None,
+    ) -> list[Row]:
+        """What a job writes of the files from a number on, in one run up to each restart.
+
+        Args:
+            job: makes the frame that is written.
+            output_mode: of the query.
+            options: of each run.
+            first: the number of the first file that lands.
+            of_history: options of a run before all files land; None: there is none.
+        """
+        found: list[list[Row]] = []
 
         def take(rows: DataFrame, number: int) -> None:
-            got = [repr(tuple(map(_plain, row))) for row in rows.collect()]
+            got = rows.collect()
             if output_mode == "complete":
                 found.clear()
             found.append(got)
 
         self._runs += 1
-        checkpoints = str(self.folder / f"checkpoints-{self._runs}")
-        writer = frame.writeStream.outputMode(output_mode).foreachBatch(take).options(**options)
-        query = writer.option("checkpointLocation", checkpoints).trigger(availableNow=True).start()
-        query.awaitTermination(300)
-        assert query.exception() is None
-        self.progress = query.recentProgress
-        return sorted(row for rows in found for row in rows)
+        for name in self._sources:
+            self._landing(name).mkdir(parents=True)
+        before = [first] if first and of_history is not None else []
+        for end in [*before, *self._ends]:
+            for name in self._sources:
+                for number in range(first, end):
+                    os.link(self._file(name, number), self._landing(name) / f"{number:03d}.parquet")
+            given = of_history if before and first == end and of_history is not None else options
+            first = max(first, end)
+            writer = job().writeStream.outputMode(output_mode).foreachBatch(take).options(**given)
+            checkpoints = str(self.folder / f"checkpoints-{self._runs}")
+            query = writer.option("checkpointLocation", checkpoints).trigger(availableNow=True).start()
+            query.awaitTermination(300)
+            assert query.exception() is None
+            self.progress = query.recentProgress
+        return [row for rows in found for row in rows]
 
 
-def _write(path: Path, rows: Sequence[Given]) -> None:
-    start_us = round(support.START.timestamp() * 1_000_000)
-    times = [None if at is None else start_us + round(at * 1_000_000) for _, at, _ in rows]
-    columns = [[row[0] for row in rows], times, [row[2] for row in rows]]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=_ARROW), path)
+def _sorted(rows: Sequence[Row]) -> list[str]:
+    return sorted(repr(tuple(map(_plain, row))) for row in rows)
+
+
+def _write(path: Path, rows: Sequence[Given], schema: str | None) -> None:
+    if schema is None:
+        start_us = round(support.START.timestamp() * 1_000_000)
+        rows = [(key, None if at is None else start_us + round(at * 1_000_000), value) for key, at, value in rows]
+    fields = StructType.fromDDL(schema or SCHEMA).fields
+    arrow = pa.schema([(field.name, to_arrow_type(field.dataType, timezone="UTC")) for field in fields])
+    columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(arrow)]
+    pq.write_table(pa.Table.from_arrays(columns, schema=arrow), path)
 
 
 def _plain(value: Any) -> Any:

@@ -27,10 +27,10 @@ def rows_of(job: Job, name: str) -> list[Row]:
     return list(source.rows(Random(f"{job.name} {name}")))
 
 
-def parts_of(job: Job, name: str) -> list[list[Row]]:
-    """The rows of each file; the row at the end, if there is one, in a file of its own."""
+def parts_of(job: Job, name: str, count: int = FILES) -> list[list[Row]]:
+    """The rows of each of ``count`` files; the row at the end, if there is one, in a file of its own."""
     rows, end = rows_of(job, name), job.inputs[name].end
-    cuts = [len(rows) * n // FILES for n in range(FILES + 1)]
+    cuts = [len(rows) * n // count for n in range(count + 1)]
     parts = [rows[start:stop] for start, stop in pairwise(cuts)]
     return parts if end is None else [*parts, [end]]
 

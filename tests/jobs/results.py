@@ -28,7 +28,7 @@ class Results:
             return ""
         if self.rows and other.rows and self.columns != other.columns:
             return f"columns {list(self.columns)} in {name}, {list(other.columns)} in {other_name}"
-        only, others = _without(self.rows, other.rows), _without(other.rows, self.rows)
+        only, others = without(self.rows, other.rows), without(other.rows, self.rows)
         if not only and not others:
             return f"the same {len(self.rows)} rows in another order"
         return "; ".join(
@@ -93,7 +93,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _without(rows: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
+def without(rows: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
+    """The rows that are not among the others, as often as they are not."""
     left: dict[str, int] = {}
     for row in others:
         left[row] = left.get(row, 0) + 1

@@ -22,8 +22,8 @@ from .store import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-#: Options of ours that are set: they change how soon results come, never which.
-OURS = {"execution.checkpointing.interval": "200 ms", "pipeline.parallelism": 2}
+#: Options of ours that are set: it changes how soon results come, never which.
+OURS = {"pipeline.parallelism": 2}
 #: Options of the session in both: few tasks, and times as the stored results have them.
 SESSION = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
 #: A run that is not over by then has failed.
@@ -34,6 +34,8 @@ _GRACE_S = 8
 _TIMEOUTS_S = 30
 #: Collected sinks that write to a path.
 _LAKE_SINKS = ("delta", "iceberg")
+#: The address of Kafka's brokers is this place's, as paths are.
+_BROKERS = "localhost:9092"
 #: An error that says no more than that this installation lacks the sink's jars.
 _LACKS_JARS = "Failed to find the data source"
 _FILE_SINKS = ("parquet", "csv", "json", "orc", "text")
@@ -137,7 +139,9 @@ class Sink:
         self.calls.append((rows.columns, rows.collect()))
 
 
-def run_stock(spark: SparkSession, job: Job, root: Path, files_per_batch: int = 1) -> list[Results]:
+def run_stock(
+    spark: SparkSession, job: Job, root: Path, files_per_batch: int = 1, count: int = files.FILES
+) -> list[Results]:
     """The results of stock Structured Streaming over all files, in event-time order.
 
     Args:
@@ -145,11 +149,12 @@ def run_stock(spark: SparkSession, job: Job, root: Path, files_per_batch: int = 
         job: what to run.
         root: an empty folder of this run.
         files_per_batch: how many files are a micro-batch.
+        count: how many files there are, without the one at the end.
 
     Raises:
         Failed: if a query fails: the job is not written as stock Spark takes it.
     """
-    _write_inputs(job, root / "in", slice(None))
+    _write_inputs(job, root / "in", slice(None), count)
 
     def stream(name: str) -> DataFrame:
         return files.read_stream(spark, job.inputs[name], root / "in" / name, files_per_batch)
@@ -163,8 +168,9 @@ def run_stock(spark: SparkSession, job: Job, root: Path, files_per_batch: int = 
                 trigger = {"processingTime": "0 seconds"} if job.timeouts else {"availableNow": True}
                 queries.append(sink.start(sink.writer(writer).trigger(**trigger)))
             for query, sink in zip(queries, sinks, strict=True):
-                if not (_all_read(query, sink) if job.timeouts else query.awaitTermination(_PATIENCE_S)):
-                    raise Failed(f"{job.name}: stock has not ended after {_PATIENCE_S} s")
+                patience_s = _PATIENCE_S * max(1, count // files.FILES)
+                if not (_all_read(query, sink) if job.timeouts else query.awaitTermination(patience_s)):
+                    raise Failed(f"{job.name}: stock has not ended after {patience_s} s")
         finally:
             for query in queries:
                 query.stop()
@@ -291,12 +297,13 @@ def _plan(place: Place, sink: Sink, writer: Any) -> None:
     planned = f"{sink.name}-planned"
     if sink.output.sink in _LAKE_SINKS:
         writer = writer.option("path", place.path(planned))
+    if sink.output.sink == "kafka":
+        writer = writer.option("kafka.bootstrap.servers", _BROKERS)
     try:
         writer.option("checkpointLocation", str(place.root / "checkpoints" / planned)).plan()
     except mixedmode.OptionError as error:
         if _LACKS_JARS not in str(error):
             raise
-    writer._options.clear()  # those of the sink that is replaced: its function would not know them
 
 
 def _settled(sinks: list[Sink], expected: list[Results] | None) -> list[Results]:
@@ -318,11 +325,11 @@ def _writers(place: Place, function: JobFunction) -> list[Any]:
     return list(made) if isinstance(made, (list, tuple)) else [made]
 
 
-def _write_inputs(job: Job, root: Path, numbers: slice) -> None:
+def _write_inputs(job: Job, root: Path, numbers: slice, count: int = files.FILES) -> None:
     """Write some of the files of each input; one row at the end comes with the last."""
     for name, source in job.inputs.items():
-        for number, rows in list(enumerate(files.parts_of(job, name)))[numbers]:
-            files.write(source, rows, root / name / f"{number:02}.{source.format}", number)
+        for number, rows in list(enumerate(files.parts_of(job, name, count)))[numbers]:
+            files.write(source, rows, root / name / f"{number:03}.{source.format}", number)
 
 
 def _arrive(job: Job, root: Path) -> None:

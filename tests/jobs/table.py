@@ -23,7 +23,7 @@ _MEANINGS = {
     SAME: "The job gives the results of stock Spark, and only the `read` line changes.",
     MORE_LINES: "The job gives the results of stock Spark, but other lines have to change, too; the table lists them.",
     REFUSED: "`mixedmode` raises an error at or before `start()`. The table shows its message.",
-    DEPENDS: "Stock Spark itself gives other results if its micro-batches are larger. This counts as not the same.",
+    DEPENDS: "Stock Spark itself gives other results with other micro-batches. This counts as not the same.",
     DIFFERS: "The results differ, or the query fails. The table shows the first rows.",
 }
 _REASON_LIMIT = 300
@@ -54,7 +54,10 @@ on `mixedmode` as on stock Spark when only one line changes: `spark.readStreamâ€
 6. The results are compared as the user of the sink sees them: in append mode all rows, in update mode the last value of
    each key, in complete mode the last table. A window that stock Spark has not closed at the end of the input must be
    open in `mixedmode`, too. Floats are compared to {digits} digits. Columns of the current time are left out.
-7. The verdict is computed from the results. Nobody types it.
+7. The verdict is computed from the results. Nobody types it. Stock Spark runs with three files per micro-batch, too. If
+   the results of `mixedmode` differ, stock Spark runs once more with all files in one micro-batch, and with
+   micro-batches of a few rows. A job "depends on cuts" if these runs differ: in the second case each row that only one
+   side has must be one that stock Spark has with one of its cuts and lacks with another.
 
 Only sources, sinks and paths may be replaced; the table lists each replacement. If a sink is "collected", a
 `foreachBatch` function collects its rows. Before that, `mixedmode` must accept the query with the sink that its author

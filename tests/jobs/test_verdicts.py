@@ -75,7 +75,7 @@ def test_column_that_is_not_there_is_an_error() -> None:
     ],
 )
 def test_verdict_follows_from_the_results(ours: Any, kind: str, reason: str, tmp_path: Path) -> None:
-    found = verdicts.verdict(None, _JOBS[0], tmp_path, _stock(), _run({"ours": ours}))  # type: ignore[arg-type]
+    found = verdicts.verdict(None, _JOBS[0], tmp_path, _stock(), _run({"ours": ours}), _as_before)  # type: ignore[arg-type]
     assert found.kind == kind and reason in found.reason and bool(reason) == bool(found.reason)
 
 
@@ -90,7 +90,7 @@ def test_more_lines_are_run_only_if_the_job_itself_is_not_the_same(tmp_path: Pat
         (Refused("no"), _ROWS[1:], verdicts.REFUSED),
     ):
         run = _run({"ours": ours, "moved": moved})
-        assert verdicts.verdict(None, job, tmp_path, _stock(), run).kind == kind  # type: ignore[arg-type]
+        assert verdicts.verdict(None, job, tmp_path, _stock(), run, _as_before).kind == kind  # type: ignore[arg-type]
 
 
 def test_job_whose_stock_results_depend_on_cuts_is_not_the_same(spark: SparkSession, folder: Path) -> None:
@@ -99,6 +99,25 @@ def test_job_whose_stock_results_depend_on_cuts_is_not_the_same(spark: SparkSess
     assert "only in micro-batches of three" in stock.cuts
     found = verdicts.verdict(spark, _JOBS[0], folder, stock, lambda *args: stock.results)
     assert found.kind == verdicts.DEPENDS
+
+
+@pytest.mark.parametrize(
+    ("ours", "cuts", "is_explained"),
+    [
+        ([1, 2, 4], [[1, 2, 4]], True),  # what stock gives with another cut
+        ([1, 4], [[1], [1, 2, 3, 4]], True),  # one row by one cut, one by another
+        ([1, 4], [[1, 2]], False),  # stock never gives 4
+        ([1, 2], [[1, 2, 3, 4]], False),  # stock always gives 3
+        ([3, 2, 1], [[1, 2, 4]], False),  # it is only the order
+    ],
+)
+def test_rows_that_differ_depend_on_cuts_only_if_stock_itself_has_and_lacks_each(
+    ours: list[int], cuts: list[list[int]], is_explained: bool
+) -> None:
+    def given(numbers: list[int]) -> list[Results]:
+        return [Results(("n",), tuple(map(str, numbers)))]
+
+    assert verdicts.explained(given([1, 2, 3]), given(ours), [given(cut) for cut in cuts]) is is_explained
 
 
 def test_key_of_stored_results_changes_with_the_job_its_helpers_and_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +149,11 @@ def test_each_measured_job_is_there_and_its_stock_results_are_stored_for_it_as_i
 
 def _stock() -> verdicts.Stock:
     return verdicts.Stock([results(Output(), _NAMES, _ROWS)], "")
+
+
+def _as_before(*_: Any) -> list[Results]:
+    """Stock, with another cut."""
+    return _stock().results
 
 
 def _run(found: dict[str, Any]) -> Callable[..., list[Results]]:

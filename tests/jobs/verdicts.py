@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import files
 from .job import Job
-from .results import Results
+from .results import Results, without
 from .run import Failed, Refused, run_ours, run_stock
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 SAME, MORE_LINES, REFUSED, DEPENDS, DIFFERS = "same", "more lines", "refused", "depends on cuts", "differs"
 #: Files in a micro-batch of the second run of stock.
 _OTHER_CUT = 3
+#: Further cuts, for a job that differs: what they are, files in a micro-batch, and files.
+_MORE_CUTS = {"one micro-batch": (1000, files.FILES), "micro-batches of a few rows": (1, 12 * files.FILES)}
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,12 @@ def stock_of(spark: SparkSession, job: Job, root: Path) -> Stock:
 
 
 def verdict(
-    spark: SparkSession, job: Job, root: Path, stock: Stock, ours: Callable[..., list[Results]] = run_ours
+    spark: SparkSession,
+    job: Job,
+    root: Path,
+    stock: Stock,
+    ours: Callable[..., list[Results]] = run_ours,
+    by_stock: Callable[..., list[Results]] = run_stock,
 ) -> Verdict:
     """Run a job on mixedmode, and say how its results compare with stock's.
 
@@ -68,15 +76,19 @@ def verdict(
         root: an empty folder.
         stock: what is expected.
         ours: runs it; another one in tests of this module.
+        by_stock: the same of stock, with other cuts.
     """
-    found = _compared(stock, lambda: ours(spark, job, job.function, root / "ours", stock.results))
+    found, rows = _compared(stock, lambda: ours(spark, job, job.function, root / "ours", stock.results))
+    if found.kind == DIFFERS and rows and not (stock.cuts or job.timeouts):
+        found = _by_cuts(lambda *cut: by_stock(spark, job, *cut), root, stock, rows) or found
     if stock.cuts:
         return Verdict(DEPENDS, stock.cuts)
-    if found.kind == SAME or job.moved is None:
-        return found
-    moved = job.moved
-    with_lines = _compared(stock, lambda: ours(spark, job, moved, root / "moved", stock.results))
-    return Verdict(MORE_LINES, "; ".join(job.more_lines)) if with_lines.kind == SAME else found
+    if found.kind != SAME and job.moved is not None:
+        moved = job.moved
+        with_lines = _compared(stock, lambda: ours(spark, job, moved, root / "moved", stock.results))
+        if with_lines[0].kind == SAME:
+            return Verdict(MORE_LINES, "; ".join(job.more_lines))
+    return found
 
 
 def difference(some: list[Results], others: list[Results], name: str, other_name: str) -> str:
@@ -85,12 +97,46 @@ def difference(some: list[Results], others: list[Results], name: str, other_name
     return next(filter(None, found), "")
 
 
-def _compared(stock: Stock, run: Callable[[], list[Results]]) -> Verdict:
+def _compared(stock: Stock, run: Callable[[], list[Results]]) -> tuple[Verdict, list[Results]]:
+    """The verdict on a run, and its results if it has any."""
     try:
         found = run()
     except Refused as error:
-        return Verdict(REFUSED, str(error))
+        return Verdict(REFUSED, str(error)), []
     except Failed as error:
-        return Verdict(DIFFERS, f"the query fails: {error}")
+        return Verdict(DIFFERS, f"the query fails: {error}"), []
     differing = difference(stock.results, found, "stock", "mixedmode")
-    return Verdict(DIFFERS, differing) if differing else Verdict(SAME)
+    return (Verdict(DIFFERS, differing) if differing else Verdict(SAME)), found
+
+
+def _by_cuts(by_stock: Callable[..., list[Results]], root: Path, stock: Stock, ours: list[Results]) -> Verdict | None:
+    """DEPENDS, if stock itself has and has not each of the rows that differ, depending on its micro-batches."""
+    cuts: list[list[Results]] = []
+    for number, (name, (per_batch, count)) in enumerate(_MORE_CUTS.items()):
+        cuts.append(by_stock(root / f"stock-cut-{number}", per_batch, count))
+        if explained(stock.results, ours, cuts):
+            cut = difference(stock.results, cuts[-1], "micro-batches of one file", name)
+            return Verdict(DEPENDS, cut)
+    return None
+
+
+def explained(stock: list[Results], ours: list[Results], cuts: list[list[Results]]) -> bool:
+    """True if each row that only one of stock and ours has is, with another cut, one that stock itself has or lacks.
+
+    Args:
+        stock: its results, query by query.
+        ours: those of mixedmode.
+        cuts: those of stock with other micro-batches.
+    """
+    for place, (one, other) in enumerate(zip(stock, ours, strict=True)):
+        if one.columns != other.columns and other.rows:
+            return False
+        others = [cut[place].rows for cut in cuts]
+        lacked = [row for rows in others for row in without(one.rows, rows)]
+        given = [row for rows in others for row in without(rows, one.rows)]
+        only, only_ours = without(one.rows, other.rows), without(other.rows, one.rows)
+        if not (only or only_ours or one.rows == other.rows):
+            return False
+        if not set(only) <= set(lacked) or not set(only_ours) <= set(given):
+            return False
+    return True

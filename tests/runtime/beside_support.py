@@ -20,9 +20,10 @@ from graph_support import Job, Row, Stage, plain
 from mixedmode.runtime.checkpoints.branch import Branch
 from mixedmode.runtime.checkpoints.store import CheckpointStore
 from mixedmode.runtime.connectors.staging import epoch_of
-from mixedmode.runtime.driver import completion, output_commit
+from mixedmode.runtime.driver import completion, housekeeping, output_commit
 from mixedmode.runtime.driver.checkpoint_coordinator import CheckpointCoordinator
 from mixedmode.runtime.driver.completion import Owners
+from mixedmode.runtime.driver.housekeeping import Housekeeping
 from mixedmode.runtime.driver.job_state import JobState
 from mixedmode.runtime.driver.output_commit import commit_transaction
 from mixedmode.runtime.driver.standing import fresh_state, restored_state
@@ -104,18 +105,25 @@ class Checkpointed(Job):
         self.store = Store(self.filesystem, self.folder, Branch())
         self.beside.clear()
         self.tasks = TaskWorker(lifecycle_of(self.spec, state))
-        nobody = mock.Mock()
+        owners = Owners(self.spec, self.store, mock.Mock(), self.events, {}, cast(Any, Compactor(self)))
         self.scheduler = CheckpointScheduler(1 << 60, 0, 0, 0, frozenset(state.sources))
         self.coordinator = CheckpointCoordinator(
-            owners=Owners(self.spec, self.store, nobody, self.events, {}, cast(Any, Compactor(self))),
+            owners=owners,
             scheduler=self.scheduler,
             state=state,
             tasks=self.tasks,
             stage_result=lambda: None,
-            beside=lambda work: work() if self.at_once else self.beside.append(work),
+            beside=self._do,
+            housekeeping=Housekeeping(owners, state, self._do),
             tell=lambda report: self.outcomes.append(f"{report.checkpoint_id} complete"),
             tell_failed=lambda failed: self.outcomes.append(f"{failed.checkpoint_id} {failed.outcome}"),
         )
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if self.at_once:
+            work()
+        else:
+            self.beside.append(work)
 
     def pending(self) -> list[pa.Table]:
         staged = [file.name for file in self.state.pending if file.name in self.tables]
@@ -135,7 +143,7 @@ class Checkpointed(Job):
                 raise Died(name)
 
         with ExitStack() as patched:
-            for module in (completion, output_commit):
+            for module in (completion, housekeeping, output_commit):
                 patched.enter_context(mock.patch.object(module, "failpoint", reached))
             while self.beside:
                 self.beside.pop(0)()
@@ -160,23 +168,30 @@ class Checkpointed(Job):
         self.complete()
         self.at_once = True
         assert self.coordinator.checkpoint_if_behind("end")
+        self.coordinator.housekeeping.finish()
 
     def shown(self) -> list[Row]:
         """The rows that everybody sees."""
         last = self.kinds[self.spec.last_stage.uid]
         return sorted((last.handed_on(row) for rows in self.sink.rows.values() for row in rows), key=repr)
 
-    def check_files(self) -> None:
-        """What the job and its newest checkpoint name is there, and little else."""
+    def check_files(self, *, nothing_else: bool = False) -> None:
+        """What the job and its checkpoints name is there.
+
+        Args:
+            nothing_else: and no file of their epochs besides, which holds when the run has ended in good order.
+        """
         named = {stage.uid: {file.name for one in stage.lineages for file in one.files} for stage in self.stages}
         for uid, names in named.items():
             assert names <= set(os.listdir(self.store.pool(uid))), f"files of {uid} are gone that the job reads"
-        if self.store.latest() is None or self.coordinator.in_flight is not None:  # which looks for its files
+        if self.store.latest() is None:  # which looks for its files
             return
         kept = [self.store.read(number) for number in self.store.ids()]
         for held in (operator for one in kept for operator in one.operators):
             named[held.uid] |= {file.name for shard in held.shards for file in shard.load().files}
         for uid, names in named.items():
+            if not nothing_else:
+                continue
             left = {name for name in os.listdir(self.store.pool(uid)) if epoch_of(name) <= kept[-1].epoch}
             assert left <= names, "files that nobody names are removed"
 

@@ -15,7 +15,7 @@ from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
 from .foreach_batch import ForeachBatchSink
 from .foreach_rows import ForeachSink, RowByRow
-from .formats import FORMATS
+from .formats import FORMATS, KNOWN_OPTIONS
 from .kafka.guarantee import OPTION as GUARANTEE
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.sink import KafkaSink
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["Deliveries", "Sink", "WholeResult", "check_guarantee", "make_sink", "table_format"]
-
-#: Options of sinks that all of ours take, as stock Spark's do: jobs are tried with the console and keep them.
-_OPTIONS = ("path", "checkpointLocation", "numRows", "truncate")
 
 
 def make_sink(
@@ -111,10 +108,10 @@ def make_sink(
     if format == "memory":
         if not query_name:
             raise OptionError('format "memory" needs a name for its table: .queryName(…)')
-        return MemorySink(schema, query_name, given.whole)
+        return MemorySink(schema, query_name, given)
     if format == "console":
-        return _console(schema, options, given.whole)
-    return NoopSink(schema)
+        return _console(schema, options, given)
+    return NoopSink(schema, given)
 
 
 def check_guarantee(sink: Sink, wanted: Guarantee | None) -> None:
@@ -149,24 +146,24 @@ def _check_new(order_column: str, schema: StructType) -> None:
         )
 
 
-def _console(schema: StructType, options: Mapping[str, str], whole: WholeResult | None) -> ConsoleSink:
+def _console(schema: StructType, options: Mapping[str, str], deliveries: Deliveries) -> ConsoleSink:
     given = {name.lower(): text for name, text in options.items()}
     rows, truncate = given.get("numrows", "20"), given.get("truncate", "true").lower()
     if not rows.isdecimal():
         raise OptionError(f"option numRows = {rows!r} of format console is not allowed; allowed: 0, 1, 2, …")
     if truncate not in ("true", "false"):
         raise OptionError(f"option truncate = {truncate!r} of format console is not allowed; allowed: true, false")
-    return ConsoleSink(schema, int(rows), truncate == "true", whole)
+    return ConsoleSink(schema, int(rows), truncate == "true", deliveries)
 
 
 def _check_options(name: str, options: Mapping[str, str]) -> None:
     """Raise for an option that the sink would not look at."""
-    by_lower = {option.lower(): option for option in _OPTIONS}
     for written, text in options.items():
-        if written.lower() in by_lower:
+        if written.lower() in KNOWN_OPTIONS:
             continue
-        near = difflib.get_close_matches(written.lower(), by_lower, n=1, cutoff=0.7)
-        hint = f"did you mean {by_lower[near[0]]}?" if near else f"its options are {', '.join(_OPTIONS)}"
+        near = difflib.get_close_matches(written.lower(), KNOWN_OPTIONS, n=1, cutoff=0.7)
+        known = ", ".join(KNOWN_OPTIONS.values())
+        hint = f"did you mean {KNOWN_OPTIONS[near[0]]}?" if near else f"its options are {known}"
         raise OptionError(
             f"{name} does not know the option {written} = {text!r}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
         )

@@ -120,7 +120,7 @@ class Sink(ABC):
             OptionError: the format, or one of its options, is not to be had here.
             PlanError: the format does not take the output's columns.
         """
-        check_stageable(spark, self.schema)
+        check_stageable(spark, self.staged_schema)
 
     def check_place(self, spark: SparkSession) -> None:
         """Raise OptionError if there is no writing to where the output goes; called before the job starts."""

@@ -54,12 +54,18 @@ class Deliveries:
     whole: WholeResult | None = None
     #: True if rows replace earlier ones, and the columns that would say which are gone.
     key_is_gone: bool = False
+    #: What users call the staged columns, where several have one name; None: as they are staged.
+    names: tuple[str, ...] | None = None
 
     def schema(self, staged: StructType) -> StructType:
         """The columns of a delivery."""
-        if self.order_column is None:
-            return staged
-        return StructType([*staged.fields, StructField(self.order_column, LongType())])
+        fields = [
+            StructField(name, field.dataType, field.nullable, field.metadata)
+            for name, field in zip(self.names or staged.names, staged.fields, strict=True)
+        ]
+        if self.order_column is not None:
+            fields.append(StructField(self.order_column, LongType()))
+        return StructType(fields)
 
     def describe(self) -> str:
         """For explain(): what is not as it was staged; empty if everything is."""
@@ -82,6 +88,10 @@ class Deliveries:
             epochs: those that the files are of.
             places: names of two columns that are added: the name of each row's file, and its place in there.
         """
+        rows = self._rows(staged, epochs, places)
+        return rows if self.names is None else rows.toDF(*self.names, *rows.columns[len(self.names) :])
+
+    def _rows(self, staged: DataFrame, epochs: Collection[int], places: tuple[str, str] | None) -> DataFrame:
         if self.whole is not None:
             return self.whole.arranged(staged)
         names = [*staged.columns, *(places or ())]

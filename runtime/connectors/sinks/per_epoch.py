@@ -12,24 +12,42 @@ from ...platform.spark_tables import check_view_name
 from ..output_place import OutputPlace
 from ..staging import StagedFile
 from .base import Sink
-from .deliveries import WholeResult
+from .deliveries import Deliveries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
-class MemorySink(Sink):
-    """A temporary view named like the query, holding all rows so far on the driver (for tests and notebooks)."""
+class PerEpochSink(Sink):
+    """Shows an epoch's rows as soon as they are there.
 
-    name = "memory"
+    Args:
+        schema: the columns that are staged; ``schema`` of the sink has those that are shown.
+        deliveries: which of the staged rows are shown, and under which names.
+    """
+
     guarantee = "at-least-once"
     shows_at_once = True
 
-    def __init__(self, schema: StructType, view: str, whole: WholeResult | None = None) -> None:
+    def __init__(self, schema: StructType, deliveries: Deliveries | None = None) -> None:
         super().__init__(schema)
+        self.deliveries = deliveries or Deliveries()
+        self.schema = self.deliveries.schema(schema)
+
+    def rows(self, epoch: int, files: Sequence[StagedFile]) -> DataFrame:
+        """What is shown of staged files."""
+        return self.deliveries.rows(self.frame(files), {epoch})
+
+
+class MemorySink(PerEpochSink):
+    """A temporary view named like the query, holding all rows so far on the driver (for tests and notebooks)."""
+
+    name = "memory"
+
+    def __init__(self, schema: StructType, view: str, deliveries: Deliveries | None = None) -> None:
+        super().__init__(schema, deliveries)
         self.view = view
-        self._whole = whole
         self._rows: DataFrame | None = None
 
     def describe(self) -> str:
@@ -54,26 +72,20 @@ class MemorySink(Sink):
     def deliver(self, epoch: int, files: Sequence[StagedFile]) -> None:
         if files:
             assert self._spark is not None and self._rows is not None
-            rows = self.frame(files)
-            if self._whole is not None:
-                rows = self._whole.arranged(rows)
             # Collected on purpose: the staged files go away, and a memory sink is meant for few rows.
-            fresh = self._spark.createDataFrame(rows.collect(), self.schema)
-            self._rows = fresh if self._whole is not None else self._rows.unionAll(fresh)
+            fresh = self._spark.createDataFrame(self.rows(epoch, files).collect(), self.schema)
+            self._rows = fresh if self.deliveries.whole is not None else self._rows.unionAll(fresh)
             self._rows.createOrReplaceTempView(self.view)
         self.discard(files)
 
 
-class ConsoleSink(Sink):
+class ConsoleSink(PerEpochSink):
     """Prints each epoch's rows."""
 
     name = "console"
-    guarantee = "at-least-once"
-    shows_at_once = True
 
-    def __init__(self, schema: StructType, rows: int, truncate: bool, whole: WholeResult | None = None) -> None:
-        super().__init__(schema)
-        self._whole = whole
+    def __init__(self, schema: StructType, rows: int, truncate: bool, deliveries: Deliveries | None = None) -> None:
+        super().__init__(schema, deliveries)
         self._shown_rows = rows
         self._truncate = truncate
 
@@ -84,17 +96,14 @@ class ConsoleSink(Sink):
         if files:
             rule = "-" * 43
             print(f"{rule}\nEpoch: {epoch}\n{rule}")
-            rows = self.frame(files)
-            (rows if self._whole is None else self._whole.arranged(rows)).show(self._shown_rows, self._truncate)
+            self.rows(epoch, files).show(self._shown_rows, self._truncate)
         self.discard(files)
 
 
-class NoopSink(Sink):
+class NoopSink(PerEpochSink):
     """Rows are computed, counted and dropped (benchmarks)."""
 
     name = "noop"
-    guarantee = "at-least-once"
-    shows_at_once = True
     takes_rows = False
 
     def check(self, spark: SparkSession) -> None:

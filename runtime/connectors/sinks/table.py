@@ -109,7 +109,7 @@ class TableSink(DeliverySink):
             if self._memory is None
             else f"exactly-once by {self._memory.by}"
         )
-        done = "appended" if self.deliveries.whole is None else "overwritten by one commit"
+        done = "overwritten by one commit" if self._replaces else "appended"
         return f"{self.name}{where}: {how}, {done} when a checkpoint completes{self.what_is_delivered}"
 
     def check(self, spark: SparkSession) -> None:
@@ -138,6 +138,11 @@ class TableSink(DeliverySink):
         super().check(spark)
 
     @property
+    def _replaces(self) -> bool:
+        """Whether what was written before goes away: messages stay."""
+        return self.deliveries.whole is not None and not self._is_kafka
+
+    @property
     def _is_kafka(self) -> bool:
         return self.table is None and self.name.lower() == KAFKA
 
@@ -164,7 +169,7 @@ class TableSink(DeliverySink):
             activate(self._spark)
         assert self._job_id is not None, "open() comes first"
         mark = Mark.of(self._job_id, transaction, self.branch)
-        self._write(rows, mark, replaces=self.deliveries.whole is not None)
+        self._write(rows, mark, replaces=self._replaces)
 
     def _write(self, rows: DataFrame, mark: Mark, *, replaces: bool) -> None:
         options = dict(self._options)

@@ -260,6 +260,12 @@ def delivers_one_batch(live: DataFrame) -> bool:
     return bool(found) and all(map(_gives_all_at_once, found))
 
 
+def has_file_limits(live: DataFrame) -> bool:
+    """True if limits of a file source cut what waits into micro-batches, of which each has later files."""
+    found = [source for source in sources(live) if source.name.startswith("FileSource")]
+    return any(_RATE_LIMITS & source.options.keys() for source in found)
+
+
 def _gives_all_at_once(source: PlannedSource) -> bool:
     is_known = (source.kind, source.name) == ("StreamingRelationV2", "kafka") or (
         source.kind == "StreamingRelation" and source.name.startswith("FileSource")

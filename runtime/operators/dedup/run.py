@@ -23,6 +23,7 @@ from ..columnar.cells import Cells
 from ..columnar.key_batches import DueKeys, Work, whole_keys, works
 from ..columnar.record_codec import RecordCodec
 from ..contract import ShardContext
+from ..emission import emitted_by_time
 from .clock import InOrderRows
 from .columns import LATE_ROWS_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, TIME_COLUMN
 
@@ -176,18 +177,9 @@ class DedupRun:
 
     def _emitted_ms(self, batch: pa.RecordBatch) -> np.ndarray | int:
         """The watermark that the orderly stream brings each row at."""
-        now_ms, column = self._epoch.watermark_ms, self._operator.row_time_column
-        if column is None or not self._context.feeds_a_stage:
-            return now_ms
-        times = batch.column(column)
-        if pa.types.is_struct(times.type):  # a window's last instant, as Spark has it
-            micros = pc.subtract(_micros(pc.struct_field(times, "end")), 1)
-        else:
-            micros = _micros(times)
-        reached_ms = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False) // 1000 - self._epoch.delay_ms
-        if micros.null_count:
-            reached_ms = np.where(micros.is_null().to_numpy(zero_copy_only=False), now_ms, reached_ms)
-        return np.maximum(reached_ms, now_ms)
+        column = self._operator.row_time_column
+        times = None if column is None or not self._context.feeds_a_stage else batch.column(column)
+        return emitted_by_time(times, self._epoch.watermark_ms, self._epoch.delay_ms)
 
     def _expiry_ms(self, work: Work) -> np.ndarray:
         """The watermark at which each key goes; MAX: it stays.  Of a key with state and a delay it is not known."""

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    UserDefinedType,
     VariantType,
 )
 
@@ -65,7 +66,14 @@ def survivor(
     order = [] if event_time is None else [quoted(event_time)]
     time = None if event_time is None else f"{result}.o0"
     if arrival:
-        return _least_by(fields, event_time, result, [*order, *arrival])
+        order += arrival
+        if not all(_has_order(field.dataType) for field in fields):
+            return _least_by(fields, event_time, result, order)
+        # No two rows have arrived at one place, so the columns behind it are only taken along: one buffer, not two.
+        whole = [*order, *[quoted(field.name) for field in fields]]
+        packed = ", ".join(f"{term} AS o{place}" for place, term in enumerate(whole))
+        columns = tuple(f"{result}.o{len(order) + place}" for place in range(len(fields)))
+        return Survivor(f"min(struct({packed}))", columns, time)
     places: dict[str, int] = {} if event_time is None else {event_time: 0}
     for field in fields:
         if field.name == event_time:
@@ -123,6 +131,15 @@ def order_terms(value: str, data_type: DataType, depth: int = 0) -> list[str]:
 
 def _packed(terms: Sequence[str]) -> str:
     return f"struct({', '.join(f'{term} AS o{place}' for place, term in enumerate(terms))})"
+
+
+def _has_order(data_type: DataType) -> bool:
+    """True if Spark can compare values of the type."""
+    if isinstance(data_type, ArrayType):
+        return _has_order(data_type.elementType)
+    if isinstance(data_type, StructType):
+        return all(_has_order(field.dataType) for field in data_type.fields)
+    return not isinstance(data_type, (MapType, UserDefinedType, *(kind for kind, _ in _BY_TEXT)))
 
 
 def _is_total(data_type: DataType) -> bool:

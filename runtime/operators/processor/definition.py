@@ -14,6 +14,7 @@ from ...platform.arrow_types import arrow_schema
 from ...platform.code_fingerprint import code_fingerprint
 from ...platform.ddl import parse_ddl
 from ...platform.user_frames import UserFrames
+from ...protocols.rows_per_call import RowsPerCall
 from ..contract import EpochSpec, KeyedOperator
 from ..emission import EMITTED_COLUMN
 from .handle import DeclaringHandle
@@ -66,10 +67,13 @@ class ProcessorStage(KeyedOperator):
         has_coordinator: whether there is somebody to send events to.
         event_max_bytes: the most that one event, or a shard's own state, may take.
         form: how handlers get rows and give them; state, timers and everything else do not depend on it.
+        rows_per_call: how the rows of a key are cut into calls in a sorted pass; None: not at all, or by event time.
     """
 
     kind = "transformWithState"
     processor_name: str
+    #: How far the watermark is past a timer's time, at the least, when the timer's call sees it.
+    past_timer_ms = 0
 
     def __init__(
         self,
@@ -88,8 +92,10 @@ class ProcessorStage(KeyedOperator):
         has_coordinator: bool = False,
         event_max_bytes: int = 1024 * 1024,
         form: Form | None = None,
+        rows_per_call: RowsPerCall | None = None,
     ) -> None:
         self.form = form or Rows()
+        self.rows_per_call = rows_per_call
         self.uid = uid
         self.key_columns = key_columns
         self.key_schema = arrow_schema(key_schema)

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 from pyspark.sql.types import StructType
 
 from ...platform.code_fingerprint import code_fingerprint
+from ...protocols.rows_per_call import RowsPerCall
 from .definition import TimeMode
 from .frame_form import Frames, converted
 from .frame_settings import FrameSettings
@@ -42,9 +43,12 @@ class GroupStateOperator(ProcessorOperator):
         timeout: one of ``GroupStateTimeout``'s.
         event_time: the watermarked column, if there is one.
         settings: what the session says of pandas.
+        rows_per_call: how the rows of a key are cut into calls in a sorted pass; None: not at all, or by event time.
     """
 
     kind = "applyInPandasWithState"
+    # Stock calls for a timeout when the watermark is past it: what a function compares with ``<`` is behind then.
+    past_timer_ms = 1
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class GroupStateOperator(ProcessorOperator):
         event_time: str | None,
         settings: FrameSettings,
         follows_a_stage: bool = False,
+        rows_per_call: RowsPerCall | None = None,
     ) -> None:
         super().__init__(
             GroupStateFunction(
@@ -74,6 +79,7 @@ class GroupStateOperator(ProcessorOperator):
             event_time=event_time,
             follows_a_stage=follows_a_stage,
             form=GroupStateFrames(settings),
+            rows_per_call=rows_per_call,
         )
         self._timeout = timeout
         self.processor_name = getattr(function, "__name__", type(function).__name__)

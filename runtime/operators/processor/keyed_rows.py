@@ -1,4 +1,4 @@
-"""Cuts a shard's sorted record batches into keys, or into the event times of each key.
+"""Cuts a shard's sorted record batches into keys, or into the event times or other parts of each key.
 
 Rows arrive sorted by (key group, key), and by event time within a key; a key's rows may span any number of batches.
 They are handed over lazily, so a key with half of all rows streams through in the memory of one batch.
@@ -44,6 +44,8 @@ class KeyRuns:
     #: Where the rows of each begin in the batch.
     starts: list[int]
     counts: list[int]
+    #: Which part of its run each is; -1: the rows of an initial state.
+    parts: list[int]
 
 
 class KeySlices:
@@ -53,12 +55,27 @@ class KeySlices:
         codec: encodes keys.
         key_columns: columns of the key.
         time_column: a run ends where this column changes, too; None: at the end of the key.
+        span_us: a run ends where the column comes into another span of this length, and not before; None: of no length.
+        most_rows: a run of more rows is several, which need not end with a batch; None: it is one.
     """
 
-    def __init__(self, codec: KeyCodec, key_columns: tuple[str, ...], time_column: str | None = None) -> None:
+    def __init__(
+        self,
+        codec: KeyCodec,
+        key_columns: tuple[str, ...],
+        time_column: str | None = None,
+        *,
+        span_us: int | None = None,
+        most_rows: int | None = None,
+    ) -> None:
         self._codec = codec
         self._key_columns = key_columns
         self._time_column = time_column
+        self._span_us = span_us
+        self._most_rows = most_rows
+        #: The run that the last batch ended with, and its rows so far.
+        self._last: tuple[int, bytes, int, int] | None = None
+        self._last_rows = 0
         # Their Python values are the same whether Arrow or the codec makes them.
         self._plain = all(_is_plain(field.type) for field in codec.schema)
 
@@ -71,27 +88,62 @@ class KeySlices:
         times_us = None
         if self._time_column is not None:
             times_us = micros_of(batch.column(self._time_column))
+            if self._span_us is not None:
+                times_us = times_us // self._span_us
             changed[1:] |= times_us[1:] != times_us[:-1]
-        encoded: list[bytes]
-        values: list[tuple[Any, ...]]
-        if self._key_columns:
-            columns = [batch.column(name) for name in self._key_columns]
+        keys = None
+        columns = [batch.column(name) for name in self._key_columns]
+        if columns:
             keys = self._codec.encode_columns(columns)
             changed[1:] |= pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
-            starts = np.flatnonzero(changed)
-            heads = pa.array(starts)
-            encoded = keys.take(heads).to_pylist()
-            if self._plain:
-                values = list(zip(*[column.take(heads).to_pylist() for column in columns], strict=True))
-            else:
-                values = list(map(self._codec.decode, encoded))
-        else:
-            starts = np.flatnonzero(changed)
-            encoded = [b""] * len(starts)
+        parts = None if self._most_rows is None else self._parts(batch, groups, keys, times_us, changed)
+        starts = np.flatnonzero(changed)
+        heads = pa.array(starts)
+        encoded: list[bytes] = [b""] * len(starts) if keys is None else keys.take(heads).to_pylist()
+        values: list[tuple[Any, ...]]
+        if keys is None:
             values = [()] * len(starts)
-        counts = np.diff(starts, append=batch.num_rows).tolist()
-        times = [NO_TIME] * len(starts) if times_us is None else times_us[starts].tolist()
-        return KeyRuns(groups[starts].tolist(), encoded, values, times, starts.tolist(), counts)
+        elif self._plain:
+            values = list(zip(*[column.take(heads).to_pylist() for column in columns], strict=True))
+        else:
+            values = list(map(self._codec.decode, encoded))
+        return KeyRuns(
+            groups[starts].tolist(),
+            encoded,
+            values,
+            [NO_TIME] * len(starts) if times_us is None else times_us[starts].tolist(),
+            starts.tolist(),
+            np.diff(starts, append=batch.num_rows).tolist(),
+            [0] * len(starts) if parts is None else parts[starts].tolist(),
+        )
+
+    def _parts(
+        self,
+        batch: pa.RecordBatch,
+        groups: np.ndarray,
+        keys: pa.Array | None,
+        times_us: np.ndarray | None,
+        changed: np.ndarray,
+    ) -> np.ndarray:
+        """Which part of its run each row is in; notes in ``changed`` where parts begin."""
+        assert self._most_rows is not None
+        rows = batch.num_rows
+        has_kinds = KIND_COLUMN in batch.schema.names
+        kinds = batch.column(KIND_COLUMN).to_numpy(zero_copy_only=False) if has_kinds else np.ones(rows, dtype=np.int32)
+        changed[1:] |= kinds[1:] != kinds[:-1]
+
+        def run_of(row: int) -> tuple[int, bytes, int, int]:
+            time_us = NO_TIME if times_us is None else int(times_us[row])
+            return int(groups[row]), b"" if keys is None else keys[row].as_py(), time_us, int(kinds[row])
+
+        begins = np.flatnonzero(changed)
+        places = np.arange(rows) - np.repeat(begins, np.diff(begins, append=rows))
+        if run_of(0) == self._last:
+            places[: begins[1] if len(begins) > 1 else rows] += self._last_rows
+        self._last, self._last_rows = run_of(rows - 1), int(places[-1]) + 1
+        parts = np.where(kinds == 0, -1, places // self._most_rows)
+        changed[1:] |= parts[1:] != parts[:-1]
+        return parts
 
 
 def micros_of(times: pa.Array) -> np.ndarray:
@@ -201,18 +253,18 @@ class KeyedRows:
                 skip(rows)
             # The last key of the batch may go on in those that follow.
             self._place = last
-            positions = self._positions((runs.groups[last], runs.keys[last], runs.times_us[last]))
+            positions = self._positions((runs.groups[last], runs.keys[last], runs.times_us[last], runs.parts[last]))
             tail = self._handed_over.spanning(positions)
             yield runs.groups[last], runs.keys[last], runs.values[last], runs.times_us[last], tail
             skip(tail)
             for _ in positions:
                 pass
 
-    def _positions(self, run: tuple[int, bytes, int]) -> Iterator[tuple[int, int]]:
+    def _positions(self, run: tuple[int, bytes, int, int]) -> Iterator[tuple[int, int]]:
         """Where the rows of the run are that begins at the current place, batch by batch; moves on to the next run."""
         while (runs := self._runs) is not None:
             place = self._place
-            if (runs.groups[place], runs.keys[place], runs.times_us[place]) != run:
+            if (runs.groups[place], runs.keys[place], runs.times_us[place], runs.parts[place]) != run:
                 return
             yield runs.starts[place], runs.counts[place]
             self._place += 1

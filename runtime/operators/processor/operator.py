@@ -33,7 +33,8 @@ class ProcessorOperator(ProcessorStage):
         if self._code is None or self.initial_schema is not None:
             return None
         schemas = [self.input_schema.json(), self.output_schema.json(), self.registry.to_json()]
-        return json.dumps([self._code, self.describe(), schemas, self.form.facts], sort_keys=True)
+        cut = [] if self.rows_per_call is None else [repr(self.rows_per_call)]
+        return json.dumps([self._code, self.describe(), schemas, self.form.facts, *cut], sort_keys=True)
 
     def describe(self) -> dict[str, Any]:
         """Identity and facts of the stage for explain() and for the check of a checkpoint against the job."""

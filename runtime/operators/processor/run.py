@@ -124,9 +124,15 @@ class ProcessorRun:
         self._counters.next_processing_timer_ms = state.next_timer("processing")
 
     def _keyed(self, rows: Iterator[pa.RecordBatch]) -> KeyedRows:
-        """The shard's rows key by key, or event time by event time of each key."""
+        """The shard's rows key by key, or each key's in parts: event time by event time, or as calls are cut."""
         time_column = None if self._clock is None else self._operator.clock_column
-        slices = KeySlices(self._codec, self._operator.key_columns, time_column)
+        cut = self._operator.rows_per_call if self._epoch.style == "sorted" else None
+        span_us = most_rows = None
+        if cut is not None:
+            most_rows = cut.rows
+            if time_column is None and cut.span_ms is not None:
+                time_column, span_us = self._operator.event_time, cut.span_ms * 1000
+        slices = KeySlices(self._codec, self._operator.key_columns, time_column, span_us=span_us, most_rows=most_rows)
         return KeyedRows(admitted(self._operator, self._epoch, self._counters, rows), slices, self._input)
 
     def _pieces(self, rows: Iterator[pa.RecordBatch]) -> Iterator[KeyRows]:
@@ -218,15 +224,20 @@ class ProcessorRun:
         if self._clock is not None:
             self._in_order(self._clock, state, entries)
             return
-        walk, keys = state.walk_timers("event"), 0
+        walk, keys, had_due = state.walk_timers("event"), 0, False
+        at: tuple[int, bytes] | None = None
         for key_group, key, values, _, rows in entries:
-            self._begin_key(state, key_group, key, values)
+            if at != (key_group, key):
+                # Most keys have no timer: looking for one in their cells would cost more than the rest of this loop.
+                if at is not None and fires and (had_due or state.has_new_timers):
+                    self._fire_due(state, walk)
+                at, had_due = (key_group, key), self._had_due
+                self._begin_key(state, key_group, key, values)
+                keys += 1
             if rows is not None:
                 self._handle_rows(rows, self._row_times)
-            # Most keys have no timer: looking for one in their cells would cost more than the rest of this loop.
-            if fires and (self._had_due or state.has_new_timers):
-                self._fire_due(state, walk)
-            keys += 1
+        if at is not None and fires and (had_due or state.has_new_timers):
+            self._fire_due(state, walk)
         self._counters.keys += keys
 
     def _with_due_keys(self, state: BatchKeyedState, keyed: KeyedRows) -> Iterator[Keyed | _Due]:
@@ -325,7 +336,8 @@ class ProcessorRun:
 
     def _at_timer(self, ts_ms: int, upto_ms: int) -> TimerValues:
         """What a timer sees: its own time if the watermark passes through it, else the watermark that it fires by."""
-        return self._times(upto_ms if self._clock is None else self._clock.pass_on(ts_ms))
+        now_ms = upto_ms if self._clock is None else self._clock.pass_on(ts_ms)
+        return self._times(max(now_ms, ts_ms + self._operator.past_timer_ms))
 
     def _random(self, state: RocksDBKeyedState, keyed: KeyedRows) -> None:
         if self._clock is not None:
@@ -345,7 +357,8 @@ class ProcessorRun:
                 continue
             for ts_ms, key_group, key in state.due_timers(kind, upto_ms):  # type: ignore[arg-type]
                 self._begin_key(state, key_group, key, self._codec.decode(key))
-                self._fire(ts_ms, self._at_timer(ts_ms, epoch.firing_watermark_ms))
+                fired_by_ms = epoch.firing_watermark_ms
+                self._fire(ts_ms, self._at_timer(ts_ms, fired_by_ms) if kind == "event" else self._times(fired_by_ms))
 
     def _begin_key(self, state: KeyedState, key_group: int, key: bytes, values: tuple[Any, ...]) -> None:
         state.set_current_key(key_group, key)

@@ -46,6 +46,26 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[JobSpec]:
     return jobs
 
 
+def test_the_last_of_format_and_functions_takes_the_rows(both: MixedFrame) -> None:
+    """As in stock; options of a format that is named before a function have no effect, and the plan says so."""
+
+    def take(rows: DataFrame, number: int) -> None:
+        pass
+
+    writer = writer_of(both).format("kafka").option("topic", "t").option("kafka.bootstrap.servers", "b:1")
+    plan = writer.foreachBatch(take).plan()
+    assert plan.sink.name == "foreachBatch"
+    said = "no effect: topic, kafka.bootstrap.servers, as a function takes the rows in place of format kafka"
+    assert any(said in warning for warning in plan.warnings)
+    assert said in " ".join(plan.explain().split())
+    assert writer.foreach(print).plan().sink.name == "foreach"
+    console = writer_of(both).foreachBatch(take).format("console").plan()
+    assert (console.sink.name, console.sink.warning) == ("console", None)
+    bare = both.groupBy("k").count().writeStream.outputMode("update").foreachBatch(take).option("header", "true")
+    with pytest.raises(OptionError, match="foreachBatch does not know the option"):
+        bare.plan()
+
+
 def test_start_runs_the_phases_that_plan_shows(both: MixedFrame, started: list[JobSpec]) -> None:
     """The job gets the plan's phases, settings and explain text; nothing is decided twice."""
     writer = writer_of(both.withWatermark("ts", "1 hour"), times="eventTime").queryName("counts")
@@ -259,7 +279,6 @@ def test_a_transactional_format_is_exactly_once(both: MixedFrame) -> None:
         (lambda writer: writer.format("parquet").option("path", "out").partitionBy("day"), "partitionBy names day"),
         (lambda writer: writer.format("noop").partitionBy("k"), "noop does not support partitionBy"),
         (lambda writer: writer.format("noop").option("header", "true"), "noop does not know the option header"),
-        (lambda writer: writer.foreachBatch(print).option("header", "true"), "foreachBatch does not know the option"),
     ],
 )
 def test_an_output_that_cannot_be_is_refused_by_the_plan(both: MixedFrame, change: Any, problem: str) -> None:

@@ -116,11 +116,29 @@ def test_a_heartbeat_is_well_within_the_expiry() -> None:
     assert "allowed for execution.lease.expiry: a duration of at least four times 5 s" in message
 
 
-def test_the_base_interval_in_that_error_may_be_the_default() -> None:
+def test_the_bound_in_such_an_error_may_be_the_default() -> None:
     """A value that contradicts a default is refused, and the error says that it is the default."""
-    message = error_of(**{"execution.checkpointing.interval-during-backlog": "9999 ms"})
+    message = error_of(**{"execution.lease.heartbeat-interval": "29 s"})
 
-    assert "execution.checkpointing.interval = 10 s (the default)" in message
+    assert "execution.lease.expiry = 30 s (the default)" in message
+
+
+@pytest.mark.parametrize("text", ["auto", " AUTO "])
+def test_auto_goes_with_any_interval_in_the_backlog(text: str) -> None:
+    """There is no interval that the one in the backlog could be shorter than; auto is the default."""
+    options = {"execution.interval-during-backlog": "1 ms", "execution.checkpointing.interval": text}
+    settings = settings_of(**options)
+
+    assert settings == settings_of(**{"execution.interval-during-backlog": "1 ms"})
+    assert (settings.checkpoint_interval_ms, settings.interval_during_backlog_ms) == (None, 1)
+
+
+@pytest.mark.parametrize("text", ["0", "automatic", "10"])
+def test_an_interval_that_is_neither_auto_nor_a_duration_is_refused(text: str) -> None:
+    """0 would be none, which the stream cannot do without; the error names what is allowed."""
+    message = error_of(**{"execution.checkpointing.interval": text})
+
+    assert f"execution.checkpointing.interval = {text!r}" in message and "allowed: auto, or a duration" in message
 
 
 @pytest.mark.parametrize("text", ["0", "30 s", "31 s"])

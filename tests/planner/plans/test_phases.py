@@ -125,14 +125,23 @@ def test_streaming_mode_has_one_interval(kind: str, backlog_ms: int) -> None:
 
 @pytest.mark.parametrize("settings", [MIXED, MIXED_60, STREAM])
 def test_after_the_switch_the_base_interval_holds(settings: Settings) -> None:
-    """From the switch on checkpoints are taken at execution.checkpointing.interval."""
-    assert phase(settings, BOTH, "live").checkpoint_interval_ms == settings.checkpoint_interval_ms
+    """From the switch on checkpoints are taken at execution.checkpointing.interval: by default after each change."""
+    assert phase(settings, BOTH, "live").checkpoint_interval_ms == "auto"
+    assert "execution.checkpointing.interval = auto" in phase(settings, BOTH, "live").details["checkpoints"]
+    every = settings.model_copy(update={"checkpoint_interval_ms": 5_000})
+    assert phase(every, BOTH, "live").checkpoint_interval_ms == 5_000
+
+
+@pytest.mark.parametrize("kind", ["history", "catch-up"])
+def test_a_stream_by_default_checkpoints_its_backlog_every_ten_seconds(kind: Any) -> None:
+    """``auto`` never means none, and a backlog has nobody who waits for each of its rows."""
+    assert phase(STREAM, BOTH, kind).checkpoint_interval_ms == 10_000
 
 
 @pytest.mark.parametrize("settings", [STREAM, MIXED_60])
 def test_a_streams_switch_takes_a_checkpoint_only_if_nothing_comes_after_it(settings: Settings) -> None:
     """A stream changes its interval at the switch; a run that ends there commits there."""
-    assert "from here on every 10 s" in phase(settings, BOTH, "switch").details["checkpoints"]
+    assert "from here on after each micro-batch" in phase(settings, BOTH, "switch").details["checkpoints"]
     assert "one immediately" in phase(settings, ending(BOTH), "switch").details["checkpoints"]
 
 

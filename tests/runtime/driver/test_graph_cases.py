@@ -134,7 +134,8 @@ def test_a_stage_that_has_finished_fires_nothing_by_the_clock(chain: Make, monke
     job = chain(Delayed(), Delayed())
     run = SimpleNamespace(
         context=SimpleNamespace(turn=job.epochs.turn),
-        scheduler=SimpleNamespace(next_trigger_ms=lambda: None),
+        scheduler=SimpleNamespace(next_trigger_ms=lambda *, changed: None),
+        checkpoints=SimpleNamespace(has_change=False),
         state=job.state,
     )
     job.take("live", [at(5)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from mixedmode.errors import QueryError
 from mixedmode.runtime.connectors.sources.forgotten import ForgottenMessages
@@ -46,6 +48,18 @@ def test_checkpoints_do_not_push_out_other_events() -> None:
     assert (events[0].event, events[0].detail, events[-1].event) == ("phase", "backlog", "stopped")
     assert len(events) == 102
     assert [kept.checkpoint_id for kept in history.checkpoints] == list(range(4_900, 5_000))
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_a_failed_query_leaves_one_error_in_the_log(caplog: pytest.LogCaptureFixture, level: int) -> None:
+    """Name, phase and the first line of the cause; the trace only for those who look closely."""
+    caplog.set_level(level, "mixedmode")
+    history = RunHistory("run", "orders", "sink")
+    history.on(PhaseBegan("live"))
+    history.on(RunFailed(ValueError("no such column: price\n\nJVM stacktrace:\n…")))
+    [error] = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert error.getMessage() == "query orders failed in phase live: no such column: price"
+    assert (error.exc_info is not None) == (level == logging.DEBUG)
 
 
 def test_other_events_do_not_push_out_the_phases() -> None:

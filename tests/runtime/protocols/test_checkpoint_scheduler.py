@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
+from mixedmode.runtime.protocols.checkpoint_scheduler import COVERED_MS, CheckpointScheduler
 
 INTERVAL_MS = 100
 
@@ -63,6 +63,54 @@ def test_bad_interval_is_rejected_with_both_names(during_backlog_ms: int) -> Non
     with pytest.raises(ValueError, match=rf"interval_during_backlog_ms.*interval_ms \({INTERVAL_MS}\)") as caught:
         CheckpointScheduler(INTERVAL_MS, during_backlog_ms, 0, 0, frozenset({"live"}))
     assert str(during_backlog_ms) in str(caught.value)
+
+
+def auto(during_backlog_ms: int = 0, *, in_backlog: bool = False, pause_ms: int = 0) -> CheckpointScheduler:
+    """A scheduler at time 0 whose interval is ``auto``."""
+    backlog = {"live"} if in_backlog else set()
+    return CheckpointScheduler(None, during_backlog_ms, pause_ms, 0, frozenset({"live"}), backlog=backlog)
+
+
+def test_under_auto_a_change_makes_one_due_as_soon_as_the_last_has_ended() -> None:
+    """One at a time; without a change what has moved is covered within ten seconds."""
+    made = auto()
+    assert (made.due(0), made.due(0, changed=True), made.due(COVERED_MS - 1), made.due(COVERED_MS)) == (0, 1, 0, 1)
+    made.began(50)
+    assert not made.due(10**9, changed=True), "one is under way"
+    made.ended_checkpoint(60)
+    assert made.due(60, changed=True)
+    assert made.next_trigger_ms() == 50 + COVERED_MS
+
+
+def test_under_auto_the_minimum_pause_is_kept() -> None:
+    """A change waits for it."""
+    made = auto(pause_ms=500)
+    take(made, 100)
+    assert (made.due(599, changed=True), made.due(600, changed=True)) == (False, True)
+    assert made.next_trigger_ms(changed=True) == 600
+
+
+def test_under_auto_a_failed_one_is_not_tried_again_at_once() -> None:
+    """What is tolerated in a row would be used up before the cause can be gone; one that is asked for waits as long."""
+    made = auto()
+    made.began(0)
+    made.ended_checkpoint(10, failed=True)
+    assert not made.due(10 + COVERED_MS - 1, changed=True)
+    assert made.due(10 + COVERED_MS, changed=True)
+
+
+@pytest.mark.parametrize("during_backlog_ms", [0, 60_000])
+def test_under_auto_a_change_in_the_backlog_makes_none_due(during_backlog_ms: int) -> None:
+    """The backlog goes by an interval of its own, or has none; its end makes the first one due."""
+    made = auto(during_backlog_ms, in_backlog=True)
+    assert not made.due(59_999, changed=True)
+    made.set_backlog("live", False, 59_999)
+    assert made.due(59_999, changed=True)
+
+
+def test_under_an_interval_a_change_makes_none_due() -> None:
+    """A duration is Flink's interval."""
+    assert not scheduler(in_backlog=False).due(INTERVAL_MS - 1, changed=True)
 
 
 def test_base_interval_must_be_positive() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from .....errors import CheckpointError, OptionError
+from .....errors import CheckpointError, OptionError, PlanError
 from ....platform.arrow_functions import mapped_in_arrow
 from ....platform.columns import column_fold, quoted
 from ....platform.failpoints import failpoint
@@ -103,6 +103,11 @@ class KafkaSink(PerCheckpointSink):
     def check(self, spark: SparkSession) -> None:
         check_client()
         check_messages(self.schema, self._options, column_fold(spark))
+        if self.deliveries.whole is not None and self.deliveries.whole.arrangement:
+            raise PlanError(
+                "orderBy and limit do not go with format kafka, exactly-once: rows are sent by several tasks, each as"
+                f" they are staged. Set {OPTION} = at-least-once, or use foreachBatch"
+            )
         refused = check_config(self._config)
         if refused is not None:
             raise not_to_be_had(*refused)

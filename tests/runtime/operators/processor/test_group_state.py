@@ -140,7 +140,7 @@ def test_micro_batches_follow_pysparks_rules(tmp_path_factory: pytest.TempPathFa
             for one in keys.values():
                 for _ in range(2):  # a timeout may set one that is due at once
                     if one.timeout_ms is not None and one.timeout_ms <= watermark_ms:
-                        one.call([], watermark_ms, timed_out=True)
+                        one.call([], max(watermark_ms, one.timeout_ms + 1), timed_out=True)
         assert by_key(output) == {key: one.output for key, one in keys.items() if one.output}
 
     check()

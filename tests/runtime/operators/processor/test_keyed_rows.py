@@ -60,6 +60,36 @@ def test_groups_equal_neighbours(rows: list[Identity], cuts: list[int]) -> None:
     assert found == expected
 
 
+@given(inputs, cuttings, st.integers(1, 5))
+def test_runs_are_cut_by_their_own_rows_and_not_by_the_batches(
+    rows: list[Identity], cuts: list[int], most: int
+) -> None:
+    """A key's rows come in parts of so many, the last one of what is left, wherever its batches end."""
+    expected = []
+    for identity, run in groupby(enumerate(rows), key=lambda pair: pair[1]):
+        numbers = [number for number, _ in run]
+        parts = [numbers[start : start + most] for start in range(0, len(numbers), most)]
+        expected += [(identity[0], identity[1:], part) for part in parts]
+    slices = KeySlices(CODEC, ("a", "b"), most_rows=most)
+    entries = KeyedRows(iter(batches(rows, cuts)), slices, HandedOverRows(numbers_of))
+    assert [(group, CODEC.decode(key), list(rest)) for group, key, _, _, rest in entries] == expected
+
+
+@given(st.lists(st.integers(-50, 50), max_size=20).map(sorted), cuttings, st.integers(1, 30))
+def test_runs_are_cut_where_windows_of_the_span_begin(times: list[int], cuts: list[int], span: int) -> None:
+    """Rows of one span are together, wherever their batches end."""
+    schema = pa.schema([(KEY_GROUP_COLUMN, pa.int32()), ("n", pa.int64()), ("t", pa.timestamp("us"))])
+    places = [0, *sorted(cut % (len(times) + 1) for cut in cuts), len(times)]
+    made = [
+        pa.record_batch([[0] * (stop - start), range(start, stop), times[start:stop]], schema=schema)
+        for start, stop in pairwise(places)
+    ]
+    slices = KeySlices(KeyCodec(pa.schema([])), (), "t", span_us=span)
+    entries = KeyedRows(iter(made), slices, HandedOverRows(numbers_of))
+    expected = [[n for n, _ in run] for _, run in groupby(enumerate(times), key=lambda pair: pair[1] // span)]
+    assert [list(rest) for *_, rest in entries] == expected
+
+
 @given(inputs, cuttings)
 def test_values_of_a_key_are_those_of_its_bytes(rows: list[Identity], cuts: list[int]) -> None:
     """The key tuple that a processor gets is what the codec makes of the encoded key."""

@@ -1,0 +1,150 @@
+"""What the writer was told, and which output it makes of it: the format, the output mode, names that it can have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ...errors import PlanError
+from ...runtime.connectors.sinks import WholeResult, table_format
+from ...runtime.connectors.sinks.formats import (
+    FILE_FORMATS,
+    FORMATS,
+    KNOWN_OPTIONS,
+    REPEATING_FORMATS,
+    REPLACING_FORMATS,
+    UNCHECKED_NAMES_FORMATS,
+    WHOLE_FORMATS,
+)
+from ...runtime.platform.columns import column_fold
+from ..inputs.inputs import Inputs
+from ..stages.stage import KeyedStage
+from .graph import StageGraph
+
+
+@dataclass(frozen=True)
+class SinkRequest:
+    """What the writer was told, besides options."""
+
+    query_name: str | None
+    format: str | None
+    foreach_batch: Callable[[DataFrame, int], None] | None
+    output_mode: str | None
+    trigger: dict[str, Any]
+    #: Table to append to; None: the format and its options say where.
+    table: str | None = None
+    partition_by: tuple[str, ...] = ()
+    #: What users call the columns, where several have one name; None: as the output does.
+    names: tuple[str, ...] | None = None
+
+
+def sink_format(spark: SparkSession, request: SinkRequest) -> str:
+    """The format's name; in lower case if it is one of ours."""
+    if request.foreach_batch is not None:
+        return "foreachBatch"
+    stored = table_format(spark, request.table) if request.format is None and request.table else None
+    written = (request.format or stored or str(spark.conf.get("spark.sql.sources.default", "parquet"))).strip()
+    return written.lower() if written.lower() in FORMATS else written  # a class name must stay as it is
+
+
+def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
+    """Raise PlanError if several columns have one name, and the output cannot have that."""
+    if request.names is None or (request.table is None and format in UNCHECKED_NAMES_FORMATS):
+        return
+    fold = column_fold(spark)
+    counts = Counter(map(fold, request.names))
+    repeated = ", ".join(sorted({name for name in request.names if counts[fold(name)] > 1}))
+    where = f"format {format}" if request.table is None else f"table {request.table}"
+    raise PlanError(
+        f"the output has several columns named {repeated}, which {where} cannot have; rename or drop them, or use"
+        f" {', '.join(UNCHECKED_NAMES_FORMATS[:-1])} or {UNCHECKED_NAMES_FORMATS[-1]}",
+        code="MIXEDMODE_COLUMN_AMBIGUOUS",
+    )
+
+
+def check_update(graph: StageGraph, output_mode: str) -> None:
+    """Raise PlanError if a stage makes outputMode update impossible."""
+    what = next((stage.refuses_update for stage in graph.stages if stage.refuses_update is not None), None)
+    if what is not None and output_mode == "update":
+        raise PlanError(
+            f"outputMode update is not supported after {what}, as in Spark; use append, or complete with an aggregation"
+            " behind it",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+
+
+def output_mode_of_union(request: SinkRequest) -> str:
+    """The output mode where the rows of several stages are the output."""
+    if (request.output_mode or "append") != "append":
+        raise PlanError(
+            f"outputMode {request.output_mode} is not supported for the union of what several keyed stages give: a row"
+            " of one is not replaced by one of another; use append, or write each stage with a job of its own",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+    return "append"
+
+
+def output_mode_of(stage: KeyedStage, request: SinkRequest, format: str) -> str:
+    """What the plan shows; a processor's own mode and the writer's need not be the same, as in Spark.
+
+    A processor hands on what it yields, whatever its mode says; what the sink must be able to do is the writer's.
+    """
+    written = request.output_mode or "append"
+    if stage.refuses_complete is not None and written == "complete":
+        raise PlanError(
+            f"outputMode complete is not supported {stage.refuses_complete}; use append or update, which are the same"
+            " here",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+    if stage.output_mode is not None and written == "complete":
+        raise PlanError(
+            "outputMode complete of the writer is not supported after transformWithState, as in Spark: only an"
+            " aggregation has a complete result; use append or update",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+    replaces = written == "complete" and format.lower() in REPLACING_FORMATS
+    if written != "append" and format.lower() in FILE_FORMATS and not replaces:
+        also = " and complete" if format.lower() in REPLACING_FORMATS else ""
+        raise PlanError(
+            f"format {format} supports outputMode append{also} only, got {written}: files are never rewritten; use"
+            " append, or foreachBatch and merge the rows into a table"
+        )
+    return request.output_mode or stage.output_mode or "append"
+
+
+def whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: str) -> WholeResult | None:
+    """How the whole result is shown each time; None: the job does not give it."""
+    if output_mode != "complete" or not stage.is_aggregate:  # what a processor calls complete are rows all the same
+        if output.arrangement:
+            raise PlanError(
+                f"{output.arrangement[0].what} is supported behind an aggregate in outputMode complete only, as in"
+                f" Spark: in outputMode {output_mode} the rows never are the whole result; use complete, or do it in"
+                " whatever reads the output"
+            )
+        return None
+    if format.lower() not in (*map(str.lower, WHOLE_FORMATS), *REPLACING_FORMATS, *REPEATING_FORMATS):
+        raise PlanError(
+            f"format {format} does not support outputMode complete, which replaces the whole output each time; use"
+            f" {', '.join((*REPLACING_FORMATS, *WHOLE_FORMATS[:-1]))} or {WHOLE_FORMATS[-1]}, and in its function"
+            " overwrite the table, or outputMode update"
+        )
+    return WholeResult(output.arrangement)
+
+
+def options_of_replaced(request: SinkRequest, options: dict[str, str]) -> str | None:
+    """Take out options of a format that a function has replaced, as Spark ignores them; what to say of it."""
+    if request.foreach_batch is None or request.format is None:
+        return None
+    names = [name for name in options if name.lower() not in KNOWN_OPTIONS]
+    for name in names:
+        del options[name]
+    if not names:
+        return None
+    return (
+        f"no effect: {', '.join(names)}, as a function takes the rows in place of format {request.format}, which was"
+        " named before it"
+    )

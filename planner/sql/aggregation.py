@@ -1,0 +1,122 @@
+"""GROUP BY as calls: ``groupBy`` the keys, ``agg`` the results, and ``select`` what the statement makes of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ...runtime.platform.spark_expressions import as_column, attribute, class_name, items, tree
+from ...runtime.platform.statements import over
+from .rows import NotTranslatable, Rows, unique
+
+#: Counts the rows of groups of which nothing else is asked, as of DISTINCT.
+_ROWS = "rows_of_group"
+
+
+def aggregated(node: Any, rows: Rows, taken: frozenset[str]) -> Rows:
+    """What an ``Aggregate`` gives.
+
+    Args:
+        node: the node.
+        rows: what is aggregated.
+        taken: names that none of its columns may have.
+
+    Raises:
+        NotTranslatable: there are no calls for it.
+    """
+    return _Aggregation(node, rows, taken).result()
+
+
+class _Aggregation:
+    """One GROUP BY."""
+
+    def __init__(self, node: Any, rows: Rows, taken: frozenset[str]) -> None:
+        self._rows, self._spark = rows, rows.spark
+        self._groups = list(items(node.groupingExpressions()))
+        self._outputs = list(items(node.aggregateExpressions()))
+        self._taken = set(taken)
+        self._keys: list[Any] = []
+        self._key_names: list[str] = []
+        #: By a name of a result what is aggregated.
+        self._results: dict[str, Any] = {}
+
+    def result(self) -> Rows:
+        for group in self._groups:
+            self._add_key(group)
+        wanted = [self._output(one) for one in self._outputs]
+        results = [as_column(self._spark, one).alias(name) for name, one in self._results.items()]
+        if not results:
+            results = [F.count(F.lit(1)).alias(unique(_ROWS, {*self._taken, *self._key_names}))]
+        made = self._rows.aggregated(self._keys, results)
+        names = [name for name, _ in wanted]
+        if any(expression is not None for _, expression in wanted) or names != made.names:
+            made = made.call("select", *[self._column(*one) for one in wanted])
+        known = made.named([one.exprId().id() for one in self._outputs], names)
+        return Rows(made.frame, made.stock, known)
+
+    def _column(self, name: str, expression: Any) -> Column:
+        if expression is None:
+            return as_column(self._spark, attribute(self._spark, name))
+        return as_column(self._spark, expression).alias(name)
+
+    def _add_key(self, group: Any) -> None:
+        expression = self._rows.expression(group)
+        kind = class_name(expression)
+        if kind == "UnresolvedAttribute":
+            name = str(expression.name())
+            if name in self._key_names:
+                raise NotTranslatable(f"has the key {name} twice")
+            self._keys.append(as_column(self._spark, expression))
+        else:
+            name = unique(self._wished(group), {*self._taken, *self._key_names, *self._rows.names})
+            self._keys.append(as_column(self._spark, expression).alias(name))
+        self._key_names.append(name)
+
+    def _wished(self, group: Any) -> str:
+        """What the statement calls a key that is computed."""
+        found = [one for one in self._outputs if class_name(one) == "Alias" and one.child().semanticEquals(group)]
+        if found:
+            return str(found[0].name())
+        return str(group.name()) if class_name(group) == "AttributeReference" else str(group.sql())
+
+    def _output(self, named: Any) -> tuple[str, Any]:
+        """Name of a column of the result, and what it is over keys and results; None: it is one of these."""
+        expression = named.child() if class_name(named) == "Alias" else named
+        others = {*self._taken, *self._key_names, *self._results}
+        if class_name(named) == "AttributeReference":
+            return self._key_name(named), None
+        if class_name(expression) == "AggregateExpression":
+            name = unique(str(named.name()), others)
+            self._results[name] = self._rows.expression(expression)
+            return name, None
+        found = self._over_results(expression)
+        if class_name(found) == "UnresolvedAttribute" and str(found.name()).lower() == str(named.name()).lower():
+            return str(found.name()), None
+        return unique(str(named.name()), others), found
+
+    def _key_name(self, named: Any) -> str:
+        for place, group in enumerate(self._groups):
+            if named.semanticEquals(group):
+                return self._key_names[place]
+        raise NotTranslatable(f"reads the column {named.name()}, which is no key")
+
+    def _over_results(self, expression: Any) -> Any:
+        """An expression over the names of keys and results; each aggregate in it becomes a result."""
+
+        def other(node: Any) -> Any:
+            for place, group in enumerate(self._groups):
+                if node.semanticEquals(group):
+                    return attribute(self._spark, self._key_names[place])
+            if class_name(node) == "AggregateExpression":
+                name = unique(str(node.sql()), {*self._taken, *self._key_names, *self._results})
+                self._results[name] = self._rows.expression(node)
+                return attribute(self._spark, name)
+            return None
+
+        found = over(self._spark, expression, other)
+        for one in tree(found):
+            if class_name(one) == "AttributeReference":
+                raise NotTranslatable(f"reads the column {one.name()}, which is no key")
+        return found

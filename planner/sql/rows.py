@@ -1,0 +1,111 @@
+"""Rows on the way through a statement: a job's frame, and beside it a stock frame that every call is made on, too.
+
+The stock frame is over the stand-ins.  Its plan, and not what we believe to have called, is compared with the plan of
+the statement in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+
+from ...runtime.platform.spark_expressions import as_column, attribute, class_name, tree
+from ...runtime.platform.statements import over
+
+
+class NotTranslatable(Exception):
+    """A part of a statement that there are no calls for; the reason is its text."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a node of a statement gives."""
+
+    #: Of the job.
+    frame: Any
+    #: The same calls on a stock frame over the stand-ins.
+    stock: DataFrame
+    #: By the id of each column of the node what says it: a name, or a function of columns such as a window.
+    known: Mapping[int, Any]
+
+    @property
+    def spark(self) -> Any:
+        return self.stock.sparkSession
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.stock.columns)
+
+    def call(self, method: str, *args: Any, known: Mapping[int, Any] | None = None) -> Rows:
+        """Both frames through a method.
+
+        Args:
+            method: its name.
+            args: what it is given.
+            known: the columns afterwards; None: they stay.
+        """
+        made = [getattr(one, method)(*args) for one in (self.frame, self.stock)]
+        return Rows(made[0], made[1], self.known if known is None else known)
+
+    def with_other(self, method: str, other: Rows, *args: Any, known: Mapping[int, Any]) -> Rows:
+        """Both frames through a method that takes other rows, too.
+
+        Args:
+            method: its name.
+            other: these rows.
+            args: what else it is given.
+            known: the columns afterwards.
+        """
+        frame = getattr(self.frame, method)(other.frame, *args)
+        return Rows(frame, getattr(self.stock, method)(other.stock, *args), known)
+
+    def aggregated(self, keys: Sequence[Column], results: Sequence[Column]) -> Rows:
+        """Both frames through ``groupBy`` and ``agg``."""
+        made = [one.groupBy(*keys).agg(*results) for one in (self.frame, self.stock)]
+        return Rows(made[0], made[1], {})
+
+    def expression(self, node: Any, more: Mapping[int, Any] | None = None) -> Any:
+        """A resolved expression over the names of these columns.
+
+        Args:
+            node: the expression.
+            more: by their ids columns that are known beside these.
+
+        Raises:
+            NotTranslatable: it reads a column that is not there.
+        """
+        known = {**self.known, **(more or {})}
+        for one in tree(node):
+            if class_name(one) == "OuterReference" or (
+                class_name(one) == "AttributeReference" and one.exprId().id() not in known
+            ):
+                raise NotTranslatable(f"reads the column {one.name()} of another relation")
+
+        def other(one: Any) -> Any:
+            if class_name(one) != "AttributeReference":
+                return None
+            if one.exprId().id() not in known:  # in a call as it was written
+                raise NotTranslatable(f"reads the column {one.name()}, which is gone")
+            return known[one.exprId().id()]
+
+        return over(self.spark, node, other)
+
+    def column(self, node: Any) -> Column:
+        """The same as a column."""
+        return as_column(self.spark, self.expression(node))
+
+    def named(self, ids: Iterable[int], names: Iterable[str]) -> dict[int, Any]:
+        """What says columns that are called by names."""
+        return {id: attribute(self.spark, name) for id, name in zip(ids, names, strict=True)}
+
+
+def unique(name: str, taken: Iterable[str]) -> str:
+    """A name that no other column has, whether or not upper case counts."""
+    others, found, number = {one.lower() for one in taken}, name, 1
+    while found.lower() in others:
+        number += 1
+        found = f"{name}_{number}"
+    return found

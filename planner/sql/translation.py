@@ -1,0 +1,289 @@
+"""A statement's analyzed plan as calls of a job's frames, accepted only if Spark makes the same plan of these calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ...errors import PlanError
+from ...runtime.platform.spark_errors import error_text
+from ...runtime.platform.spark_expressions import (
+    as_column,
+    attribute,
+    class_name,
+    constant,
+    items,
+    tree,
+)
+from ...runtime.platform.spark_plans import frame_of
+from ...runtime.platform.statements import (
+    difference,
+    leaf_called,
+    ordering,
+    outer_generator,
+    plain_plan,
+    text_of,
+)
+from ..inputs.schemas import same_type
+from .aggregation import aggregated
+from .rows import NotTranslatable, Rows, unique
+from .stand_in import STAND_INS
+from .windows import over_window, window_of_time, written_window
+
+#: Spark's names of joins as ``DataFrame.join`` takes them.
+_JOINS = {
+    "INNER": "inner",
+    "CROSS": "cross",
+    "LEFT OUTER": "left",
+    "RIGHT OUTER": "right",
+    "FULL OUTER": "full",
+    "LEFT SEMI": "leftsemi",
+    "LEFT ANTI": "leftanti",
+}
+#: What users call nodes that are refused.
+_CALLED = {
+    "EventTimeWatermark": "WATERMARK (call withWatermark on the frame before createOrReplaceTempView)",
+    "Except": "EXCEPT",
+    "Expand": "GROUPING SETS, ROLLUP or CUBE (use frame.rollup, cube or groupingSets)",
+    "Intersect": "INTERSECT",
+    "LateralJoin": "LATERAL",
+    "LocalLimit": "LIMIT without a whole",
+    "Offset": "OFFSET",
+    "Pivot": "PIVOT",
+    "RepartitionByExpression": "DISTRIBUTE BY",
+    "Sample": "TABLESAMPLE",
+    "Window": "a function OVER (…)",
+}
+
+
+def translated(statement: DataFrame) -> Any:
+    """The frame of a job that a statement over stand-ins is.
+
+    Raises:
+        PlanError: there is no such call, or Spark makes another plan of the calls than of the statement.
+    """
+    plan = plain_plan(statement)
+    rows = _Translation(statement).rows(plan, frozenset())
+    node = difference(rows.stock, plan)
+    if node is not None:
+        raise _refusal(node, "is planned by Spark in another way than the calls of frames that it would become")
+    frame = _under_names(rows.frame, [str(one.name()) for one in items(plan.output())])
+    for field, said in zip(frame.schema.fields, statement.schema.fields, strict=True):
+        if not same_type(field.dataType, said.dataType):
+            raise PlanError(
+                f"the statement is refused: its column {said.name} is of type {said.dataType.simpleString()}, that of"
+                f" the calls of {field.dataType.simpleString()}",
+                code="MIXEDMODE_NOT_SUPPORTED",
+            )
+    return frame
+
+
+def _refusal(node: Any, why: str) -> PlanError:
+    kind, text = class_name(node), text_of(node)
+    where = "" if not text else f" in {' '.join(text.split())!r}"
+    return PlanError(
+        f"the statement is refused at {_CALLED.get(kind, kind)}{where}: it {why}; write the calls of the frame instead,"
+        " or do this where the output is read",
+        code="MIXEDMODE_NOT_SUPPORTED",
+    )
+
+
+def _under_names(frame: Any, names: list[str]) -> Any:
+    """The frame with its columns called as the statement calls them."""
+    if frame.columns == names:
+        return frame
+    twice = sorted({name for name in names if [one.lower() for one in names].count(name.lower()) > 1})
+    if twice:
+        raise PlanError(f"the statement gives several columns called {twice[0]}; give each a name of its own, by AS")
+    return frame.toDF(*names)
+
+
+def _id(attribute: Any) -> int:
+    return int(attribute.exprId().id())
+
+
+class _Translation:
+    """The calls of one statement."""
+
+    def __init__(self, statement: DataFrame) -> None:
+        self._spark = statement.sparkSession
+        self._nodes: dict[str, Callable[[Any, frozenset[str]], Rows]] = {
+            "Aggregate": self._aggregate,
+            "Filter": self._filter,
+            "Generate": self._generate,
+            "GlobalLimit": self._limit,
+            "Join": self._join,
+            "Project": self._project,
+            "Sort": self._sort,
+            "Union": self._union,
+        }
+
+    def rows(self, node: Any, taken: frozenset[str]) -> Rows:
+        """What a node gives.
+
+        Args:
+            node: reads a stand-in.
+            taken: names that none of its columns may have, because others that it will be joined with have them.
+
+        Raises:
+            PlanError: there are no calls for it.
+        """
+        kind = class_name(node)
+        try:
+            frame = STAND_INS.frame_of(node)
+            if frame is not None:
+                return self._view(node, frame, taken)
+            window = written_window(node)
+            if window is not None:
+                window = over_window(window)
+                rows = self.rows(window.below, taken)
+                call = window.expression(self._spark, rows.expression)
+                return Rows(rows.frame, rows.stock, {**rows.known, window.id: call})
+            if kind not in self._nodes:
+                raise NotTranslatable("is not supported")
+            return self._nodes[kind](node, taken)
+        except NotTranslatable as error:
+            raise _refusal(node, str(error)) from error
+        except (PySparkException, Py4JError) as error:
+            raise _refusal(node, f"fails: {error_text(error)}") from error
+
+    # -- without state -------------------------------------------------------------------------------------------------
+
+    def _view(self, leaf: Any, frame: Any, taken: frozenset[str]) -> Rows:
+        columns = list(items(leaf.output()))
+        names: list[str] = []
+        for column in columns:
+            names.append(unique(str(column.name()), {*taken, *names}))
+        called = frame if frame.columns == names else frame.toDF(*names)
+        rows = Rows(called, leaf_called(self._spark, leaf, names), {})
+        return replace(rows, known=rows.named(map(_id, columns), names))
+
+    def _filter(self, node: Any, taken: frozenset[str]) -> Rows:
+        rows = self.rows(node.child(), taken)
+        return rows.call("filter", rows.column(node.condition()))
+
+    def _project(self, node: Any, taken: frozenset[str]) -> Rows:
+        rows = self.rows(node.child(), taken)
+        given = list(items(node.projectList()))
+        spoken = [self._name_of(rows, one) for one in given]
+        names: list[str] = []
+        columns = []
+        for one, name in zip(given, spoken, strict=True):
+            if name is not None:
+                if name in names:
+                    raise NotTranslatable(f"has the column {one.name()} twice; give one of them another name, by AS")
+                names.append(name)
+                columns.append(rows.column(one))
+                continue
+            own = unique(str(one.name()), {*taken, *names, *(other for other in spoken if other is not None)})
+            names.append(own)
+            columns.append(self._computed(rows, one).alias(own))
+        return rows.call("select", *columns, known=rows.named(map(_id, given), names))
+
+    def _name_of(self, rows: Rows, named: Any) -> str | None:
+        """The name of a column that is handed on; None: it is computed, or gets another name."""
+        if class_name(named) != "AttributeReference":
+            return None
+        found = rows.expression(named)
+        return str(found.name()) if class_name(found) == "UnresolvedAttribute" else None
+
+    def _computed(self, rows: Rows, named: Any) -> Any:
+        expression = named.child() if class_name(named) == "Alias" else named
+        window = window_of_time(expression)
+        if window is None:
+            return rows.column(expression)
+        return F.window_time(rows.column(window))
+
+    def _generate(self, node: Any, taken: frozenset[str]) -> Rows:
+        rows = self.rows(node.child(), taken)
+        names, given = rows.names, list(items(node.generatorOutput()))
+        own: list[str] = []
+        for one in given:
+            own.append(unique(str(one.name()), {*taken, *names, *own}))
+        generator = rows.expression(node.generator())
+        if node.outer():
+            generator = outer_generator(self._spark, generator)
+        columns = [as_column(self._spark, attribute(self._spark, name)) for name in names]
+        known = {**rows.known, **rows.named(map(_id, given), own)}
+        return rows.call("select", *columns, as_column(self._spark, generator).alias(*own), known=known)
+
+    def _union(self, node: Any, taken: frozenset[str]) -> Rows:
+        if node.byName() or node.allowMissingCol():
+            raise NotTranslatable("is by name, which is not supported")
+        first, *others = list(items(node.children()))
+        for child in (first, *others):
+            self._check_is_of_job(child)
+        rows = self.rows(first, taken)
+        ids = [one.exprId().id() for one in items(first.output())]
+        if [str(rows.known[id].name()) for id in ids] != rows.names:
+            raise NotTranslatable("has columns in another order than its first part")
+        for other in others:
+            rows = rows.with_other("union", self.rows(other, taken), known=rows.known)
+        return Rows(rows.frame, rows.stock, rows.named(map(_id, items(node.output())), rows.names))
+
+    def _check_is_of_job(self, plan: Any) -> None:
+        if not STAND_INS.are_below(plan):
+            raise NotTranslatable("has a part that is no view of a job; give it to mixedmode.read(history=…) first")
+
+    # -- with state ----------------------------------------------------------------------------------------------------
+
+    def _aggregate(self, node: Any, taken: frozenset[str]) -> Rows:
+        return aggregated(node, self.rows(node.child(), taken), taken)
+
+    def _join(self, node: Any, taken: frozenset[str]) -> Rows:
+        how = _JOINS.get(str(node.joinType().sql()))
+        if how is None:
+            raise NotTranslatable("is of a kind that is not supported")
+        self._check_left_is_of_job(node)
+        ours = STAND_INS.are_below(node.right())
+        outputs = list(items(node.right().output()))
+        if not ours:
+            names = [str(one.name()) for one in outputs]
+            left = self.rows(node.left(), taken | set(names))
+            return self._joined(node, left, self._table(node.right(), names, taken), outputs, names, how)
+        left = self.rows(node.left(), taken)
+        right = self.rows(node.right(), taken | set(left.names))
+        return self._joined(node, left, right, outputs, right.names, how)
+
+    def _joined(self, node: Any, left: Rows, right: Any, outputs: list[Any], names: list[str], how: str) -> Rows:
+        other = right.known if isinstance(right, Rows) else left.named(map(_id, outputs), names)
+        both = Rows(left.frame, left.stock, {**left.known, **other})
+        condition = node.condition()
+        on = both.column(condition.get()) if condition.isDefined() else None
+        known = left.known if how in ("leftsemi", "leftanti") else both.known
+        if isinstance(right, Rows):
+            return left.with_other("join", right, on, how, known=known)
+        return left.call("join", right, on, how, known=known)
+
+    def _table(self, plan: Any, names: Collection[str], taken: frozenset[str]) -> DataFrame:
+        """A part of a statement that reads no view of a job."""
+        folded = [name.lower() for name in names]
+        if len(set(folded)) < len(folded) or {one.lower() for one in taken} & set(folded):
+            raise NotTranslatable("has tables with columns of the same name; give each column a name of its own before")
+        return frame_of(self._spark, plan)
+
+    def _check_left_is_of_job(self, node: Any) -> None:
+        if not STAND_INS.are_below(node.left()):
+            raise NotTranslatable("has the table on the left; write the view of the job first")
+
+    def _sort(self, node: Any, taken: frozenset[str]) -> Rows:
+        if not getattr(node, "global")():
+            raise NotTranslatable("is a SORT BY, which is not supported")
+        rows = self.rows(node.child(), taken)
+        orders = [ordering(self._spark, one, rows.expression(one.child())) for one in items(node.order())]
+        return rows.call("orderBy", *orders)
+
+    def _limit(self, node: Any, taken: frozenset[str]) -> Rows:
+        below = node.child()
+        if class_name(below) != "LocalLimit":
+            raise NotTranslatable("has no number")
+        number = constant(node.limitExpr())
+        if number is None or any(class_name(one) == "AttributeReference" for one in tree(node.limitExpr())):
+            raise NotTranslatable("needs a constant")
+        return self.rows(below.child(), taken).call("limit", int(number))

@@ -1,0 +1,219 @@
+"""Statements in SQL as Spark's analyzer has resolved them: made plain, read node by node, and compared.
+
+Plans and expressions are handles, as in :mod:`.spark_expressions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+
+from .gateway import java_array, java_class
+from .spark_expressions import NO_SUCH_MEMBER, as_column, class_name, items, parsed, replaced, with_children
+from .spark_plans import analyzed, frame_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ANALYSIS, _OPTIMIZER = "org.apache.spark.sql.catalyst.analysis", "org.apache.spark.sql.catalyst.optimizer"
+#: Spark's rules by which a plan only loses names: every one gives the same rows.
+_PLAIN = (
+    f"{_ANALYSIS}.EliminateSubqueryAliases",
+    f"{_ANALYSIS}.EliminateView",
+    f"{_OPTIMIZER}.ReplaceDistinctWithAggregate",
+)
+#: Spark's rules by which two ways to write the same projections become one.
+_COLLAPSING = ("RemoveRedundantAliases", "RemoveNoopOperators", "CombineUnions")
+#: Stands for an argument of a call that is parsed.
+_PARAMETER = "__parameter"
+#: So many levels of projections become one.
+_ROUNDS = 8
+#: Beside the first; each is false by default.
+_INLINING_ARGUMENTS = 3
+#: A leaf of a streaming source of the second kind.
+_STREAM = "StreamingRelationV2"
+
+
+def plain_plan(frame: DataFrame) -> Any:
+    """The analyzed plan of a frame without views, names of relations and common table expressions."""
+    spark = frame.sparkSession
+    plan = _inlining(spark).apply(analyzed(frame))
+    for rule in _PLAIN:
+        plan = java_class(spark, rule).apply(plan)
+    return _without_qualifiers(spark, plan)
+
+
+def difference(one: DataFrame, plan: Any) -> Any:
+    """The lowest node of a plan that a frame's plan differs from, both collapsed and canonicalised by Spark.
+
+    Args:
+        one: the frame.
+        plan: the other one's :func:`plain_plan`.
+
+    Returns:
+        A node; None: the plans are the same.
+    """
+    spark = one.sparkSession
+    mine, other = (_collapsed(spark, each) for each in (plain_plan(one), plan))
+    if _is_same(mine, other):
+        return None
+    while True:
+        pairs = list(zip(items(mine.children()), items(other.children()), strict=False))
+        below = next(((here, there) for here, there in pairs if not _is_same(here, there)), None)
+        if below is None or class_name(mine) != class_name(other):
+            return other
+        mine, other = below
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(one.canonicalized().equals(other.canonicalized()))
+
+
+def stream_option(leaf: Any, name: str) -> str | None:
+    """An option that a streaming source was given; None: it has none of this name, or this is no such source."""
+    if class_name(leaf) != _STREAM:
+        return None
+    found = leaf.extraOptions().get(name)
+    return None if found is None else str(found)
+
+
+def leaf_called(spark: SparkSession, leaf: Any, names: list[str]) -> DataFrame:
+    """The rows of a streaming source, the same columns under other names.
+
+    Args:
+        spark: the session.
+        leaf: the source.
+        names: one for each column.
+    """
+    columns = [column.withName(name) for column, name in zip(items(leaf.output()), names, strict=True)]
+    sequence = java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(columns)
+    return frame_of(spark, _with_members(spark, leaf, {"output": sequence}))
+
+
+def ordering(spark: SparkSession, order: Any, expression: Any) -> Column:
+    """A ``SortOrder`` as a column, over another expression.
+
+    Args:
+        spark: the session.
+        order: the ``SortOrder``.
+        expression: what it goes by.
+    """
+    children = [expression, *list(items(order.children()))[1:]]
+    return as_column(spark, with_children(spark, order, children))
+
+
+def outer_generator(spark: SparkSession, generator: Any) -> Any:
+    """A generator that gives a row of nulls where it has none to give."""
+    return java_class(spark, "org.apache.spark.sql.catalyst.expressions.GeneratorOuter")(generator)
+
+
+def over(spark: SparkSession, node: Any, other: Callable[[Any], Any]) -> Any:
+    """A resolved expression over others, to be resolved again.
+
+    Spark cannot resolve all that it has written out: what names a value once for several places becomes the call that
+    it was, and a field without a name gets it back.
+
+    Args:
+        spark: the session.
+        node: the expression.
+        other: gives what takes a node's place; None: the node stays, and its children are asked for.
+    """
+
+    def called(one: Any) -> Any:
+        found = other(one)
+        if found is not None:
+            return found
+        kind = class_name(one)
+        if kind == "GetStructField" and not one.name().isDefined():
+            value = java_class(spark, f"{_ANALYSIS}.UnresolvedExtractValue")
+            return value(over(spark, one.child(), other), parsed(spark, literal(str(one.extractFieldName()))))
+        if any(class_name(child) == "With" for child in items(one.children())):
+            given = [over(spark, each, other) for each in _arguments(one)]
+            names = [f"`{_PARAMETER}{at}`" for at in range(len(given))]
+            places = {f"{_PARAMETER}{at}": each for at, each in enumerate(given)}
+            call = parsed(spark, f"{one.prettyName()}({', '.join(names)})")
+            return replaced(spark, call, lambda each: places.get(_name_of(each)))
+        return None
+
+    return replaced(spark, node, called)
+
+
+def _arguments(call: Any) -> list[Any]:
+    """The arguments of a call that Spark has written out; those of BETWEEN as they are now, and not as they were."""
+    kinds = ("GreaterThanOrEqual", "LessThanOrEqual")
+    common = call.children().apply(0)
+    whole, *values = items(common.children())
+    bounds = list(items(whole.children())) if class_name(whole) == "And" else []
+    if class_name(call) != "Between" or len(values) != 1 or tuple(map(class_name, bounds)) != kinds:
+        return list(items(call.parameters()))
+    return [values[0].child(), *[bound.children().apply(1) for bound in bounds]]
+
+
+def _name_of(node: Any) -> str:
+    return str(node.name()) if class_name(node) == "UnresolvedAttribute" else ""
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def text_of(node: Any) -> str | None:
+    """The part of the statement that a node was made of; None: Spark does not know."""
+    try:
+        origin = node.origin()
+        start, stop, text = origin.startIndex(), origin.stopIndex(), origin.sqlText()
+        if not (start.isDefined() and stop.isDefined() and text.isDefined()):
+            return None
+        return str(text.get())[int(start.get()) : int(stop.get()) + 1]
+    except NO_SUCH_MEMBER:
+        return None
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _inlining(spark: SparkSession) -> Any:
+    """Spark's rule that puts each common table expression where it is read; newer versions take more arguments."""
+    rule = java_class(spark, f"{_OPTIMIZER}.InlineCTE")
+    for others in range(_INLINING_ARGUMENTS):
+        try:
+            return rule(True, *[False] * others)
+        except NO_SUCH_MEMBER:
+            continue
+    return rule(True, *[False] * _INLINING_ARGUMENTS)
+
+
+def _collapsed(spark: SparkSession, plan: Any) -> Any:
+    collapse = java_class(spark, f"{_OPTIMIZER}.CollapseProject")
+    rules = [java_class(spark, f"{_OPTIMIZER}.{rule}") for rule in _COLLAPSING]
+    for _ in range(_ROUNDS):
+        before, plan = plan, collapse.apply(plan, True)  # whatever it costs: this plan never runs
+        for rule in rules:
+            plan = rule.apply(plan)
+        if plan.fastEquals(before):
+            break
+    return plan
+
+
+def _without_qualifiers(spark: SparkSession, node: Any) -> Any:
+    """A plan whose generators' columns are called by no name of a relation; it says nothing of resolved columns."""
+    children = list(items(node.children()))
+    others = [_without_qualifiers(spark, child) for child in children]
+    if not all(map(is_, others, children)):
+        node = with_children(spark, node, others)
+    if class_name(node) == "Generate" and node.qualifier().isDefined():
+        node = _with_members(spark, node, {"qualifier": java_class(spark, "scala.Option").empty()})
+    return node
+
+
+def _with_members(spark: SparkSession, node: Any, members: Mapping[str, Any]) -> Any:
+    """A copy of a node with other values of some of its members, by their names."""
+    values = [
+        members[name] if (name := str(node.productElementName(at))) in members else node.productElement(at)
+        for at in range(node.productArity())
+    ]
+    return node.makeCopy(java_array(spark, values))

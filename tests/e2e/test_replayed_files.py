@@ -1,0 +1,92 @@
+"""Live files that were processed and are in no checkpoint: a restart finds them as they were, or says what is not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import support
+from mixedmode import DataLossError, MixedQuery, QueryError
+from mixedmode.runtime.platform import failpoints
+from standalone import wait_until
+from support import World
+
+pytestmark = pytest.mark.spark
+
+EVENTS = support.stream_of(200, seed=41)
+#: No checkpoint but those that somebody asks for.
+RARELY = {"execution.checkpointing.interval": "1 hour"}
+
+
+def start(world: World, **source: str) -> MixedQuery:
+    return world.start(support.sessions(world.history(EVENTS[:80]), world.live(**source)), RARELY)
+
+
+@pytest.fixture
+def processed(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job that has died behind an epoch that no checkpoint holds; the file that the epoch has read."""
+    query = start(world)
+    assert query.wait_for("live", 300), query.exception()
+    world.land(EVENTS[80:120])
+    query.processAllAvailable()
+    monkeypatch.setenv(failpoints.VARIABLE, "checkpoint-start=raise")
+    failpoints._hits.clear()
+    before = query._runner._run.state.epoch  # type: ignore[union-attr]
+    world.land(EVENTS[120:160])
+    wait_until(lambda: query._runner._run.state.epoch > before, "the epoch")  # type: ignore[union-attr]
+    batch = query._runner._run.state.batch_id  # type: ignore[union-attr]
+    wait_until((world.checkpoints / "spark" / "commits" / str(batch)).exists, "Spark's commit")
+    with pytest.raises(Exception, match="checkpoint-start"):
+        query.processAllAvailable()
+    query.stop()
+    monkeypatch.delenv(failpoints.VARIABLE)
+    return max(world.landing.glob("*.parquet"))
+
+
+def refusal(world: World) -> str:
+    query: Any = start(world)
+    with pytest.raises(QueryError) as caught:
+        query.awaitTermination(300)
+    assert isinstance(caught.value.__cause__, DataLossError)
+    return str(caught.value)
+
+
+def finished(world: World, **source: str) -> MixedQuery:
+    query = start(world, **source)
+    assert query.wait_for("live", 300), query.exception()
+    world.land(EVENTS[160:], support.flush_after(EVENTS))
+    query.processAllAvailable()
+    query.stop()
+    assert query.exception() is None
+    return query
+
+
+def test_a_file_that_is_gone_is_named_each_time_until_it_is_back(world: World, processed: Path) -> None:
+    """Stock Spark would read nothing of it without a word; put back as it was, every row comes once."""
+    aside = world.folder / "aside.parquet"
+    processed.rename(aside)
+    for _ in range(2):
+        assert f"{processed.name} (gone)" in refusal(world)
+    aside.rename(processed)
+    finished(world)
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
+
+
+def test_a_file_that_was_written_again_is_named(world: World, processed: Path) -> None:
+    """Its name alone is not it."""
+    modified = processed.stat()
+    support.write(processed, EVENTS[:3])
+    os.utime(processed, ns=(modified.st_atime_ns, modified.st_mtime_ns + 5_000_000))
+    assert f"{processed.name} (written again since)" in refusal(world)
+
+
+def test_a_source_may_go_on_without(world: World, processed: Path) -> None:
+    """``failOnDataLoss = false``: the file is told as lost, all other rows come once."""
+    processed.unlink()
+    query = finished(world, failOnDataLoss="false")
+    assert [one.event for one in query.lifecycle].count("data-lost") == 1
+    assert processed.name in next(one.detail for one in query.lifecycle if one.event == "data-lost")
+    left = [*EVENTS[:120], *EVENTS[160:]]
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, left)

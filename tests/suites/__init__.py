@@ -1,0 +1,1 @@
+"""Spark's own test suites, run on stock Structured Streaming and on mixedmode over the same micro-batches."""

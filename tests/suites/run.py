@@ -1,0 +1,92 @@
+"""Runs a case on stock and on mixedmode, and says how the results compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mixedmode
+from jobs.job import Output
+from jobs.results import Results, results
+from jobs.verdicts import DIFFERS, REFUSED, SAME, Verdict
+from mixedmode.errors import UnsupportedOperationError
+from two_ways import TwoWays
+
+from .case import Case
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SESSION = {"spark.sql.shuffle.partitions": "1"}
+
+
+def verdict(spark: SparkSession, case: Case, folder: Path) -> Verdict:
+    """Run a case on stock, on mixedmode as a stream, and on mixedmode with the first micro-batches as history.
+
+    Raises:
+        AssertionError: stock does not what Spark's test says.
+    """
+    batches, restarts = case.batches()
+    with _session(spark, case):
+        ways = TwoWays(spark, folder, batches, case.inputs, restarts, named=case.named)
+        if case.refused:
+            return _refused(ways, case)
+        expected = _results(case, ways.stock_rows(case.query, case.mode))
+        assert expected.rows or case.may_be_empty, "stock Spark gives no row: nothing is compared"
+        for history in dict.fromkeys((0, case.files_of_history)):
+            way = f"{case.history} of {len(case.steps)} micro-batches as history" if history else "live"
+            try:
+                found = _results(case, ways.our_rows(case.query, case.mode, history=history))
+            except (mixedmode.OptionError, mixedmode.PlanError) as error:
+                return Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
+            except Exception as error:
+                return Verdict(DIFFERS, f"{way}: the query fails: {_line(error)}")
+            if differing := expected.difference(found, "stock", "mixedmode"):
+                return Verdict(DIFFERS, f"{case.why} {way}: {differing}".strip())
+    return Verdict(SAME)
+
+
+def _refused(ways: TwoWays, case: Case) -> Verdict:
+    """Both must refuse the query: stock with the message of Spark's test, ours with an error of any kind."""
+    try:
+        ways.stock_rows(case.query, case.mode)
+    except Exception as error:
+        if case.refused.lower() not in str(error).lower():
+            raise
+    else:
+        raise AssertionError("stock Spark takes the query")
+    try:
+        found = ways.our_rows(case.query, case.mode)
+    except UnsupportedOperationError as error:  # not the query is refused, but how it is written
+        return Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
+    except Exception:
+        return Verdict(SAME)
+    rows = [tuple(row) for row in found[:3]]
+    return Verdict(DIFFERS, f"{case.why} stock refuses it ({case.refused!r}), mixedmode gives {rows}".strip())
+
+
+def _results(case: Case, rows: list[Any]) -> Results:
+    names = rows[0].__fields__ if rows else []
+    keys = case.keys if case.mode == "update" and case.keys else None
+    mode: Any = case.mode if keys or case.mode != "update" else "append"
+    return results(Output(mode=mode, sink="noop", keys=keys, ordered=case.ordered), names, rows)
+
+
+@contextmanager
+def _session(spark: SparkSession, case: Case) -> Iterator[None]:
+    asked = {**_SESSION, **case.session}
+    before = {name: spark.conf.get(name, None) for name in asked}
+    for name, value in asked.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def _line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:400]
