@@ -25,8 +25,7 @@ class CheckpointReport:
     #: What became visible with it (nothing for a sink that shows rows at once).
     output_rows: int = 0
     output_bytes: int = 0
-    #: Its parts: compact (change logs that have outgrown their base), write (``_metadata``), commit (the sink),
-    #: cleanup (older checkpoints, files that nothing names).
+    #: Its parts: write (``_metadata``) and commit (the sink).
     durations_ms: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

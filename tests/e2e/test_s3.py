@@ -20,10 +20,12 @@ LATE = "pipeline.late-data.path"
 def store(spark: SparkSession, s3: S3Server) -> Iterator[S3Server]:
     """The server, which the session knows."""
     conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
-    for name, value in s3.hadoop.items():
+    # Hadoop's default stream does not try again where an answer is cut off: in local mode a task has one attempt.
+    settings = {**s3.hadoop, "fs.s3a.bucket.flaky-5.input.stream.type": "classic"}
+    for name, value in settings.items():
         conf.set(name, value)
     yield s3
-    for name in s3.hadoop:
+    for name in settings:
         conf.unset(name)
 
 
