@@ -47,6 +47,8 @@ class Sizes:
     small_latency_keys: int = 100_000
     #: Files that land one by one, until the rows of each can be seen in the sink.
     visible_batches: int = 60
+    often_batches: int = 500
+    often_rounds: int = 3
     #: The same of a join: buffered rows, and rows a side.
     join_buffered_rows: int = 1_000_000
     join_batch_rows: int = 10_000
@@ -124,6 +126,8 @@ _SMALL = Sizes(
     latency_batches=10,
     latency_keys=20_000,
     visible_batches=20,
+    often_batches=60,
+    often_rounds=2,
     join_buffered_rows=50_000,
     join_batch_rows=2_000,
     kafka_rows=200_000,
@@ -172,6 +176,8 @@ _TINY = replace(
     latency_batch_rows=100,
     latency_keys=500,
     visible_batches=3,
+    often_batches=3,
+    often_rounds=1,
     join_buffered_rows=2_000,
     join_batch_rows=200,
     kafka_rows=4_000,

@@ -116,6 +116,8 @@ TARGETS = (
     Target("driver-task-read", "its worker's CPU until a task of 1,024 knows what to do", "at most", 5, "ms"),
     Target("beside-p99", "stream, store and sink slow: p99 of micro-batches with checkpoints, by that without",
            "at most", 1.15, "x"),
+    Target("often-cpu", "stream, a checkpoint behind each epoch: CPU of all processes, by one in 10 s", "at most",
+           1.15, "x"),
     Target("steady-latency", "steady stream, p50 of an epoch, last quarter against first", "at most", 1.25, "x"),
     Target("steady-files", "steady stream, files under the checkpoint location, last quarter against first",
            "at most", 1.25, "x"),
