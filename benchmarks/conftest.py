@@ -29,7 +29,7 @@ _recorded: list[Measurement] = []
 def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """One session for all benchmarks that need one; with Spark's connector to Kafka if one of them reads that."""
     jars: Sequence[Path] = ()
-    if any("kafka" in item.fixturenames for item in request.session.items if isinstance(item, pytest.Function)):
+    if any("kafka" in item.nodeid for item in request.session.items):
         from topics import connector
 
         jars = connector()
