@@ -19,8 +19,8 @@ EVENTS = support.stream_of(420, seed=7)
 @pytest.mark.kill
 def test_each_row_is_seen_once_over_kills(kafka: Broker, driver_jvm: DriverJvm, tmp_path: Path) -> None:
     """The driver is killed behind ``_metadata``, with transactions in the log that nobody has committed, when all are,
-    and before the next ``_metadata``; workers are killed before and behind a commit, and their tasks run again: what
-    readers of committed messages see is what a batch gives, each message once."""
+    before the next ``_metadata``, and where it sends by itself; workers are killed before and behind a commit, and
+    their tasks run again: what readers of committed messages see is what a batch gives, each message once."""
     topic = kafka.create("sessions", 3)
     (tmp_path / "pending").mkdir()
     support.write(tmp_path / "history.parquet", EVENTS[:300])
@@ -54,5 +54,10 @@ def test_each_row_is_seen_once_over_kills(kafka: Broker, driver_jvm: DriverJvm, 
     assert all((tmp_path / point).exists() for point in points)
     assert life("checkpoint-before-metadata=kill") == KILLED  # behind the switch: its rows are another checkpoint's
     assert seen() == at_the_switch
-    assert life("") == 0
+    # A small checkpoint is sent by the driver itself.
+    assert life("kafka-before-commit=kill", "small") == KILLED
+    assert seen() == at_the_switch
+    assert life("kafka-after-commit=kill", "small") == KILLED
+    assert len(seen()) > len(at_the_switch)
+    assert life("", "small") == 0
     assert seen() == support.sessions_of(EVENTS)

@@ -134,7 +134,7 @@ class Sender:
         end: the lane's.
         rows: how many are enough for a transaction.
         known: tokens of the transactions that the lane's markers were of when this one was handed over; None: of any.
-        sleep: waits for so many seconds.
+        sleep: waits for so many seconds; it may raise an error, which ends the sending.
     """
 
     connect: Callable[[], Connection]
@@ -149,24 +149,34 @@ class Sender:
     _sent: int = 0
     _tries: int = 0
 
-    def send(self, pieces: Callable[[int], Iterable[Piece]]) -> int:
+    def follow(self, before: Sender) -> None:
+        """Go on with the connection that another sender of this lane has kept, and with the markers that it knows.
+
+        Nobody else has committed any since: whoever has connected meanwhile has fenced this connection.
+        """
+        self._connection, self._markers, before._connection = before._connection, before._markers, None
+
+    def send(self, pieces: Callable[[int], Iterable[Piece]], *, keep: bool = False) -> int:
         """Send what is not sent yet; returns how many messages this sender has sent.
 
         Args:
             pieces: the lane's rows from a position on, in order; more of them before it do no harm.
+            keep: stay connected, for the next sender (:meth:`follow`); after a failure nobody is.
 
         Raises:
             CheckpointError: a newer driver has taken over, or it is no use trying any more.
         """
-        messages = 0
+        messages, done = 0, False
         try:
             self._until_done(self._look)
             if self._sent < self.end:
                 for chunk in chunks(pieces(self._sent), self.end, self.rows):
                     while self._sent < chunk.end:
                         messages += self._until_done(partial(self._transaction, chunk))
+            done = True
         finally:
-            self._disconnect()
+            if not (keep and done):
+                self.disconnect()
         return messages
 
     def tokens(self) -> frozenset[str]:
@@ -179,7 +189,7 @@ class Sender:
             self._until_done(self._look)
             return frozenset(marker.token for marker in self._markers)
         finally:
-            self._disconnect()
+            self.disconnect()
 
     def fence(self, topics: Iterable[str]) -> bool:
         """Have no driver of an older branch send anything here; False: nothing but its open transaction is ended.
@@ -193,7 +203,7 @@ class Sender:
         try:
             return bool(self._until_done(partial(self._fence, tuple(topics))))
         finally:
-            self._disconnect()
+            self.disconnect()
 
     def _fence(self, topics: tuple[str, ...]) -> int:
         self._look()
@@ -209,7 +219,7 @@ class Sender:
             try:
                 return act()
             except Interrupted as error:
-                self._disconnect()
+                self.disconnect()
                 self._tries += 1
                 if self._tries >= _TRIES:
                     raise CheckpointError(
@@ -224,7 +234,8 @@ class Sender:
         """Be the lane's only sender, and see how far it is sent."""
         if self._connection is None:
             self._connection = self.connect()
-        markers = self._markers = tuple(self._connection.markers())
+            self._markers = tuple(self._connection.markers())
+        markers = self._markers
         newest = newest_branch(markers)
         if newest > self.branch:
             raise CheckpointError(
@@ -255,10 +266,13 @@ class Sender:
                 topic = connection.send(rows)
                 messages += rows.num_rows
         if topic:
-            connection.mark(Marker(self.branch, self.token, chunk.end, topic))
+            marker = Marker(self.branch, self.token, chunk.end, topic)
+            connection.mark(marker)
+            self.sleep(0)  # whoever has given up waiting is told by it
             failpoint("kafka-before-commit")
             connection.commit()
             failpoint("kafka-after-commit")
+            self._markers = (*(one for one in self._markers if one.topic != topic), marker)
         self._got_to(chunk.end)
         return messages
 
@@ -266,7 +280,8 @@ class Sender:
         if position > self._sent:
             self._sent, self._tries = position, 0
 
-    def _disconnect(self) -> None:
+    def disconnect(self) -> None:
+        """Give up the connection, and what is open on it."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

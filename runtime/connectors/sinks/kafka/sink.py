@@ -2,7 +2,8 @@
 
 Rows wait in staged files until their checkpoint is complete.  Then tasks send them, lane by lane (:mod:`.lanes`), in
 transactions each of which also commits how far it goes (:mod:`.markers`): after a crash of whatever process the same
-rows are dealt to the same lanes, and each goes on behind what is sent (:mod:`.sender`).
+rows are dealt to the same lanes, and each goes on behind what is sent (:mod:`.sender`).  A single lane is sent by the
+driver, which stays connected: a Spark job, and a producer made anew, take longer than a small checkpoint's messages.
 
 So what is atomic is a transaction: a small checkpoint is one, of a large one readers see the first before the last.
 """
@@ -14,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -88,6 +90,8 @@ class KafkaSink(PerCheckpointSink):
         self._config = client_options(options)
         self._columns: MessageColumns | None = None
         self._job_id = ""
+        #: Who has sent the last checkpoint from here, and may still be connected.
+        self._sender: Sender | None = None
         #: The time on the clock on the wall.
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
@@ -159,12 +163,27 @@ class KafkaSink(PerCheckpointSink):
         try:
             patience.until_done(send, cancel=lambda: context.cancelJobsWithTag(tag))
         except GivenUp as error:
+            self._sender = None  # the thread that is left behind has it
             raise CheckpointError(
                 f"checkpoint {transaction.id} is complete, but its output is not sent to Kafka: {_STOPPED}: {error}."
                 " Nothing is lost: the next start sends it before anything else"
             ) from error
 
+    def close(self) -> None:
+        self._disconnect()
+        super().close()
+
+    def _disconnect(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.disconnect()
+
     def _send(self, transaction: SinkTransaction, lanes: list[Lane], patience: Patience) -> None:
+        size_bytes = sum(file.size_bytes for file in transaction.files)
+        if len(lanes) == 1 and size_bytes <= BYTES_PER_TRANSACTION and not self._must_choose(transaction):
+            self._send_here(transaction.unique, lanes[0], patience)
+            return
+        self._disconnect()  # a task of that lane would fence it
         task = replace(self._task(transaction.unique), known=self._sent_before(lanes, patience))
         patience.pause(0)
         sending = self._chosen(task, transaction, lanes) if self._must_choose(transaction) else self._all(task, lanes)
@@ -173,6 +192,15 @@ class KafkaSink(PerCheckpointSink):
         except Exception as error:
             translated = translate(error)
             raise translated from translated.__cause__
+
+    def _send_here(self, token: str, lane: Lane, patience: Patience) -> None:
+        before, task = self._sender, self._task(token)
+        sender = self._sender = task.sender(lane.number, lane.rows)
+        sender.sleep = patience.pause
+        if before is not None:
+            sender.follow(before)
+        staged = FileTask(task, self._filesystem, self._staging, (lane,), tuple(self.schema.fieldNames()))
+        sender.send(partial(staged.pieces, lane), keep=True)
 
     def _patience(self) -> Patience:
         return Patience(self.ending, lambda: silence(self._config, self._topic, _ANSWER_S))

@@ -212,6 +212,56 @@ def test_an_attempt_that_wakes_up_behind_the_next_transaction_sends_nothing(step
     assert cluster.committed == 3 * list(range(ROWS))
 
 
+@given(
+    st.lists(st.integers(1, 40), max_size=6, unique=True), st.lists(st.tuples(st.integers(1, 40), st.integers(1, 30)))
+)
+def test_senders_that_stay_connected_send_each_row_once(failures: list[int], meetings: list[tuple[int, int]]) -> None:
+    """One after the other goes on with the connection of the one before, whatever steps fail, and whenever an attempt
+    at an earlier transaction wakes up, connects, and is interrupted at any step."""
+    cluster, left = Cluster(), iter(meetings)
+    sends(cluster, "0")
+    known = sender(cluster, "").tokens()
+    one, connected = sender(cluster, "1"), []
+
+    def wake_up() -> None:
+        before, meeting = cluster.before, next(left, None)
+        if meeting is None or one.token == "1":
+            return
+        cluster.before = at_steps(meeting[1], error=Died)
+        with suppress(Died, CheckpointError):
+            replace(sender(cluster, "1"), known=known).send(pieces)
+        cluster.before = before
+
+    meet = at_steps(*{first for first, _ in meetings}, error=wake_up)
+    fail = at_steps(*failures, error=Interrupted)
+
+    def before(step: str) -> None:
+        connected.extend(["connect"] if step == "connect" else [])
+        meet(step)
+        fail(step)
+
+    cluster.before = before
+    for number, token in enumerate("12234"):  # one is handed over twice
+        last, one = one, sender(cluster, token)
+        if number:
+            one.follow(last)
+        one.send(pieces, keep=True)
+    assert cluster.committed == 5 * list(range(ROWS))
+    assert len(connected) == 1 or failures or meetings
+
+
+def test_a_driver_that_stayed_connected_and_was_taken_over_sends_nothing_more() -> None:
+    """What a newer driver has fenced between two of its transactions, its connection, it cannot commit by."""
+    cluster = Cluster()
+    first, second = sender(cluster, "a"), sender(cluster, "b")
+    first.send(pieces, keep=True)
+    assert sender(cluster, "", branch=1).fence([TOPIC])
+    second.follow(first)
+    with pytest.raises(CheckpointError, match="taken this job over"):
+        second.send(pieces, keep=True)
+    assert cluster.committed == list(range(ROWS))
+
+
 def test_fencing_without_a_topic() -> None:
     """A marker needs a topic: one that is given, or any that was sent to; otherwise only what is open ends."""
     cluster = Cluster()
