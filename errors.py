@@ -130,3 +130,9 @@ class QueryError(MixedModeError, RuntimeError):
     """A running query failed.  ``__cause__`` holds the original error."""
 
     code = "MIXEDMODE_QUERY_FAILED"
+
+
+class StopTimeoutError(QueryError, TimeoutError):
+    """A query did not end within the timeout of ``stop()``, and was given up.  The message names what hung."""
+
+    code = "MIXEDMODE_STOP_TIMED_OUT"
