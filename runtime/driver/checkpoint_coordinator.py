@@ -29,6 +29,7 @@ from ..connectors.sources.live_query import Stopped
 from ..metrics.checkpoint import CheckpointReport
 from ..metrics.listeners import CheckpointFailed
 from ..platform.failpoints import failpoint
+from ..platform.spark_errors import what_happened
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from .clocks import clock_ms
@@ -402,7 +403,7 @@ class CheckpointCoordinator:
         self.tell_failed(CheckpointFailed(number, trigger, outcome, error, is_tolerated, self._failures))
         if not is_tolerated:
             raise CheckpointError(
-                f"checkpoint {number} failed ({error}); {self._failures} in a row, "
+                f"checkpoint {number} failed ({what_happened(error)}); {self._failures} in a row, "
                 f"execution.checkpointing.tolerable-failed-checkpoints is {tolerated}"
             ) from error
         next_ms = self.scheduler.next_trigger_ms()

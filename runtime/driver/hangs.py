@@ -48,7 +48,10 @@ def _functions(job: JobSpec, threads: Iterable[int | None]) -> list[str]:
 
 def _of_tasks(job: JobSpec, running: RunningStage) -> str:
     shards = ", ".join(map(str, running.tasks[:_MOST_SHARDS])) + (", …" if len(running.tasks) > _MOST_SHARDS else "")
-    found = [stage for stage in job.stages if running.job.endswith(f"stage {stage.uid}")]
+    # Where there is one stage, its jobs do not name it; those of a user's function are not ours.
+    ours = running.job.startswith(f"{job.name or 'mixedmode'}: ")
+    found = [stage for stage in job.stages if ours and running.job.endswith(f"stage {stage.uid}")]
+    found = found or (list(job.stages) if ours and len(job.stages) == 1 else [])
     what = f"Spark's job {running.job!r}, shard {shards}"
     if not found:
         return what

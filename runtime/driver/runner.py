@@ -35,6 +35,7 @@ from ..platform.clean_up import take_all
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, resolve, write_atomically
 from ..platform.jvm_loss import explain_jvm_loss
+from ..platform.spark_errors import what_happened
 from ..platform.spark_paths import spark_uri
 from ..platform.worker_errors import translate
 from ..spec import JobSpec
@@ -190,7 +191,7 @@ class JobRunner:
         except BaseException as error:
             context.failed.set()
             explained = error if self._run is None else self._run.losses.explained(error)
-            why = f"the query has failed: {explain_jvm_loss(translate(explained), self.job.spark)}"
+            why = f"the query has failed: {what_happened(explain_jvm_loss(translate(explained), self.job.spark))}"
             try:
                 context.lease.find_out()
             except LocationLost as lost:
