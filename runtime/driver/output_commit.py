@@ -54,7 +54,7 @@ def commit_transaction(
         if isinstance(error, MixedModeError) and not isinstance(error, UserCodeError):
             raise
         told = (
-            f"checkpoint {metadata.checkpoint_id} is complete, but its output is not shown. Nothing is lost: start the"
+            f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed. Nothing is lost: start the"
             " query again once the cause is gone, and it shows the output before anything else"
         )
         raise CheckpointError(
