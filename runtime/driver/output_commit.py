@@ -54,8 +54,8 @@ def commit_transaction(
         if isinstance(error, MixedModeError) and not isinstance(error, UserCodeError):
             raise
         told = (
-            f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed. Nothing is lost: start the"
-            " query again once the cause is gone, and it shows the output before anything else"
+            f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed. Nothing is lost: start"
+            " the query again once the cause is gone, and it shows the output before anything else"
         )
         raise CheckpointError(
             f"{cause_first(error)}\n{told}",
