@@ -15,6 +15,7 @@ import mixedmode
 import pytest
 import support
 from mixedmode import MixedQuery, StopTimeoutError
+from mixedmode.runtime.handle import ended
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -107,6 +108,37 @@ def test_a_function_of_foreach_batch_that_never_returns(world: World, deliver: D
     again.processAllAvailable()
     again.stop()
     given = [row for number in range(1, 4) for row in support.counts_after(*range(number + 1))]
+    assert deliver.all == sorted(given, key=repr)
+
+
+def test_a_function_that_hangs_while_a_run_recovers(
+    world: World, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the run's own thread is in it, which nobody can end: the query ends without it, and the location is free.
+    When the function returns after all, that thread does nothing more."""
+    monkeypatch.setattr(ended, "_CANCELLED_WITHIN_S", 1.0)
+    deliver.may.clear()
+    first = start(world, deliver)
+    assert deliver.inside.wait(300)
+    with pytest.raises(StopTimeoutError):
+        first.stop(timeout=1)
+    deliver.inside.clear()
+    second = start(world, deliver)
+    assert deliver.inside.wait(300)
+    with pytest.raises(StopTimeoutError, match="waited for function Deliver of foreachBatch, batch") as caught:
+        second.stop(timeout=1)
+    assert "in __call__: self.may.wait()" in str(caught.value)
+    assert not second.isActive and second.exception() is None
+    hung, deliver.may = deliver.may, threading.Event()
+    deliver.may.set()
+    third = start(world, deliver)
+    assert third.wait_for("live", 300), third.exception()
+    hung.set()
+    support.wait_until(lambda: not threads_of(first) and not second._thread.is_alive())
+    world.land(counted(1))
+    third.processAllAvailable()
+    third.stop()
+    given = [*support.counts_after(0), *support.counts_after(0, 1)]
     assert deliver.all == sorted(given, key=repr)
 
 
