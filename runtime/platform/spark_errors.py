@@ -20,6 +20,8 @@ _RAISED = re.compile(
     r"(?=\n\s+at |\nCaused by: |\n\s*\.\.\. \d+ more|\n\nDriver stacktrace|\n\n?JVM stacktrace|\n\s*\n|\Z)",
     re.M | re.S,
 )
+#: What was raised, behind a traceback of Python's: of a worker, most often.
+_IN_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)+(\S.*)")
 #: A condition of Spark's in front of a message.
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] ")
 #: Exceptions that say only that there is another one.
@@ -50,6 +52,8 @@ def what_happened(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, MixedModeError):
         return text
+    if in_python := _IN_PYTHON.findall(text):  # of a chain the last one counts
+        return _shortened(in_python[-1])
     found = list(_raised(text)) if "\tat " in text or "Exception" in text else []
     if not found:
         lines = [line for line in text.splitlines() if line.strip()]
@@ -61,7 +65,9 @@ def what_happened(error: BaseException) -> str:
     if condition is None:
         said = f"{kind.rpartition('.')[2]}: {said}"
     cause = _shortened(root)
-    if cause not in said:
+    # A condition of a kind of its own says all; what it came of are names of Java's for the same.
+    says_all = condition is not None and "." in condition[1] and not condition[1].endswith(".NO_HINT")
+    if cause not in said and not says_all:
         said = f"{said}: {root_kind.rpartition('.')[2]}: {cause}"
     return said if condition is None else f"{said} [{condition[1]}]"
 

@@ -33,6 +33,15 @@ CORRUPT = (
             "An error occurred while calling o1.start.\n: java.nio.file.NoSuchFileException: /dev/shm/gone\n" + AT,
             "NoSuchFileException: /dev/shm/gone",
         ),
+        (
+            "An exception was thrown from the Python worker: Traceback (most recent call last):\n  File 'x'\n    f()\n"
+            "NotADirectoryError: [Errno 20] cannot open '/lake/x'\n SQLSTATE: 38000\n" + AT,
+            "NotADirectoryError: [Errno 20] cannot open '/lake/x'",
+        ),
+        (
+            CORRUPT.replace("NO_HINT", "PARQUET_COLUMN_DATA_TYPE_MISMATCH"),
+            f"Encountered error while reading file {FILE} [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH]",
+        ),
         ("no such disk\nsecond line", "no such disk"),
         ("", "RuntimeError"),
     ],
