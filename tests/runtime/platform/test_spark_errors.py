@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from mixedmode.errors import QueryError, UserCodeError
 from mixedmode.runtime.platform.spark_errors import cause_first, what_happened
+from mixedmode.runtime.platform.user_frames import UserFrames
 
 AT = "\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(QueryExecutionErrors.scala:857)\n"
 FILE = "file:///lake/zz.parquet"
@@ -56,3 +57,10 @@ def test_what_was_raised_comes_before_its_place() -> None:
     raised = UserCodeError('File "x.py", line 1, in f: g()\nValueError: one\n  | \n  | two\nin processor P')
     assert cause_first(raised) == 'ValueError: one\n  | \n  | two\nFile "x.py", line 1, in f: g()\nin processor P'
     assert cause_first(QueryError('File "x.py" is gone\nreally')) == 'File "x.py" is gone\nreally'
+
+
+def test_what_spark_has_raised_in_a_users_function() -> None:
+    """Is told as short there: the user's call of Spark has failed, and a page of Java does not say more."""
+    told = UserFrames.since(None).told(RuntimeError(CORRUPT), "function f of foreachBatch, batch 1")
+    assert told.startswith(f"RuntimeError: Encountered error while reading file {FILE}: ") and len(told) < 300, told
+    assert told.endswith("\nin function f of foreachBatch, batch 1")
