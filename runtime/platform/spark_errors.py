@@ -38,7 +38,7 @@ _WRAPPING_CONDITIONS = (
     "TASK_WRITE_FAILED",
     "WRITING_JOB_ABORTED",
 )
-_LONGEST = 600
+_LONGEST, _MOST_LINES = 600, 10
 #: How a place in user code begins, and a line but the first of what was raised there.
 PLACE, CONTINUED = 'File "', "  |"
 
@@ -56,8 +56,8 @@ def what_happened(error: BaseException) -> str:
         return _shortened(in_python[-1])
     found = list(_raised(text)) if "\tat " in text or "Exception" in text else []
     if not found:
-        lines = [line for line in text.splitlines() if line.strip()]
-        return lines[0].strip()[:_LONGEST] if lines else type(error).__name__
+        lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+        return "\n".join(lines[:_MOST_LINES]).strip() or type(error).__name__
     kind, first = next((one for one in found if _CONDITION.match(one[1])), found[0])
     root_kind, root = found[-1]
     condition = _CONDITION.match(first)

@@ -43,7 +43,7 @@ CORRUPT = (
             CORRUPT.replace("NO_HINT", "PARQUET_COLUMN_DATA_TYPE_MISMATCH"),
             f"Encountered error while reading file {FILE} [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH]",
         ),
-        ("no such disk\nsecond line", "no such disk"),
+        ("no such disk\nsecond line\n\n" + "more\n" * 20, "no such disk\nsecond line" + "\nmore" * 8),
         ("", "RuntimeError"),
     ],
 )
