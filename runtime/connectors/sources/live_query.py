@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+from ....errors import QueryError
 from ...platform.batch_calls import handing_over
 from ...platform.failpoints import failpoint
 from ...platform.micro_batch import AlikeFrames, handed_over
 from ...platform.query_log import started
 from ...platform.shown_query import LIVE_SOURCE, HiddenSession, stop_query
+from ...platform.spark_errors import what_happened
 from ...platform.spark_session import keep_to_df, to_df
 from ...platform.spark_sources import PlannedSource, log_numbers, sources
 from .live_sources import LiveSourceFacts
@@ -234,9 +236,9 @@ class LiveSource:
         query = self.start(on_batch, {"once": True} if at_once else {"availableNow": True})
         try:
             query.awaitTermination()
-        except Exception:
+        except Exception as error:
             if self._error is None and not self._stopping.is_set():
-                raise
+                raise self._failure(error) from error
         if self._stopping.is_set():
             raise Stopped
         self.raise_failure()
@@ -249,7 +251,11 @@ class LiveSource:
             raise self._error
         error = None if self.query is None or self._stopping.is_set() else self.query.exception()
         if error is not None:
-            raise error
+            raise self._failure(error) from error
+
+    def _failure(self, error: BaseException) -> QueryError:
+        """What Spark says of its own query, which does not name the folder that it writes to."""
+        return QueryError(f"{what_happened(error)}\nin Spark's query of the live input, whose log is {self.checkpoint}")
 
     def stop(self) -> None:
         """Stop the query if it runs."""
