@@ -35,6 +35,7 @@ from .errors import (
     SetupError,
     SorterError,
     StateSchemaError,
+    StopTimeoutError,
     UnknownStateError,
     UserCodeError,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "StateSchemaError",
     "StateWriter",
     "StatefulProcessor",
+    "StopTimeoutError",
     "UnknownStateError",
     "UserCodeError",
     "add_listener",

@@ -9,6 +9,12 @@ the place which raises it gives.  ``docs/troubleshooting.md`` has cause and cure
 
 from __future__ import annotations
 
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class MixedModeError(Exception):
     """Base of all errors of this library.
@@ -130,3 +136,43 @@ class QueryError(MixedModeError, RuntimeError):
     """A running query failed.  ``__cause__`` holds the original error."""
 
     code = "MIXEDMODE_QUERY_FAILED"
+
+
+def query_error(message: str, cause: BaseException) -> QueryError:
+    """A query's error, which is one of its cause's class, too: ``except UserCodeError`` catches a failing processor.
+
+    Args:
+        message: what happened.
+        cause: what it failed with.
+    """
+    kinds = [type(cause)] if isinstance(cause, MixedModeError) else []
+    behind = cause.__cause__ or cause.__context__
+    if isinstance(behind, UserCodeError):  # what showed the output failed by it
+        kinds.append(type(behind))
+    error = _kind_of(tuple(kinds))(message, code=cause.code if isinstance(cause, MixedModeError) else None)
+    error.__cause__ = cause
+    return error
+
+
+@cache
+def _kind_of(kinds: tuple[type[MixedModeError], ...]) -> type[QueryError]:
+    more = tuple(kind for kind in dict.fromkeys(kinds) if not issubclass(QueryError, kind))
+    if not more or any(issubclass(kind, QueryError) for kind in more):
+        return QueryError
+    # It is shown, and known to whoever reads, by the name of the one that everybody catches.
+    told = {"__module__": QueryError.__module__, "__doc__": QueryError.__doc__, "__reduce__": _reduced, "_kinds": more}
+    return type("QueryError", (QueryError, *more), told)
+
+
+def _reduced(error: Any) -> Any:
+    return _restored, (error._kinds, error.args, error.code)
+
+
+def _restored(kinds: tuple[type[MixedModeError], ...], args: tuple[object, ...], code: str) -> QueryError:
+    return _kind_of(kinds)(*args, code=code)
+
+
+class StopTimeoutError(QueryError, TimeoutError):
+    """A query did not end within the timeout of ``stop()``, and was given up.  The message names what hung."""
+
+    code = "MIXEDMODE_STOP_TIMED_OUT"

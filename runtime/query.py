@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tempfile
 import threading
@@ -9,7 +10,7 @@ import uuid
 from contextvars import copy_context
 from functools import partial
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, StopTimeoutError
 from .checkpoints.lease.driver_lease import LocationLost
 from .checkpoints.savepoints.destination import savepoint_name
 from .connectors.sources.live_query import Stopped
@@ -91,6 +92,8 @@ class MixedQuery(RescaledQuery):
         #: Whether the job has come to its own end: nobody has stopped it.
         self._is_done = False
         self._error: BaseException | None = None
+        #: Held by whoever has begun to close the query.
+        self._closing = threading.Lock()
         # Nobody can find a temporary location to ask there.
         self._requests = (
             Requests(RequestFolder(self._runner.store.filesystem, self._runner.store.root), self.runId[:8], self._do)
@@ -168,21 +171,27 @@ class MixedQuery(RescaledQuery):
         except Stopped:
             self._told.on(RunStopped())
         except BaseException as error:
-            if self._runner.is_stopping and self._is_cancellation(error):
+            if self._runner.is_given_up or (self._runner.is_stopping and self._is_cancellation(error)):
                 self._told.on(RunStopped(inside_epoch=True))
             else:
                 self._error = self._explained(error)
                 self._told.on(RunFailed(self._error))
         finally:
-            # Again, for a run that has not even begun; whoever sees that it has ended may start the next one.
-            take_all(
-                self._runner.lease.release,
-                lambda: self._events.end(self._error, was_stopped=self._runner.is_stopping),
-                *([] if self._temporary is None else [self._temporary.cleanup]),
-                lambda: self._shown.end(self._error),
-                lambda: SIGTERM.forget(self._end_by_signal),
-            )
-            self._ended.set()
+            self._close()
+
+    def _close(self) -> None:
+        """Tell all who see the run that it has ended; once, for a run that was given up may come back after all."""
+        if not self._closing.acquire(blocking=False):
+            return
+        # The lease again, for a run that has not even begun; whoever sees that it has ended may start the next one.
+        take_all(
+            self._runner.lease.release,
+            lambda: self._events.end(self._error, was_stopped=self._runner.is_stopping),
+            *([] if self._temporary is None else [self._temporary.cleanup]),
+            lambda: self._shown.end(self._error),
+            lambda: SIGTERM.forget(self._end_by_signal),
+        )
+        self._ended.set()
 
     def _end_by_signal(self) -> None:
         """End as a process does that is told to: with a savepoint if there is a place and a state for it."""
@@ -195,7 +204,8 @@ class MixedQuery(RescaledQuery):
                 return
             except Exception as error:  # whatever it is, a store that refuses for one: the query ends
                 logger.warning("query %s ends without a savepoint: %s", self.name or self.runId, error)
-        self.stop()
+        with contextlib.suppress(StopTimeoutError):  # it is logged
+            self.stop()
 
     def _stopped_from_outside(self) -> None:
         """Somebody has stopped what Spark shows of the query, by ``spark.streams``."""

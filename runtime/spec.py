@@ -125,6 +125,8 @@ class Settings(BaseModel):
     savepoint_ignore_unclaimed: bool = False
     #: Whether SIGTERM ends the query in good order; False: it is the program's matter.
     stop_on_sigterm: bool = True
+    #: How long ``stop()`` waits for what is in hand before the run is given up; None: for as long as it takes.
+    stop_timeout_ms: int | None = None
     #: Whether Python workers are started beside the preparations of an application's first job.
     start_workers: bool = True
     #: Folder for the savepoints that SIGTERM ends the query with; None: it ends with a checkpoint.

@@ -125,3 +125,25 @@ def test_a_class_below_has_its_own_code() -> None:
     lost = next(one for one in all_classes() if one.__name__ == "AggregateOverflowError")
     assert lost.code == "MIXEDMODE_AGGREGATE_OVERFLOW"
     assert CheckpointError("x").code == "MIXEDMODE_CHECKPOINT_FAILED"
+
+
+def test_a_query_fails_with_an_error_that_is_its_causes_kind_too() -> None:
+    """``except UserCodeError`` around ``awaitTermination()`` catches a failing processor, or what showed the output;
+    ``except QueryError`` catches all of them, in other processes, too."""
+    cause = errors.UserCodeError("a")
+    shown = CheckpointError("b", code="MIXEDMODE_OUTPUT_NOT_SHOWN")
+    shown.__cause__ = cause
+    for behind, kinds in [
+        (cause, (errors.UserCodeError,)),
+        (shown, (CheckpointError, errors.UserCodeError)),
+        (OptionError("c"), (OptionError, ValueError)),
+        (OSError("d"), ()),
+        (errors.QueryError("e"), ()),
+        (errors.StopTimeoutError("f"), ()),
+    ]:
+        told = errors.query_error("query q failed: x", behind)
+        assert isinstance(told, (errors.QueryError, RuntimeError)) and all(isinstance(told, kind) for kind in kinds)
+        assert type(told).__name__ == "QueryError" and told.__cause__ is behind
+        assert told.code == getattr(behind, "code", errors.QueryError.code)
+        again = pickle.loads(pickle.dumps(told))
+        assert (type(again), str(again), again.code) == (type(told), "query q failed: x", told.code)

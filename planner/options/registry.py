@@ -236,6 +236,14 @@ OPTIONS: tuple[Option, ...] = (
         "whether SIGTERM ends the job in good order (a second one: the process, at once); false: it ends the process",
     ),
     Option(
+        "execution.stop.timeout",
+        "stop_timeout_ms",
+        parse_positive_duration_ms,
+        f"{_DURATION}, greater than 0",
+        "how long `stop()` waits for a function or a task in hand before it cancels the Spark jobs and gives the run"
+        " up; what has no checkpoint is processed again at the next start. Unset: `stop()` waits as long as it takes",
+    ),
+    Option(
         "execution.start-workers",
         "start_workers",
         parse_bool,

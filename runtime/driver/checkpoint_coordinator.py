@@ -25,12 +25,15 @@ from ...errors import CheckpointError
 from ..checkpoints.damage import explain_corruption
 from ..checkpoints.lease.driver_lease import LocationLost
 from ..checkpoints.metadata import CheckpointMetadata, SparkPosition, WantedSavepoint
+from ..connectors.sources.live_query import Stopped
 from ..metrics.checkpoint import CheckpointReport
 from ..metrics.listeners import CheckpointFailed
 from ..platform.failpoints import failpoint
+from ..platform.spark_errors import what_happened
 from ..protocols.checkpoint_scheduler import CheckpointScheduler
 from ..protocols.lifecycle.work import TaskWorker
 from .clocks import clock_ms
+from .completing_thread import wait_unless_given_up
 from .completion import Completion, GivenUp, Owners
 from .housekeeping import Housekeeping
 from .job_state import Cut, JobState
@@ -63,6 +66,7 @@ class CheckpointCoordinator:
         housekeeping: tidies up behind those that are complete.
         tell: called with the report of each one that is complete.
         tell_failed: called with each one that has come to nothing.
+        beside_and_wait: as ``beside``, and returns when it is done.
     """
 
     owners: Owners
@@ -74,6 +78,7 @@ class CheckpointCoordinator:
     housekeeping: Housekeeping
     tell: Callable[[CheckpointReport], None]
     tell_failed: Callable[[CheckpointFailed], None]
+    beside_and_wait: Callable[[Callable[[], None]], None] = lambda work: work()
     #: The last checkpoint that this run has completed.
     last: CheckpointMetadata | None = None
     _attempted_id: int = 0
@@ -218,7 +223,7 @@ class CheckpointCoordinator:
         begun = self._begin(trigger, drained=drained, savepoint=savepoint)
         if begun is None:
             return None
-        begun.work()
+        self.beside_and_wait(begun.work)
         return self._take_over(begun, close=close)
 
     def _begin(
@@ -311,9 +316,10 @@ class CheckpointCoordinator:
 
         Raises:
             CheckpointError: as of :meth:`look`.
+            Stopped: the run was given up.
         """
         while self._in_flight is not None:
-            self._in_flight.at_rest.wait()
+            wait_unless_given_up(self._in_flight.at_rest, self.owners.given_up)
             self.look()
 
     def _go_on_beside(self, one: Completion) -> None:
@@ -333,7 +339,10 @@ class CheckpointCoordinator:
         one, self._in_flight = self._in_flight, None
         if one is None:
             return
-        one.at_rest.wait()
+        try:
+            wait_unless_given_up(one.at_rest, self.owners.given_up)
+        except Stopped:
+            return  # a user's function has it, and the next start goes on from what is there by then
         if one.metadata is not None and one.failure is None:
             self._take_over(one, close=False)
         elif one.metadata is None:
@@ -394,7 +403,7 @@ class CheckpointCoordinator:
         self.tell_failed(CheckpointFailed(number, trigger, outcome, error, is_tolerated, self._failures))
         if not is_tolerated:
             raise CheckpointError(
-                f"checkpoint {number} failed ({error}); {self._failures} in a row, "
+                f"checkpoint {number} failed ({what_happened(error)}); {self._failures} in a row, "
                 f"execution.checkpointing.tolerable-failed-checkpoints is {tolerated}"
             ) from error
         next_ms = self.scheduler.next_trigger_ms()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING
 
+from ..connectors.sources.live_query import Stopped
 from ..platform.spark_session import activate
 
 if TYPE_CHECKING:
@@ -24,7 +25,21 @@ logger = logging.getLogger(__name__)
 #: Pool of the FAIR scheduler in which checkpoints are completed.
 POOL = "mixedmode-checkpoints"
 
+#: How often whoever waits for a user's function looks whether the run was given up.
+LOOK_EVERY_S = 0.2
+
 Work = Callable[[], None]
+
+
+def wait_unless_given_up(done: threading.Event, given_up: threading.Event) -> None:
+    """Wait for what a user's function may keep from ever happening.
+
+    Raises:
+        Stopped: the run was given up.
+    """
+    while not done.wait(LOOK_EVERY_S):
+        if given_up.is_set():
+            raise Stopped
 
 
 class CompletingThread:
@@ -34,12 +49,23 @@ class CompletingThread:
         spark: the job's session, which is the thread's, too.
         name: of the thread.
         done: called after each thing.
+        tag: Spark's jobs of the thread can be cancelled by it; None: they have none.
+        given_up: set when nobody waits for it any more: a user's function in it may never return.
     """
 
-    def __init__(self, spark: SparkSession, name: str, done: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        done: Callable[[], object],
+        tag: str | None = None,
+        given_up: threading.Event | None = None,
+    ) -> None:
         self._spark = spark
         self._name = name
         self._done = done
+        self._tag = tag
+        self._given_up = given_up or threading.Event()
         self._queue: queue.SimpleQueue[tuple[Context, Work] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -56,18 +82,39 @@ class CompletingThread:
             self._thread.start()
         self._queue.put((copy_context(), work))
 
+    def wait_for(self, work: Work) -> None:
+        """Have something done, and return when it is.
+
+        Raises:
+            Stopped: the run was given up meanwhile.
+        """
+        at_rest = threading.Event()
+
+        def do() -> None:
+            try:
+                work()
+            finally:
+                at_rest.set()
+
+        self(do)
+        wait_unless_given_up(at_rest, self._given_up)
+
     def close(self) -> None:
-        """End when all is done."""
+        """End when all is done; of a run that was given up nobody waits for that."""
         if self._thread is not None:
             self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+            while self._thread.is_alive() and not self._given_up.is_set():
+                self._thread.join(LOOK_EVERY_S)
+            if not self._thread.is_alive():
+                self._thread = None
 
     def _run(self) -> None:
         try:
             # Users' functions ask for "the" session, and Spark for its settings, on this thread, too.
             activate(self._spark)
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+            if self._tag is not None:
+                self._spark.sparkContext.addJobTag(self._tag)
         except Exception as error:  # Spark is gone, which the work will find out by itself
             logger.info("the thread of checkpoints is not Spark's: %s", error)
         while (item := self._queue.get()) is not None:

@@ -56,6 +56,8 @@ class Owners:
     compactor: StateCompactor
     #: Set when the run has failed: what is not there yet is given up.
     failed: threading.Event = field(default_factory=threading.Event)
+    #: Set when ``stop()`` has given the run up: nobody waits for a user's function any more.
+    given_up: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass

@@ -24,6 +24,7 @@ from ..connectors.sources.live_query import Stopped
 from ..metrics.listeners import CheckpointFailed, InputEnded, RunFinished, RunStopped, SavepointWritten
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import absolute
+from ..platform.spark_errors import what_happened
 from ..protocols.lifecycle.actions import AdvanceToMaxWatermark, Close, Commit, EndInputAndFinish
 from ..protocols.lifecycle.events import Stop
 from ..protocols.lifecycle.job import TaskWork
@@ -103,7 +104,7 @@ class Ending:
             except BaseException as error:
                 if drain is not None:
                     drain.answer.set_exception(
-                        QueryError(f"the {drain} failed: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+                        QueryError(f"the {drain} failed: {what_happened(error)}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
                     )
                 raise
             self._rescaling.settle()
@@ -161,7 +162,7 @@ class Ending:
             if lifecycle.is_under_way(number):
                 lifecycle.aborted(number)
                 run.context.listener.on(CheckpointFailed(number, SAVEPOINT, "aborted", error, is_tolerated=False))
-            failure = QueryError(f"{request} failed: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+            failure = QueryError(f"{request} failed: {what_happened(error)}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
             request.answer.set_exception(failure)
             raise failure from error
         request.answer.set_result(path)
@@ -223,7 +224,9 @@ class Ending:
             except BaseException as error:
                 for request in requests:
                     request.answer.set_exception(
-                        QueryError(f"the {request} was not taken: {error}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN")
+                        QueryError(
+                            f"the {request} was not taken: {what_happened(error)}", code="MIXEDMODE_SAVEPOINT_NOT_TAKEN"
+                        )
                     )
                 raise
             if taken:

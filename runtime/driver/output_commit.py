@@ -15,6 +15,7 @@ from ..checkpoints.metadata import CheckpointMetadata
 from ..checkpoints.store import CheckpointStore
 from ..connectors.transaction import SinkTransaction
 from ..platform.failpoints import failpoint
+from ..platform.spark_errors import cause_first
 from .restaging import pending_transaction
 
 if TYPE_CHECKING:
@@ -52,10 +53,12 @@ def commit_transaction(
     except Exception as error:
         if isinstance(error, MixedModeError) and not isinstance(error, UserCodeError):
             raise
-        said = str(error).rstrip(". ")
+        told = (
+            f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed. Nothing is lost: start"
+            " the query again once the cause is gone, and it shows the output before anything else"
+        )
         raise CheckpointError(
-            f"checkpoint {metadata.checkpoint_id} is complete, but showing its output failed: {said}. Nothing is "
-            "lost: start the query again once the cause is gone, and it shows the output before anything else",
+            f"{cause_first(error)}\n{told}",
             code="MIXEDMODE_OUTPUT_NOT_SHOWN",
         ) from error
 

@@ -26,6 +26,7 @@ from pyarrow import fs
 from ...errors import CorruptStateError, QueryError
 from ..platform.checksummed import seal, unseal
 from ..platform.filesystem import delete_quietly, list_files, read_bytes, write_atomically
+from ..platform.spark_errors import what_happened
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +216,7 @@ class Requests:
                 raise QueryError(f"the driver's version of mixedmode knows no {request.action!r}")
             answer = Answer("done", path=self._execute(request))
         except BaseException as error:
-            answer = Answer("failed", error=f"{type(error).__name__}: {error}")
+            answer = Answer("failed", error=f"{type(error).__name__}: {what_happened(error)}")
         try:
             self._folder.answer(request.id, answer)
         except OSError as error:

@@ -35,11 +35,13 @@ from ..platform.clean_up import take_all
 from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, resolve, write_atomically
 from ..platform.jvm_loss import explain_jvm_loss
+from ..platform.spark_errors import what_happened
 from ..platform.spark_paths import spark_uri
 from ..platform.worker_errors import translate
 from ..spec import JobSpec
 from .commit_queue import CommitDesk
 from .endings import Ending
+from .hangs import what_hangs
 from .live_start import LiveStart
 from .pause_switch import PauseSwitch
 from .phases import IN_BACKLOG, PHASES
@@ -173,6 +175,7 @@ class JobRunner:
         """Recover, then execute the phases; returns at the end of input or when stopped."""
         self.claim()
         self._thread_id = threading.get_ident()
+        self.job.spark.sparkContext.addJobTag(self._context.tag_of_all)
         context, why = self._context, "the query has ended"
         try:
             assert self.identity is not None, "claim() finds it"
@@ -188,7 +191,7 @@ class JobRunner:
         except BaseException as error:
             context.failed.set()
             explained = error if self._run is None else self._run.losses.explained(error)
-            why = f"the query has failed: {explain_jvm_loss(translate(explained), self.job.spark)}"
+            why = f"the query has failed: {what_happened(explain_jvm_loss(translate(explained), self.job.spark))}"
             try:
                 context.lease.find_out()
             except LocationLost as lost:
@@ -400,6 +403,43 @@ class JobRunner:
             stop_live = [] if context.live is None else [context.live.stop]
             # Where Spark itself is gone there is nothing to cancel, and the run finds out by itself.
             take_all(lambda: self.job.spark.sparkContext.cancelJobsWithTag(context.tag), *stop_live)
+
+    def what_hangs(self) -> str:
+        """What the run has in hand, in words: the user's function, Spark's tasks, or the phase."""
+        live, beside = self._context.live, None if self._run is None else self._run.beside.thread_id
+        threads = (beside, None if live is None else live.thread_id, self._thread_id)
+        return what_hangs(self.job, self._context, threads)
+
+    def give_up(self) -> None:
+        """Have nobody wait any more for what is in hand: :meth:`stop` was called, and it does not return.
+
+        Nothing of it counts: what has no checkpoint is processed again by the next run.
+        """
+        context = self._context
+        context.lease.give_up()
+        context.failed.set()
+        context.given_up.set()
+        context.wake.set()
+        spark = self.job.spark.sparkContext
+        take_all(lambda: spark.cancelJobsWithTag(context.tag), lambda: spark.cancelJobsWithTag(context.tag_of_all))
+
+    def leave(self) -> None:
+        """Give the location free although the run's thread has not come back, and stop the live source's query."""
+        context, why = self._context, "the query was stopped, and given up"
+        steps: list[Callable[[], object]] = [
+            partial(context.desk.close, why),
+            partial(context.pause.close, why),
+            partial(context.rescales.close, why),
+        ]
+        if (live := context.live) is not None:
+            live.refuse()  # whose thread may be the very one that hangs, so that nobody waits for its end
+            threading.Thread(target=partial(take_all, live.stop, live.close), daemon=True).start()
+        take_all(*steps, context.lease.release, context.commits.close)
+
+    @property
+    def is_given_up(self) -> bool:
+        """True once :meth:`give_up` was called."""
+        return self._context.given_up.is_set()
 
     @property
     def is_stopping(self) -> bool:

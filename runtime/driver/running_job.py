@@ -76,6 +76,8 @@ class RunContext:
     published: Published
     #: Set when the run has failed.
     failed: threading.Event = field(default_factory=threading.Event)
+    #: Set when ``stop()`` has given the run up.
+    given_up: threading.Event = field(default_factory=threading.Event)
     #: Other numbers of shards that users ask for.
     rescales: RescaleDesk = field(default_factory=RescaleDesk)
 
@@ -100,6 +102,11 @@ class RunContext:
     def tag(self) -> str:
         """Spark job tag, by which the run's jobs can be cancelled."""
         return f"mixedmode-{self.run_id}"
+
+    @property
+    def tag_of_all(self) -> str:
+        """The same for all Spark jobs of the run's threads, those of a user's ``foreachBatch`` function among them."""
+        return f"{self.tag}-all"
 
 
 @dataclass(frozen=True)
@@ -165,10 +172,15 @@ class RunningJob:
             events=events,
             applied=applied,
         )
-        beside = CompletingThread(job.spark, f"{BESIDE}{context.run_id}", context.wake.set)
-        tidying = CompletingThread(job.spark, f"{BESIDE}{context.run_id}-housekeeping", context.wake.set)
+        beside = CompletingThread(
+            job.spark, f"{BESIDE}{context.run_id}", context.wake.set, context.tag_of_all, context.given_up
+        )
+        name = f"{BESIDE}{context.run_id}-housekeeping"
+        tidying = CompletingThread(job.spark, name, context.wake.set, context.tag_of_all, context.given_up)
         compactor = StateCompactor(job, state.job_id, context.run_id, context.store, executors)
-        owners = Owners(job, context.store, context.lease, events, exchanges, compactor, context.failed)
+        owners = Owners(
+            job, context.store, context.lease, events, exchanges, compactor, context.failed, context.given_up
+        )
         context.published.of_state(state)
         return cls(
             job=job,
@@ -198,6 +210,7 @@ class RunningJob:
                 housekeeping=Housekeeping(owners, state, tidying),
                 tell=completed,
                 tell_failed=listener.on,
+                beside_and_wait=beside.wait_for,
             ),
             beside=beside,
             tidying=tidying,

@@ -25,6 +25,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..platform.jvm_shutdown import ShutdownHook
+from ..platform.spark_errors import what_happened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +76,9 @@ class Sigterm:
                 try:
                     self._hook = ShutdownHook(spark, self._jvm_ends)
                 except Exception as error:
-                    logger.warning("a SIGTERM that Spark's JVM gets, too, will not wait for queries: %s", error)
+                    logger.warning(
+                        "a SIGTERM that Spark's JVM gets, too, will not wait for queries: %s", what_happened(error)
+                    )
 
     def _late(self, end: End, ending: tuple[threading.Thread, ...]) -> None:
         """A query has begun after the signal: it ends with the others, unless the program has begun anew."""

@@ -2,32 +2,83 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+from collections.abc import Callable
 
-from ...errors import QueryError
+from ...errors import QueryError, StopTimeoutError
 from ..checkpoints.savepoints.queue import SavepointRequest
+from ..metrics.listeners import FactListener, RunStopped
 from ..platform.filesystem import path_text
 from ..protocols.lifecycle.events import Stop
 from .awaited import AwaitedQuery
+
+logger = logging.getLogger(__name__)
+
+#: How long Spark may take to cancel the jobs of a run that is given up: it kills a Python worker after some seconds.
+_CANCELLED_WITHIN_S = 20.0
 
 
 class EndedQuery(AwaitedQuery):
     """A query that can be paused, saved and stopped."""
 
     _thread: threading.Thread
+    _told: FactListener
+    #: What follows the end of the run, once.
+    _close: Callable[[], None]
 
-    def stop(self) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """Stop the query and wait for its end.
 
         In the live phase the epoch in hand is finished and a checkpoint is taken: all processed rows are visible.
         A backlog that is stopped leaves nothing and starts again from its beginning.  Called from the query's own
         ``foreachBatch`` function it returns at once, and the query ends after that function.
+
+        If a function or a task in hand has not returned in time, its Spark jobs are cancelled and the run is given up:
+        the location is free, and the next start processes again what has no checkpoint.  A Python function on the
+        driver cannot be ended from outside; its thread stays until it returns, and nothing of it is used then.
+
+        Args:
+            timeout: seconds to wait; None: as long as ``execution.stop.timeout`` says, by default as long as it takes.
+
+        Raises:
+            StopTimeoutError: the run was given up.  The message names the function, or stage and shards, that hung.
+            ValueError: the timeout is not greater than 0.
         """
-        if not self._ended.is_set():
-            self._runner.stop()
-            if not self._runner.is_inside:
-                self._thread.join()
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout of stop() must be greater than 0 seconds, got {timeout}")
+        if self._ended.is_set():
+            return
+        self._runner.stop()
+        if self._runner.is_inside:
+            return
+        limit_ms = self._job.settings.stop_timeout_ms
+        if timeout is None and limit_ms is not None:
+            timeout = limit_ms / 1000
+        self._thread.join(timeout)
+        if timeout is not None and self._thread.is_alive() and not self._ended.is_set():
+            self._give_up(timeout)
+
+    def _give_up(self, waited_s: float) -> None:
+        """End the run although something of it does not return.
+
+        Raises:
+            StopTimeoutError: always; it says what that is.
+        """
+        hung = self._runner.what_hangs()
+        self._runner.give_up()
+        self._thread.join(_CANCELLED_WITHIN_S)
+        if self._thread.is_alive():
+            self._runner.leave()
+            self._told.on(RunStopped(inside_epoch=True))
+            self._close()
+        error = StopTimeoutError(
+            f"query {self.name or self.runId} was given up: after {waited_s:g} s stop() still waited for {hung}. Its"
+            " Spark jobs are cancelled; the next start processes again what has no checkpoint"
+        )
+        logger.error("%s", error)
+        raise error
 
     def pause(self) -> None:
         """Begin no further epoch; returns when the query stands still.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ...errors import MixedModeError, QueryError
+from ...errors import QueryError, query_error
 from ..checkpoints.damage import explain_corruption
 from ..driver.runner import JobRunner
 from ..metrics.event_reader import read_history
@@ -17,6 +17,7 @@ from ..metrics.run_events import RunEvents
 from ..platform.cells import bar_html, facts_html
 from ..platform.frozen import FrozenDict
 from ..platform.jvm_loss import explain_jvm_loss
+from ..platform.spark_errors import cause_first, what_happened
 from ..platform.terminal import print_plan
 from ..platform.worker_errors import translate
 from ..spec import JobSpec
@@ -135,7 +136,7 @@ class ToldQuery:
         try:
             return self._job.late_rows.committed(self._job.spark, uid)
         except Exception as error:
-            raise QueryError(f"late rows cannot be read: {self._explained(error)}") from error
+            raise QueryError(f"late rows cannot be read: {what_happened(self._explained(error))}") from error
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -174,10 +175,7 @@ class ToldQuery:
         """Why the query failed; None if it runs or ended well."""
         if self._error is None:
             return None
-        code = self._error.code if isinstance(self._error, MixedModeError) else None
-        error = QueryError(f"query {self.name or self.runId} failed: {self._error}", code=code)
-        error.__cause__ = self._error
-        return error
+        return query_error(f"query {self.name or self.runId} failed: {cause_first(self._error)}", self._error)
 
     def _raise(self) -> None:
         error = self.exception()

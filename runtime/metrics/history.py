@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.identity import query_id
+from ..platform.spark_errors import cause_first
 from .checkpoint import CheckpointReport
 from .epoch import durations_ms, event_time, lag_ms, offsets_entry, source_entry, state_operator, together, totals
 from .lifecycle import LifecycleEvent
@@ -114,7 +115,7 @@ class RunHistory:
             phase = self._phases[-1] if self._phases else "recovery"
             behind = f", behind epoch {self._recent[-1]['batchId']}" if self._recent else ""
         trace = error if logger.isEnabledFor(logging.DEBUG) else None
-        said = (str(error) or type(error).__name__).splitlines()[0]
+        said = (cause_first(error) or type(error).__name__).splitlines()[0]
         query = self._name or self.run_id
         logger.error("query %s failed in phase %s%s: %s", query, phase, behind, said, exc_info=trace)
 

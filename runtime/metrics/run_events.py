@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 
+from ..platform.spark_errors import what_happened
 from . import listeners
 from .event_files import HistoryFolder
 from .event_log import EventLog, LogLimits
@@ -115,7 +116,7 @@ class RunEvents:
                     **translator.common(self._now_ms()),
                     how=how,
                     error_class=None if error is None else type(error).__name__,
-                    error=None if error is None else str(error),
+                    error=None if error is None else what_happened(error),
                     savepoint=translator.was_stopped_with,
                     drained=translator.drained,
                     dropped_events=self._dropped,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..platform.shown_query import GONE, ShownQuery
+from ..platform.spark_errors import cause_first
 from .listeners import (
     BacklogMoved,
     EpochApplied,
@@ -133,7 +134,7 @@ class ShownRun:
         if self._teller.ident is not None:  # the start was not broken off before it
             self._teller.join(_PATIENCE_S)
         self._ended.set()
-        self._query.end(None if error is None else f"{type(error).__name__}: {error}")
+        self._query.end(None if error is None else f"{type(error).__name__}: {cause_first(error)}")
 
     def _complete(self) -> None:
         """All is known of the epoch that waits."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..platform.spark_errors import what_happened
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ..protocols.lifecycle.events import Stop
 from ..tasks.report import ShardReport
@@ -76,7 +77,7 @@ class Translator:
                     trigger=trigger,
                     outcome=outcome,
                     error_class=type(error).__name__,
-                    error=str(error),
+                    error=what_happened(error),
                     is_tolerated=is_tolerated,
                     failures_in_a_row=in_a_row,
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..platform.spark_errors import what_happened
 from ..protocols.lifecycle.events import Stop
 from .listeners import (
     CheckpointCompleted,
@@ -54,7 +55,10 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
         case CheckpointCompleted(report):
             return "checkpoint", f"{report.checkpoint_id} ({report.trigger}, {report.duration_ms} ms)"
         case CheckpointFailed(checkpoint_id, trigger, outcome, error):
-            return "checkpoint-failed", f"{checkpoint_id} ({trigger}) {outcome}: {type(error).__name__}: {error}"
+            return (
+                "checkpoint-failed",
+                f"{checkpoint_id} ({trigger}) {outcome}: {type(error).__name__}: {what_happened(error)}",
+            )
         case SavepointWritten(path, by_recovery):
             return "savepoint", f"{path}, which an earlier run was asked to stop with" if by_recovery else path
         case InputEnded():
@@ -72,7 +76,7 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
         case Rescaled(before, after, checkpoint_id):
             return "rescaled", rescaled(before, after, checkpoint_id)
         case RunFailed(error):
-            return "failed", f"{type(error).__name__}: {error}"
+            return "failed", f"{type(error).__name__}: {what_happened(error)}"
     return None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import shutil
 import tempfile
 import threading
@@ -46,6 +47,9 @@ _S3_STREAM, _S3_STREAM_THAT_GOES_ON = "fs.s3a.input.stream.type", "classic"
 _STREAMING = "org.apache.spark.sql.streaming"
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _LOCK = threading.Lock()
+
+#: How the name of a live source's own query ends.
+LIVE_SOURCE = "(live source)"
 
 
 class ShownQuery:
@@ -155,6 +159,7 @@ class HiddenSession:
 
     def __init__(self, origin: SparkSession) -> None:
         self.session = cloned(origin)
+        _untold_failures(origin)
         # Streaming queries cannot have it, which Spark warns of; what is done with their rows has a session of its own.
         self.session.conf.set(_ADAPTIVE, "false")
         if all(self.session.conf.get(name, None) is None for name in (_S3_STREAM, f"spark.hadoop.{_S3_STREAM}")):
@@ -217,14 +222,39 @@ def _unwarned(spark: SparkSession) -> Iterator[None]:
     """Without Spark's warning that streaming queries have no adaptive execution, which is not about the user's."""
     configurator = java_class(spark, "org.apache.logging.log4j.core.config.Configurator")
     levels = java_class(spark, "org.apache.logging.log4j.Level")
+    manager = java_class(spark, "org.apache.logging.log4j.LogManager")
     name = f"{_RUNTIME}.ResolveWriteToStream"
     with _LOCK:
-        before = java_class(spark, "org.apache.logging.log4j.LogManager").getLogger(name).getLevel()
+        context = manager.getContext(False)
+        has_own = bool(context.getConfiguration().getLoggers().containsKey(name))
+        before = manager.getLogger(name).getLevel()
         configurator.setLevel(name, levels.ERROR)
         try:
             yield
         finally:
-            configurator.setLevel(name, before)
+            if has_own:
+                configurator.setLevel(name, before)
+            else:  # a level of its own, whichever, would have it print what sc.setLogLevel() says nobody wants
+                context.getConfiguration().removeLogger(name)
+                context.updateLoggers()
+
+
+def _untold_failures(spark: SparkSession) -> None:
+    """Have Spark's log leave out, once for each JVM, that a live source's query has failed.
+
+    These are sixty lines of Java that say that we have told it so; the job's own error says why.
+    """
+    try:
+        context = java_class(spark, "org.apache.logging.log4j.LogManager").getContext(False)
+        root = context.getConfiguration().getRootLogger()
+        result = java_class(spark, "org.apache.logging.log4j.core.Filter$Result")
+        regex = java_class(spark, "org.apache.logging.log4j.core.filter.RegexFilter")
+        with _LOCK:
+            if LIVE_SOURCE not in str(root.getFilter()):
+                text = rf"(?s)Query .*{re.escape(LIVE_SOURCE)} \[id = .*terminated with error.*"
+                root.addFilter(regex.createFilter(text, None, False, result.DENY, result.NEUTRAL))
+    except GONE as gone:  # another version, or another log
+        logger.debug("Spark's log tells of failed live sources: %s", gone)
 
 
 def _is_nested(value: Any) -> bool:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from .spark_expressions import NO_SUCH_MEMBER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: How many tasks of a stage are looked at.
+_MOST_TASKS = 10_000
 
 
 class Executors:
@@ -62,6 +68,48 @@ class Executors:
 def _keys(entries: Any) -> list[str]:
     """The keys of a Scala map, which are names, in one call."""
     return re.findall(r"([^\s,(]+) -> ", str(entries.toString()))
+
+
+@dataclass(frozen=True)
+class RunningStage:
+    """A stage of Spark's that has tasks in hand."""
+
+    #: The description of its job.
+    job: str
+    #: The numbers of the tasks, which are those of partitions.
+    tasks: tuple[int, ...]
+
+
+def running_stages(spark: SparkSession, *tags: str) -> list[RunningStage]:
+    """What runs of the jobs with a tag, by the store that Spark's UI reads; nothing if this version does not tell.
+
+    Args:
+        spark: the session.
+        tags: of the jobs.
+    """
+    context: Any = spark.sparkContext
+    store, tracker = context._jsc.sc().statusStore(), context._jsc.sc().statusTracker()
+    found: list[RunningStage] = []
+    with contextlib.suppress(NO_SUCH_MEMBER, Py4JError, OSError):
+        for number in sorted({number for tag in tags for number in tracker.getJobIdsForTag(tag)}):
+            job = tracker.getJobInfo(number)
+            if not job.isDefined() or str(job.get().status().toString()) != "RUNNING":
+                continue
+            said = store.job(number).description()
+            for stage in sorted(job.get().stageIds()):
+                tasks = _tasks_in_hand(tracker, store, stage)
+                if tasks:
+                    found.append(RunningStage(str(said.get()) if said.isDefined() else f"job {number}", tasks))
+    return found
+
+
+def _tasks_in_hand(tracker: Any, store: Any, stage: int) -> tuple[int, ...]:
+    info = tracker.getStageInfo(stage)
+    if not info.isDefined() or not int(info.get().numActiveTasks()):
+        return ()
+    tasks = store.taskList(stage, int(info.get().currentAttemptId()), _MOST_TASKS)
+    known = [tasks.apply(at) for at in range(tasks.size())]
+    return tuple(sorted(int(task.index()) for task in known if str(task.status()) == "RUNNING"))
 
 
 class JobTasks:

@@ -15,6 +15,8 @@ from typing import Any
 
 import pyspark
 
+from .spark_errors import what_happened
+
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 #: Not the package's whole folder: in a checkout examples and tests lie there, too, which are users.
 _ENGINE = (
@@ -33,6 +35,8 @@ def is_ours(filename: str) -> bool:
 def what_was_raised(error: BaseException) -> str:
     """Type and message as Python prints them; lines of the message but the first are set off by a bar."""
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    if "\n\tat " in text:  # Spark's, with Java's stack in its message
+        text = f"{type(error).__name__}: {what_happened(error)}"
     return text.replace("\n", "\n  | ")  # a blank line would end the error on its way through Spark
 
 

@@ -36,8 +36,7 @@ def translate(error: BaseException) -> BaseException:
     kind = getattr(errors, name, MixedModeError)
     said, code = _NOTE.fullmatch(message.strip()).groups()  # type: ignore[union-attr]
     translated: MixedModeError = kind(said, code=code)
-    translated.__cause__ = error
-    return translated
+    return _told_once(translated, error)
 
 
 def _of_a_function(error: BaseException) -> BaseException:
@@ -52,6 +51,12 @@ def _of_a_function(error: BaseException) -> BaseException:
             told = UserCodeError(
                 "\n".join([*own.told_place, raised.strip(), "in a Python function of the job's input"])
             )
-            told.__cause__ = error
-            return told
+            return _told_once(told, error)
     return error
+
+
+def _told_once(told: MixedModeError, error: BaseException) -> MixedModeError:
+    """The error of a worker; Spark's, which says the same between two hundred lines of Java, is its context, which
+    Python does not print."""
+    told.__context__, told.__suppress_context__ = error, True
+    return told

@@ -20,6 +20,7 @@ from mixedmode import (
     PlanError,
     QueryError,
 )
+from mixedmode.runtime.platform.spark_errors import what_happened
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -41,7 +42,7 @@ def failed(query: mixedmode.MixedQuery) -> BaseException:
         query.awaitTermination(300)
     cause = caught.value.__cause__
     assert cause is not None
-    assert str(cause) in str(caught.value)
+    assert set(what_happened(cause).splitlines()) <= set(str(caught.value).partition("failed: ")[2].splitlines())
     return cause
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import Any
 import mixedmode
 import pytest
 import support
-from mixedmode import QueryError, StateSchemaError, UserCodeError, events
+from mixedmode import CheckpointError, QueryError, StateSchemaError, UserCodeError, events
 from mixedmode.runtime.connectors.sources.live_query import Stopped
 from mixedmode.runtime.metrics.run_listener import ROUTINE
 from mixedmode.runtime.platform import failpoints
@@ -204,6 +207,7 @@ def test_an_exception_of_user_code(world: World, value: int, place: str, handler
     with pytest.raises(QueryError) as caught:
         query.awaitTermination(300)
     assert str(caught.value) == str(query.exception())
+    assert isinstance(caught.value, UserCodeError), "who waits for a processor's failure need not look at causes"
     assert isinstance(caught.value.__cause__, UserCodeError)
     first, *others = str(caught.value.__cause__).splitlines()
     assert first.startswith(f'File "{__file__}", line {line_of(place)}, in {handler}: {place}')
@@ -213,7 +217,36 @@ def test_an_exception_of_user_code(world: World, value: int, place: str, handler
     inside = Path(mixedmode.__file__).parent  # the tests are in this folder, too
     assert not any(f"{inside / room}/" in said for room in ("planner", "runtime", "state")) and "pyspark/" not in said
     assert ("by way of" in said) == (value == -1), "the calls that led into a library"
-    assert str(caught.value).startswith(f"query {query.runId} failed: File")
+    what_happened, _, place = str(caught.value).partition(f'\nFile "{__file__}"')
+    assert place and what_happened.startswith(f"query {query.runId} failed: {raised}")
+    printed = "".join(traceback.format_exception(caught.value))
+    assert "java" not in printed and printed.count("\n") < 60
+
+
+def test_the_log_of_a_failure(
+    world: World, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """One record at ERROR has the query's name, phase, last epoch and what was raised.  That Spark's query for the live
+    source has failed by it neither Spark nor Py4J logs with their stacks; and we leave no log level behind."""
+    keyed = mixedmode.read(history=world.history([("a", 1, 7)]), live=world.live()).groupBy("key")
+    frail = keyed.transformWithState(Fragile(), "key string, value long", "append", "none")
+    writer = frail.writeStream.queryName("frail").option("path", str(world.out))
+    query = writer.option("checkpointLocation", str(world.checkpoints)).start()
+    world.queries.append(query)
+    assert query.wait_for("live", 300), query.exception()
+    world.land([("a", 2, -1)])
+    with pytest.raises(UserCodeError):
+        query.awaitTermination(300)
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [record.name for record in errors] == ["mixedmode.runtime.metrics.history"], errors
+    said = errors[0].getMessage()
+    assert re.fullmatch(
+        r"query frail failed in phase live, behind epoch \d+: json\.decoder\.JSONDecodeError: .*", said
+    ), said
+    told = capfd.readouterr().err
+    assert "terminated with error" not in told and "BatchNotTaken" not in told, told
+    log = world.spark._jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration()
+    assert "ResolveWriteToStream" not in str(log.getLoggers().keySet())
 
 
 def test_a_state_value_that_user_code_got_wrong(world: World) -> None:
@@ -236,8 +269,10 @@ def test_an_exception_of_a_foreach_batch_function(world: World) -> None:
     writer = support.sessions(world.history(EVENTS[:20]), None).writeStream.foreachBatch(deliver)
     query = writer.option("checkpointLocation", str(world.checkpoints)).start()
     world.queries.append(query)
-    with pytest.raises(QueryError, match=r"failed: File .*test_breaks.*the table is locked(.|\n)*Nothing is lost"):
+    said = r"failed: OSError: the table is locked\nFile .*test_breaks(.|\n)*Nothing is lost"
+    with pytest.raises(UserCodeError, match=said) as caught:
         query.awaitTermination(300)
+    assert isinstance(caught.value, CheckpointError) and caught.value.code == "MIXEDMODE_OUTPUT_NOT_SHOWN"
 
 
 @pytest.mark.kill

@@ -99,6 +99,8 @@ class DriverLease:
         self._successor: Claim | None = None
         #: Whether somebody keeps this run from counting on.
         self._is_stopped = False
+        #: Whether the run was given up while a step of it was still in hand.
+        self._is_given_up = False
         self._lock = threading.RLock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -207,6 +209,8 @@ class DriverLease:
         Raises:
             LocationLost: another run has taken the location over, or the claim cannot be renewed.
         """
+        if self._is_given_up:
+            raise LocationLost(f"stop() has given this run up, and the location free: {self.root}")
         if not look and not self.is_lost and self._tenure.may_act(self._clock.now_ms()):
             return
         try:
@@ -294,6 +298,10 @@ class DriverLease:
                 return
 
     # -- giving it free ----------------------------------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """Whatever of this run goes on, a user's function that returns after all for one, may do nothing more."""
+        self._is_given_up = True
 
     def release(self) -> None:
         """Give the location free, if this run still has it."""

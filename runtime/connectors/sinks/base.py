@@ -70,6 +70,8 @@ class Sink(ABC):
         self._spark: SparkSession | None = None
         #: Called right before each step that others can see; raises if this driver may not do it any more.
         self.guard: Callable[[], None] = lambda: None
+        #: The call of a user's function that has not returned, in words; None: there is none.
+        self.call_in_hand: str | None = None
 
     def open(
         self, spark: SparkSession, filesystem: fs.FileSystem, staging: str, job_id: str, staging_uri: str | None = None

@@ -74,14 +74,18 @@ class ForeachBatchSink(PerCheckpointSink):
                 marks.mark(call)
 
     def _call(self, rows: DataFrame, number: int) -> None:
+        name = getattr(self._function, "__qualname__", type(self._function).__name__)
+        self.call_in_hand = f"function {name} of foreachBatch, batch {number}"
         try:
             self._function(rows, number)
         except MixedModeError:
             raise
         except Exception as error:
-            name = getattr(self._function, "__qualname__", type(self._function).__name__)
             frames = UserFrames.since(None if error.__traceback__ is None else error.__traceback__.tb_next)
-            raise UserCodeError(frames.told(error, f"function {name} of foreachBatch, batch {number}")) from error
+            raise UserCodeError(frames.told(error, self.call_in_hand)) from error
+        finally:
+            self.call_in_hand = None
+        self.guard()  # before it is marked as delivered, or its files go: the run may have been given up meanwhile
 
     def describe(self) -> str:
         return (

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+from ....errors import QueryError
 from ...platform.batch_calls import handing_over
 from ...platform.failpoints import failpoint
 from ...platform.micro_batch import AlikeFrames, handed_over
 from ...platform.query_log import started
-from ...platform.shown_query import HiddenSession, stop_query
+from ...platform.shown_query import LIVE_SOURCE, HiddenSession, stop_query
+from ...platform.spark_errors import what_happened
 from ...platform.spark_session import keep_to_df, to_df
 from ...platform.spark_sources import PlannedSource, log_numbers, sources
 from .live_sources import LiveSourceFacts
@@ -51,6 +54,11 @@ class Stopped(Exception):
 
 class BatchNotTaken(Exception):
     """Tells Spark that a micro-batch was not processed; the reason is kept in :class:`LiveSource`."""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for what Py4J logs of it, with a trace that names no cause."""
+    return record.exc_info is None or record.exc_info[0] is not BatchNotTaken
 
 
 class LiveSource:
@@ -135,13 +143,14 @@ class LiveSource:
             waits: asked before each of them whether it has to wait.
         """
         self._error, self._refusing, self._has_looked = None, False, False
+        logging.getLogger("py4j.clientserver").addFilter(_is_news)  # once: it is the same one
         self.take_settings()
         assert self._hidden is not None
         rows = self._hidden.adopt(self._frame)
         writer = handing_over(rows.writeStream, self._hidden.session, self._guarded(on_batch, waits)).trigger(**trigger)
         writer = writer.option("checkpointLocation", self.checkpoint)
         # It is seen in descriptions of Spark jobs and in Spark's log, where nobody is to take it for the job.
-        writer = writer.queryName(f"{self._name or 'mixedmode'} (live source)")
+        writer = writer.queryName(f"{self._name or 'mixedmode'} {LIVE_SOURCE}")
         sessions = [self._frame.sparkSession, self._hidden.session]
         self.query = started(writer, sessions, self.checkpoint)
         if self._stopping.is_set():
@@ -227,9 +236,9 @@ class LiveSource:
         query = self.start(on_batch, {"once": True} if at_once else {"availableNow": True})
         try:
             query.awaitTermination()
-        except Exception:
+        except Exception as error:
             if self._error is None and not self._stopping.is_set():
-                raise
+                raise self._failure(error) from error
         if self._stopping.is_set():
             raise Stopped
         self.raise_failure()
@@ -242,7 +251,11 @@ class LiveSource:
             raise self._error
         error = None if self.query is None or self._stopping.is_set() else self.query.exception()
         if error is not None:
-            raise error
+            raise self._failure(error) from error
+
+    def _failure(self, error: BaseException) -> QueryError:
+        """What Spark says of its own query, which does not name the folder that it writes to."""
+        return QueryError(f"{what_happened(error)}\nin Spark's query of the live input, whose log is {self.checkpoint}")
 
     def stop(self) -> None:
         """Stop the query if it runs."""

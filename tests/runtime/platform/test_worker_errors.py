@@ -49,7 +49,8 @@ def test_a_function_that_spark_has_called() -> None:
         'File "/home/me/job.py", line 12, in clean: return float(text)\n'
         "ValueError: could not convert string to float: 'x'\nin a Python function of the job's input"
     )
-    assert "SQLSTATE" not in str(found) and found.__cause__ is not None
+    assert "SQLSTATE" not in str(found)
+    assert found.__context__ is not None and found.__suppress_context__, "the story is told once"
 
 
 def test_an_error_in_libraries_or_in_java_stays_as_it_is() -> None:

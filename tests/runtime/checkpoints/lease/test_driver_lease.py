@@ -331,3 +331,18 @@ def test_the_heartbeat(tmp_path: Path) -> None:
     assert claim.name not in folder.names()
     second.check(look=True)
     second.release()
+
+
+def test_a_run_that_was_given_up_may_do_nothing_more(tmp_path: Path, time: Time) -> None:
+    """Also when it has the location no more, and whoever comes next has it: a function of it may return at last."""
+    first = take(tmp_path, "one", time)
+    first.check()
+    first.give_up()
+    with pytest.raises(driver_lease.LocationLost, match="given this run up"):
+        first.check()
+    first.release()
+    second = take(tmp_path, "two", time)
+    with pytest.raises(driver_lease.LocationLost, match="given this run up"):
+        first.check(look=True)
+    second.check(look=True)
+    second.release()
