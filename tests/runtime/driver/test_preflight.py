@@ -369,6 +369,14 @@ def test_a_location_that_is_in_use(writer: MixedStreamWriter, tmp_path: Path) ->
         writer.start()
 
 
+def test_a_savepoint_in_a_place_that_cannot_be_reached(writer: MixedStreamWriter, tmp_path: Path) -> None:
+    """The error has the code of locations and says what is allowed."""
+    with pytest.raises(OptionError, match=r"^execution\.savepoint\.path = 'nowhere://s' cannot be reached: ") as caught:
+        writer.option("execution.savepoint.path", "nowhere://s").start()
+    assert caught.value.code == "MIXEDMODE_LOCATION_UNUSABLE" and "in a bucket that exists" in str(caught.value)
+    assert content(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("made", "error", "what"),
     [
