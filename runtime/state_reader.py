@@ -168,8 +168,14 @@ class StateReader:
         """All checkpoints, oldest first, damaged ones included.
 
         Args:
-            verify: compare the checksums of all state files (reads them); otherwise their presence and sizes.
+            verify: compare the checksums of all state files (reads them), and read the file that says whose the
+                location is; otherwise the presence and sizes of state files.
+
+        Raises:
+            CorruptStateError: ``verify``, and that file is damaged or missing: no job could go on from here.
         """
+        if verify and not isinstance(self._store, SavepointStore):
+            self._store.identity()
         return [self._info(checkpoint_id, verify) for checkpoint_id in self._store.known_ids()]
 
     def _info(self, checkpoint_id: int, verify: bool) -> CheckpointInfo:

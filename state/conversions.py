@@ -22,6 +22,8 @@ _EPOCH = datetime(1970, 1, 1)
 _SECOND_US = 1_000_000
 #: Decimal arithmetic that never rounds a 38-digit number.
 _DECIMAL = Context(prec=80, rounding=ROUND_HALF_UP)
+#: What is said of a number that is none where there is no such number.
+_NULL_HINT = "; for null give None"
 
 
 class MisfitError(Exception):
@@ -44,18 +46,16 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ == "NAType"
 
 
-def is_nan(value: Any) -> bool:
-    """True for a number that is none: null in a column whose type has no NaN."""
-    if isinstance(value, Decimal):
-        return value.is_nan()
-    return isinstance(value, (float, np.floating)) and bool(value != value)
+def is_nan_decimal(value: Any) -> bool:
+    """True for a Decimal that is no number, which PySpark stores as null in a decimal column."""
+    return isinstance(value, Decimal) and value.is_nan()
 
 
 def int_of(value: Any, low: int, high: int) -> int:
     """A Python or numpy integer within the range; bool is not an integer."""
     if type(value) is not int:
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-            raise MisfitError(f"an int between {low} and {high}")
+            raise MisfitError(f"an int between {low} and {high}{_NULL_HINT if value != value else ''}")
         value = int(value)
     if not low <= value <= high:
         raise MisfitError(f"an int between {low} and {high}")

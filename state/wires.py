@@ -25,7 +25,7 @@ from .conversions import (
     float_of,
     int_of,
     is_missing,
-    is_nan,
+    is_nan_decimal,
     micros_delta,
     micros_wall,
     nanos_time,
@@ -90,8 +90,8 @@ def _int_wire(bits: int) -> Wire:
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     allowed = Annotated[int, msgspec.Meta(ge=low, le=high)]
 
-    def pack(value: Any) -> int | None:
-        return None if is_nan(value) else int_of(value, low, high)
+    def pack(value: Any) -> int:
+        return int_of(value, low, high)
 
     return Wire(allowed, pack, plain=int, bounds=(low, high))
 
@@ -99,7 +99,8 @@ def _int_wire(bits: int) -> Wire:
 def _decimal_wire(precision: int, scale: int) -> Wire:
     # Digits as text: MessagePack numbers end at 64 bits.
     def pack(value: Any) -> str | None:
-        return None if is_nan(value) else str(unscaled_of(value, precision, scale))
+        # A Decimal that is no number is Spark's null; a float is of another type, even that which is none.
+        return None if is_nan_decimal(value) else str(unscaled_of(value, precision, scale))
 
     def fast(value: Decimal) -> str:
         return str(unscaled_of(value, precision, scale))  # of a NaN a misfit

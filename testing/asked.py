@@ -125,6 +125,8 @@ def _keys_of(key: Any, inputs: int) -> list[list[str]]:
 
 
 def _delay_ms(delay: str) -> int:
+    if not isinstance(delay, str):
+        raise PlanError(f"delay is {delay!r}; give a duration such as '1 hour', or leave it out for none")
     try:
         return parse_duration_ms(delay)
     except (ValueError, AttributeError) as error:

@@ -19,6 +19,7 @@ from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.sinks.foreach_rows import RowByRow
 from ...runtime.platform.cells import facts_html, is_shown
 from ...runtime.platform.filesystem import path_text
+from ...runtime.platform.redaction import redacted
 from ...runtime.platform.terminal import print_plan
 from ...runtime.query import MixedQuery, start_query
 from ...runtime.spec import JobSpec
@@ -290,7 +291,7 @@ class MixedStreamWriter:
             "output mode": self._output_mode,
             "partitioned by": ", ".join(self._partition_by) or None,
             "trigger": ", ".join(f"{name} = {value}" for name, value in self._trigger.items()),
-            **{name: value if is_shown(name) else "(not shown)" for name, value in self._options.items()},
+            **{name: redacted(value) if is_shown(name) else "(not shown)" for name, value in self._options.items()},
         }
         return [(name, str(value)) for name, value in said.items() if value is not None]
 

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from ...errors import PlanError
+from ...runtime.platform.redaction import redacted
 from ...runtime.platform.spark_expressions import class_name, items, tree, with_attributes, without_alias
 from ...runtime.platform.spark_plans import analyzed, explained, leaves
 
@@ -168,8 +169,9 @@ def columns_below(frame: DataFrame, names: Sequence[str]) -> list[str | None]:
 
 
 def spark_plan(frame: DataFrame) -> str:
-    """Spark's explain text of a frame, without its ids: they differ each time, and two plans of one job must not."""
-    return _IDS.sub("", explained(frame))
+    """Spark's explain text of a frame, without credentials in locations, and without its ids: they differ each time,
+    and two plans of one job must not."""
+    return redacted(_IDS.sub("", explained(frame)))
 
 
 def _is_streaming(node: Any) -> bool:

@@ -34,7 +34,7 @@ from ..stages.stage import KeyedStage
 from ..stages.tail import check_order_column, output_key, plan_tail, plan_union
 from .backlog_engine import choose_backlog_engine
 from .final_watermark import max_refusal, refuse_max, with_final_watermarks
-from .folders import check_apart, check_not_read, checkpoint_location
+from .folders import check_apart, check_no_credentials, check_not_read, checkpoint_location
 from .graph import StageGraph
 from .key_groups import earlier_shards
 from .observed import observed_once
@@ -99,6 +99,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         LATE_PATH: settings.late_data_path,
         "execution.savepoint.on-sigterm": settings.savepoint_on_sigterm,
     }
+    check_no_credentials(path=path, **others, **{"execution.savepoint.path": settings.savepoint_path})
     check_apart(path=used_path, path_is_sparks=is_sparks, **others)
     read = [(part.name, part.frame) for part in graph.lanes.parts]
     check_not_read(read, path=None if is_sparks else used_path, **others)

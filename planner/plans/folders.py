@@ -10,8 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 from ...errors import OptionError
 from ...runtime.connectors.sinks.formats import ONE_TIME_FORMATS
 from ...runtime.platform.folder_checks import Place, place_of
+from ...runtime.platform.redaction import credentials_in, redacted
 from ...runtime.platform.spark_sources import sources as planned_sources
 
+_S3 = "spark.hadoop.fs.s3a.access.key and spark.hadoop.fs.s3a.secret.key, or a credential provider"
+_AZURE = "spark.hadoop.fs.azure.account.key.<account>.dfs.core.windows.net, or fs.azure.sas.fixed.token of the account"
+#: Where credentials of a location belong, by its scheme.
+_CREDENTIALS = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), _S3),
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), _AZURE),
+    **dict.fromkeys(("gs", "gcs"), "spark.hadoop.google.cloud.auth.service.account.json.keyfile"),
+}
+_OTHER_CREDENTIALS = "the spark.hadoop.… settings of its filesystem, or a credential provider"
 _DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
 
 
@@ -79,6 +89,27 @@ def check_not_read(sources: Iterable[tuple[str, DataFrame]], **folders: str | No
 
 def _is_hidden(parts: Iterable[str]) -> bool:
     return any(part.startswith(("_", ".")) for part in parts)
+
+
+def check_no_credentials(**folders: str | None) -> None:
+    """Check that no location holds a secret: each is printed, logged and stored wherever the job is described.
+
+    Args:
+        folders: by the names of their options; None: not set.
+
+    Raises:
+        OptionError: one does; names the option, without the secret.
+    """
+    for name, folder in folders.items():
+        held = None if folder is None else credentials_in(folder)
+        if folder is None or held is None:
+            continue
+        scheme = folder.partition(":")[0].lower()
+        raise OptionError(
+            f"{name} = {redacted(folder)!r} holds {held}, which logs, events and checkpoints would show; leave it out"
+            f" and set {_CREDENTIALS.get(scheme, _OTHER_CREDENTIALS)}",
+            code="MIXEDMODE_LOCATION_SECRET",
+        )
 
 
 def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyarrow import ArrowException
+
 from ...errors import CheckpointError, CorruptStateError, OptionError, PlanError
 from ...state.local_folder import check_local_root
 from ..checkpoints.identity import JobIdentity
@@ -149,5 +151,11 @@ def _check_savepoint(job: JobSpec, path: str) -> None:
         raise type(error)(
             f"{SAVEPOINT_OPTION}: {error}; allowed: a folder that savepoint() or stopWithSavepoint() has completed",
             code=error.code,
+        ) from error
+    except (OSError, ValueError, ArrowException) as error:
+        raise OptionError(
+            f"{SAVEPOINT_OPTION} = {path!r} cannot be reached: {error}; allowed: a folder that savepoint() or"
+            " stopWithSavepoint() has completed, in a bucket that exists and that this user may read",
+            code="MIXEDMODE_LOCATION_UNUSABLE",
         ) from error
     check_restorable(job)

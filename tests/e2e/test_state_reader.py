@@ -216,6 +216,10 @@ def test_a_damaged_file_is_named(world: World) -> None:
     os.unlink(victim)
     with pytest.raises(CorruptStateError, match="is missing"):
         reader.state("sums")
+    whose = world.checkpoints / "mixedmode" / "job.json"
+    whose.write_text(whose.read_text().replace("max_parallelism", "least_parallelism"))
+    with pytest.raises(CorruptStateError, match=r"job\.json is damaged"):
+        reader.checkpoints(verify=True)
 
 
 def test_a_running_job_is_read_and_not_disturbed(world: World) -> None:

@@ -76,7 +76,7 @@ TAKEN: list[tuple[str, Callable[[], Any]]] = [
     # numbers
     ("a byte, b short, c int, d long", lambda: (-128, 32767, -(2**31), 2**63 - 1)),
     ("a int, b long, c long", lambda: (np.int64(3), np.uint8(4), np.int32(5))),
-    ("a int, b long, c decimal(5,2)", lambda: (math.nan, np.float64("nan"), Decimal("NaN"))),
+    ("c decimal(5,2)", lambda: (Decimal("NaN"),)),
     ("a int, b string", lambda: (pd.NA, None)),
     ("a double, b double, c double, d float", lambda: (1.5, math.inf, np.float32(0.1), 0.1)),
     ("a float, b float", lambda: (1e300, np.float32(2.5))),
@@ -119,6 +119,9 @@ LOST: list[tuple[str, Any]] = [
     ("a short", (40000,)),
     ("a long", (2**63,)),
     ("a long", (np.float64(3.0),)),
+    ("a int", (math.nan,)),
+    ("a long", (np.float64("nan"),)),
+    ("a decimal(10,2)", (math.nan,)),
     ("a double", ("1",)),
     ("a double", (Decimal("1.5"),)),
     ("a boolean", (1,)),

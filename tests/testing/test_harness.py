@@ -328,6 +328,7 @@ def test_an_error_of_init_is_its_own() -> None:
         ({"time_mode": "sometimes"}, "timeMode is 'sometimes'"),
         ({"schema": "k string, v"}, "schema 'k string, v' is not a DDL schema"),
         ({"schema": (SCHEMA, SCHEMA)}, "handleInputRows is called with key, left, right, timerValues"),
+        ({"delay": None}, "delay is None; give a duration such as '1 hour', or leave it out for none"),
         ({"delay": "ten"}, "delay is 'ten', which is not a duration"),
         ({"shards": 99}, "shards is 99; give a number from 1 to 16"),
         ({"initial_state": []}, "initial_state needs initial_schema"),

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....errors import OptionError
+from ...platform.cells import is_shown
+from ...platform.redaction import redacted
 from .base import Guarantee, Sink
 from .deliveries import Deliveries, WholeResult
 from .files import ParquetSink
@@ -164,6 +166,7 @@ def _check_options(name: str, options: Mapping[str, str]) -> None:
         near = difflib.get_close_matches(written.lower(), KNOWN_OPTIONS, n=1, cutoff=0.7)
         known = ", ".join(KNOWN_OPTIONS.values())
         hint = f"did you mean {KNOWN_OPTIONS[near[0]]}?" if near else f"its options are {known}"
+        shown = repr(redacted(text)) if is_shown(written) else "(not shown)"
         raise OptionError(
-            f"{name} does not know the option {written} = {text!r}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
+            f"{name} does not know the option {written} = {shown}; {hint}", code="MIXEDMODE_OPTION_UNKNOWN"
         )

@@ -24,6 +24,7 @@ from ....state.row_columns import RowColumns
 from ...platform.arrow_types import arrow_schema
 from ..columnar.key_batches import KeyRows
 from .block_state import BlockState, Cells
+from .column_types import check_column_type
 from .definition import BLOCK_HANDLER
 from .key_block import BlockTimers, KeyBlock
 
@@ -256,10 +257,14 @@ def _by_place(timers: BlockTimers) -> dict[int, list[tuple[int, bool]]]:
 
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
     try:
-        return column if column.type == field.type else column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        check_column_type(column.type, field.type)
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
+        first = f" ({str(column[0].as_py())[:40]!r}, …)" if len(column) else ""
         raise OutputSchemaError(
-            f"field {field.name!r} of the output schema is {field.type}, but {BLOCK_HANDLER} yielded {column.type}:"
-            f" {error}"
+            f"field {field.name!r} of the output schema is {field.type}, but {BLOCK_HANDLER} yielded"
+            f" {column.type}{first}: {error}"
         ) from error

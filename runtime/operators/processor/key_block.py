@@ -18,6 +18,7 @@ from ....state.keyed import KeyedState
 from ....state.layout import TIMER_SLOTS, TimerKind, encode_all_ts
 from ....state.registry import StateDescriptor
 from ....state.row_columns import RowColumns
+from .column_types import check_column_type
 from .definition import BLOCK_HANDLER
 
 #: What the values of many keys may be given as: a column for each field, by name.
@@ -202,15 +203,18 @@ class ValueColumn:
                 None: all keys are set.
 
         Raises:
-            StateSchemaError: a field is missing, has another type, or nulls that it may not have; or a value that is
-                set is null as a whole.
+            StateSchemaError: a field is missing, has another type, or nulls that it may not have; a column is no field;
+                or a value that is set is null as a whole.
         """
         self._block.check_open()
         places = self._places(where)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        _check_columns(values, [field.name for field in self._columns.type], self._name)
         self._check_whole(values, places)
         columns = [
             _array(
-                _column(values, field.name, self._name),
+                values.field(field.name) if isinstance(values, pa.StructArray) else values[field.name],
                 field.type,
                 len(self._block),
                 f"field {field.name!r} of state {self._name!r} takes {field.type}, one for each key",
@@ -248,7 +252,7 @@ class ValueColumn:
     def _places(self, where: Any) -> np.ndarray | None:
         if where is None:
             return None
-        mask = _array(where, pa.bool_(), len(self._block), "where takes a bool for each key")
+        mask = _array(where, pa.bool_(), len(self._block), "where takes a bool for each key (not their numbers)")
         return np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False))
 
     def _check_whole(self, values: Any, places: np.ndarray | None) -> None:
@@ -279,9 +283,8 @@ def _check_size(what: str, parts: Sequence[pa.Array]) -> None:
         raise StateSchemaError(f"{what} {size:,} bytes; of one block of keys {MOST_BYTES:,} can be written")
 
 
-def _column(values: Any, field: str, state: str) -> Any:
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
+def _check_columns(values: Any, fields: Sequence[str], state: str) -> None:
+    """Refuse columns that are not the fields of the state."""
     names: Sequence[str]
     if isinstance(values, pa.StructArray):
         names = [one.name for one in values.type]
@@ -294,9 +297,14 @@ def _column(values: Any, field: str, state: str) -> Any:
             f"update() of state {state!r} got {type(values).__name__}; it takes a StructArray, RecordBatch, Table or a"
             " dict of columns"
         )
-    if field not in names:
-        raise StateSchemaError(f"update() of state {state!r} got columns {', '.join(names)}; {field!r} is missing")
-    return values.field(field) if isinstance(values, pa.StructArray) else values[field]
+    missing = [field for field in fields if field not in names]
+    unknown = [name for name in names if name not in fields]
+    if missing or unknown:
+        wrong = ", ".join(map(repr, missing or unknown))
+        raise StateSchemaError(
+            f"update() of state {state!r} got columns {', '.join(map(str, names))}; {wrong}"
+            f" {'is missing' if missing else 'is no field of it'}: its fields are {', '.join(fields)}"
+        )
 
 
 def _array(values: Any, data_type: pa.DataType, length: int, wanted: str) -> pa.Array:
@@ -310,31 +318,30 @@ def _array(values: Any, data_type: pa.DataType, length: int, wanted: str) -> pa.
         if not isinstance(array, pa.Array):
             raise TypeError("they are more than one array holds")
         if array.type != data_type:
-            _check_times(array.type, data_type, isinstance(values, (list, tuple)))
+            check_column_type(array.type, data_type)
+            if isinstance(values, (list, tuple)):
+                _check_zones(array.type, data_type)
             array = array.cast(data_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, ValueError) as error:
-        raise StateSchemaError(f"{wanted}, got {_kind(values)}: {error}") from error
+        raise StateSchemaError(f"{wanted}, got {_told(values)}: {error}") from error
     if len(array) != length:
         raise StateSchemaError(f"{wanted}: {length} keys, got {len(array)} values")
     return array
 
 
-def _check_times(found: pa.DataType, wanted: pa.DataType, is_listed: bool) -> None:
-    """Refuse what a cast would take in some unit or zone of its own: times for numbers, datetimes of another kind."""
+def _check_zones(found: pa.DataType, wanted: pa.DataType) -> None:
+    """Refuse datetimes that a cast would move into a zone of its own."""
     types = pa.types
-    if types.is_temporal(found) != types.is_temporal(wanted) and not types.is_null(found):
-        raise TypeError(
-            f"{found} is not cast, as nobody can see in which unit; for milliseconds since 1970 cast to"
-            " timestamp('ms', tz='UTC') and view as int64"
-        )
-    if (
-        is_listed
-        and types.is_timestamp(found)
-        and types.is_timestamp(wanted)
-        and (found.tz is None) != (wanted.tz is None)
-    ):
+    if types.is_timestamp(found) and types.is_timestamp(wanted) and (found.tz is None) != (wanted.tz is None):
         raise TypeError(f"datetimes {'without' if found.tz is None else 'with'} a time zone; give them as {wanted}")
 
 
-def _kind(values: Any) -> str:
-    return str(values.type) if isinstance(values, (pa.Array, pa.ChunkedArray)) else type(values).__name__
+def _told(values: Any) -> str:
+    """The kind of some values, and the first of them."""
+    is_arrow = isinstance(values, (pa.Array, pa.ChunkedArray))
+    kind = str(values.type) if is_arrow else str(getattr(values, "dtype", type(values).__name__))
+    try:
+        first = values[0].as_py() if is_arrow else next(iter(values))
+    except (StopIteration, IndexError, TypeError):
+        return kind
+    return f"{kind} ({str(first)[:40]!r}, …)" if isinstance(first, str) else f"{kind} ({str(first)[:40]}, …)"

@@ -6,9 +6,11 @@ key all the same.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    IntegralType,
     MapType,
     Row,
     StringType,
@@ -36,6 +39,9 @@ from .local_time import local_zone_is_utc
 
 #: Types that ``pa.array(values, type)`` checks and converts exactly as PySpark would.
 _PLAIN = (*NUMBERS, BooleanType, StringType, BinaryType, DateType, TimestampNTZType)
+#: Types whose values are whole numbers inside, for which Arrow takes any number, cut off.
+_COUNTED = (IntegralType, DateType, TimestampNTZType)
+_WHOLE = frozenset({int, date, datetime, type(None)})
 _DATETIMES = frozenset({datetime, type(None)})
 #: Rows per output record batch: large enough to amortise Arrow, small enough to hold many columns.
 _BATCH_ROWS = 10_000
@@ -198,6 +204,13 @@ def misfit(field: StructField, value: Any, key: Any, where: str = "") -> OutputS
 
 
 def _column_writer(field: StructField, arrow: pa.DataType) -> Callable[[Sequence[Any]], pa.Array]:
+    if isinstance(field.dataType, _COUNTED):
+
+        def counted(values: Sequence[Any]) -> pa.Array:
+            check_whole(values)
+            return pa.array(values, type=arrow)
+
+        return counted
     if isinstance(field.dataType, _PLAIN):
         return lambda values: pa.array(values, type=arrow)
     if isinstance(field.dataType, TimestampType):
@@ -220,16 +233,37 @@ def _column_writer(field: StructField, arrow: pa.DataType) -> Callable[[Sequence
     return convert
 
 
+def check_whole(values: Iterable[Any]) -> None:
+    """Raise ValueError if Arrow would cut one of the values off to a whole number, as it does without a word."""
+    if frozenset(map(type, values)) <= _WHOLE:
+        return
+    for value in values:
+        if isinstance(value, (float, np.floating, Decimal)) and value != value // 1:
+            raise ValueError(f"{value!r} is no whole number")
+
+
 def _by_names(value: Any, data_type: DataType) -> Any:
     """The value with its named structs as dicts: the conversion takes those by name, but rows by position."""
     if isinstance(data_type, StructType) and isinstance(value, Row) and hasattr(value, "__fields__"):
         types = {field.name: field.dataType for field in data_type.fields}
         # A name that the struct does not have is a KeyError, and so a misfit.
         return {name: _by_names(item, types[name]) for name, item in zip(value.__fields__, value, strict=True)}
-    if isinstance(data_type, ArrayType) and isinstance(value, list):
+    if isinstance(data_type, StructType) and isinstance(value, tuple) and len(value) == len(data_type.fields):
+        return tuple(_by_names(item, field.dataType) for item, field in zip(value, data_type.fields, strict=True))
+    if isinstance(data_type, StructType) and isinstance(value, dict):
+        types = {field.name: field.dataType for field in data_type.fields}
+        return {name: _by_names(item, types[name]) if name in types else item for name, item in value.items()}
+    if isinstance(data_type, ArrayType) and isinstance(value, (list, array)):
+        if isinstance(data_type.elementType, _COUNTED):
+            check_whole(value)
+            return value
         return [_by_names(item, data_type.elementType) for item in value]
     if isinstance(data_type, MapType) and isinstance(value, dict):
+        if isinstance(data_type.keyType, _COUNTED):
+            check_whole(value)
         return {key: _by_names(item, data_type.valueType) for key, item in value.items()}
+    if isinstance(data_type, _COUNTED):
+        check_whole((value,))
     return value
 
 

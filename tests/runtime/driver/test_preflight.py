@@ -163,6 +163,36 @@ def test_folders_that_would_be_taken_for_each_other(
         writer.plan()
 
 
+@pytest.mark.parametrize(
+    ("option", "location", "cure"),
+    [
+        ("checkpointLocation", "s3a://KEY:s3cr3t@bucket/ck", "spark.hadoop.fs.s3a.access.key"),
+        ("path", "s3://KEY:s3/cr3t=s3cr3t@bucket/out", "spark.hadoop.fs.s3a.secret.key"),
+        ("pipeline.late-data.path", "abfss://c@a.dfs.core.windows.net/late?sig=s3cr3t", "fs.azure.sas.fixed.token"),
+        ("execution.savepoint.path", "gs://bucket/s?access_token=s3cr3t", "auth.service.account.json.keyfile"),
+        ("execution.savepoint.on-sigterm", "hdfs://me:s3cr3t@host/s", "the spark.hadoop.… settings"),
+    ],
+)
+def test_credentials_in_a_location_are_refused(
+    writer: MixedStreamWriter, option: str, location: str, cure: str
+) -> None:
+    """By plan() and start(), before anything prints or stores them; the error names the option and the setting."""
+    writer.option(option, location)
+    for ask in (writer.plan, writer.start):
+        with pytest.raises(OptionError) as caught:
+            ask()
+        said = str(caught.value)
+        assert caught.value.code == "MIXEDMODE_LOCATION_SECRET"
+        assert said.startswith(f"{option} = ") and cure in said and "s3cr3t" not in said
+    assert "s3cr3t" not in repr(writer) and "s3cr3t" not in writer._repr_html_()
+
+
+def test_a_secret_in_an_option_that_a_sink_does_not_know_is_not_shown(writer: MixedStreamWriter) -> None:
+    """The error names the option alone."""
+    with pytest.raises(OptionError, match=r"does not know the option kafka\.sasl\.jaas\.config = \(not shown\)"):
+        writer.option("kafka.sasl.jaas.config", "password=s3cr3t").plan()
+
+
 @pytest.mark.parametrize(("path", "location"), [("out", "out/checkpoints"), ("ck/out", "ck"), ("ck", "ck-of")])
 def test_folders_that_stay_apart(writer: MixedStreamWriter, tmp_path: Path, path: str, location: str) -> None:
     """A location has two folders of its own and touches nothing else, and Spark's readers do not go into folders."""
@@ -337,6 +367,14 @@ def test_a_location_that_is_in_use(writer: MixedStreamWriter, tmp_path: Path) ->
     DriverLease(fs.LocalFileSystem(), str(tmp_path / "ck" / "mixedmode"), "first").take()
     with pytest.raises(CheckpointError, match=r"another driver \(run first, in this process\)"):
         writer.start()
+
+
+def test_a_savepoint_in_a_place_that_cannot_be_reached(writer: MixedStreamWriter, tmp_path: Path) -> None:
+    """The error has the code of locations and says what is allowed."""
+    with pytest.raises(OptionError, match=r"^execution\.savepoint\.path = 'nowhere://s' cannot be reached: ") as caught:
+        writer.option("execution.savepoint.path", "nowhere://s").start()
+    assert caught.value.code == "MIXEDMODE_LOCATION_UNUSABLE" and "in a bucket that exists" in str(caught.value)
+    assert content(tmp_path) == []
 
 
 @pytest.mark.parametrize(

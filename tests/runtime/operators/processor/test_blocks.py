@@ -262,7 +262,46 @@ def test_values_with_a_time_to_live_expire_in_blocks_too(tmp_path: Any) -> None:
             StateSchemaError,
             "datetimes without a time zone",
         ),
+        *[
+            (
+                lambda self, block, times, column=column: block.value("count").update({"n": column}),
+                StateSchemaError,
+                f"field 'n' of state 'count' takes int64, one for each key, got {told}",
+            )
+            for column, told in (
+                (pa.array([True]), "bool (True, …): bool is not cast to int64"),
+                (pa.array(["5"]), "string ('5', …): string is not cast to int64"),
+                (pa.array([2.0]), "double (2.0, …): double is not cast to int64"),
+                (np.array([2.0]), "float64 (2.0, …): double is not cast to int64"),
+                (pa.array([2**63], pa.uint64()), "uint64 (9223372036854775808, …): Integer value 9223372036854775808"),
+            )
+        ],
+        (
+            lambda self, block, times: block.value("count").update({"n": [1], "m": [2]}),
+            StateSchemaError,
+            "got columns n, m; 'm' is no field of it: its fields are n",
+        ),
+        (
+            lambda self, block, times: block.value("count").update({"n": [1]}, where=[0]),
+            StateSchemaError,
+            "where takes a bool for each key (not their numbers), got list (0, …)",
+        ),
+        (
+            lambda self, block, times: block.value("note").update({"text": pa.array([5])}),
+            StateSchemaError,
+            "field 'text' of state 'note' takes string, one for each key, got int64 (5, …)",
+        ),
         (lambda self, block, times: block.value("count").update([1]), StateSchemaError, "dict of columns"),
+        *[
+            (
+                lambda self, block, times, at=at: pa.record_batch(
+                    {"what": pa.array(["x"]), "key": block.keys["key"], "at": at}
+                ),
+                OutputSchemaError,
+                f"field 'at' of the output schema is int64, but handleArrowRows yielded {told}",
+            )
+            for at, told in ((pa.array(["5"]), "string ('5', …)"), (pa.array([2.0]), "double ('2.0', …)"))
+        ],
         (lambda self, block, times: self._count.get(), PlanError, "without a current key"),
         (lambda self, block, times: self._handle.registerTimer(5), PlanError, "without a current key"),
         (lambda self, block, times: ["row"], OutputSchemaError, "RecordBatches or Tables"),

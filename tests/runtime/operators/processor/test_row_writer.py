@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -20,9 +21,12 @@ from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DateType,
     DecimalType,
     IntegerType,
+    LongType,
     MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -81,6 +85,35 @@ def test_misfit_names_field_value_and_key(row: tuple[Any, ...], field: str, valu
         written_of(OUTPUT, [("fine", 1), row], keys)
     message = str(caught.value)
     assert f"field '{field}'" in message and value in message and "('second',)" in message
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value"),
+    [
+        (LongType(), Decimal("1.5")),
+        (IntegerType(), 1.5),
+        (ShortType(), np.float32(2.5)),
+        (DateType(), 1.5),
+        (ArrayType(LongType()), [1, Decimal("1.5")]),
+        (MapType(LongType(), StringType()), {Decimal("1.5"): "a"}),
+        (MapType(StringType(), LongType()), {"a": Decimal("1.5")}),
+        (StructType([StructField("n", LongType())]), (1.5,)),
+        (StructType([StructField("n", LongType())]), {"n": 1.5}),
+    ],
+)
+def test_a_number_is_not_cut_off(data_type: Any, value: Any) -> None:
+    """A fraction in a column of whole numbers is an error with field, value and key; stock stores another number."""
+    schema = StructType([StructField("total", data_type)])
+    with pytest.raises(OutputSchemaError, match="field 'total' of the output schema") as caught:
+        written_of(schema, [(None,), (value,)], [("first",), ("second",)])
+    assert repr(value) in str(caught.value) and "('second',)" in str(caught.value)
+
+
+def test_whole_numbers_of_other_types_are_taken() -> None:
+    """As by stock Spark: a float or a decimal without a fraction, and numpy's numbers."""
+    values = [Decimal("2.00"), 3.0, np.int64(4), np.float64(5), None]
+    batch = written_of(StructType([StructField("n", LongType())]), [(value,) for value in values])
+    assert batch.column(0).to_pylist() == [2, 3, 4, 5, None]
 
 
 @pytest.mark.parametrize("row", [(1,), (1, 2, 3), []])
