@@ -101,7 +101,7 @@ def _places_of_texts(keys: pa.RecordBatch) -> pa.Array:
 def _first_bytes(texts: pa.Array) -> np.ndarray:
     """The first eight bytes after those that all texts have in common, as numbers of the same order."""
     ends = pc.min_max(texts.view(pa.binary()))
-    least, greatest = ends["min"].as_py(), ends["max"].as_py()
+    least, greatest = (ends[side].as_py() or b"" for side in ("min", "max"))
     pairs = enumerate(zip(least, greatest, strict=False))
     common = next((at for at, (one, other) in pairs if one != other), min(len(least), len(greatest)))
     _, offsets, data = texts.buffers()

@@ -128,6 +128,8 @@ class PartialScanTask:
                 rows += table.num_rows
                 size += found.nbytes
                 if 4 * size > self.memory_bytes:
+                    if is_alone and not self._are_alone(waiting):
+                        is_alone, rows = False, _WORTH_MERGING * rows
                     waiting = self._merged(waiting, rows)
                     size = waiting[0].nbytes
                     rows = 0
@@ -137,10 +139,23 @@ class PartialScanTask:
         if to_sort is not None and to_sort.size:
             runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
         if waiting:
+            if is_alone and not self._are_alone(waiting):
+                rows *= _WORTH_MERGING
             whole = self._merged(waiting, rows)[0]
             runs.append(self._written(self._by_group(whole), f"{attempt}-{len(runs)}"))
         failpoint("scan-before-report")
         return ScanReport(tuple(runs), tuple(sums.bounds.items()))
+
+    def _are_alone(self, waiting: list[pa.Table]) -> bool:
+        """Whether most keys have one row, judging by rows from everywhere: files may begin with one of each key."""
+        rows = sum(table.num_rows for table in waiting)
+        step = max(1, rows // _SAMPLE)
+        keys = pa.concat_tables([table.select(self._plain_keys) for table in waiting])
+        # One row of so many each, which one by chance: keys may come back at equal distances.
+        places = np.arange(rows // step) * step + np.random.default_rng(0).integers(0, step, rows // step)
+        some = keys.take(pa.array(places))
+        found = some.group_by(self._plain_keys, use_threads=False).aggregate([])
+        return rows_per_key(some.num_rows, found.num_rows, rows) < _WORTH_AGGREGATING
 
     def _rows(self, parts: Sequence[FilePart]) -> int:
         """About how many rows the task reads, by the first file."""

@@ -220,6 +220,30 @@ def test_rows_that_are_not_aggregated_add_up_to_the_same(tmp_path: Path, monkeyp
     assert len(asked) == 2
 
 
+def test_keys_that_come_back_later_are_aggregated(tmp_path: Path) -> None:
+    """A file that begins with one row of each key, and has many more of each, leaves few partial aggregates."""
+    keys, times = 120_000, 8
+    texts = pa.array([f"key {number}" for number in range(keys)])
+    table = pa.table({"t": pa.concat_arrays([texts] * times), "v": pa.array(range(keys * times))})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    columns = (ScanColumn("t", "string", pa.string()), ScanColumn("v", "bigint", pa.int64()))
+    calls = (PartialCall("n", "count_all", None, pa.int64()), PartialCall("hi", "max", "v", pa.int64()))
+    schema = pa.schema([("__kg", pa.int32()), ("t", pa.string()), ("n", pa.int64()), ("hi", pa.int64())])
+    partials = PartialScan(ParquetScan(columns), (ScanKey("t", "t"),), calls)
+    local, buckets, folder = fs.LocalFileSystem(), Buckets(1, 128), str(tmp_path)
+    task = PartialScanTask(partials, local, (), local, folder, "r", schema, ("t",), buckets, (), 1 << 28)
+    paths = task.scanned([FilePart(str(path), 0, path.stat().st_size)], "a").runs
+    written = sum(Path(one).stat().st_size for one in paths)
+    assert written < 2 * 40 * keys  # a row for each that was read would be eight times as many
+    runs = PartialRuns(local, paths, schema, buckets, ("t",), calls, 1 << 28, None, None)
+    found = pa.Table.from_batches(list(runs.of_shard(0)))
+    merged = found.group_by("t").aggregate([("n", "sum"), ("hi", "max")])
+    assert merged.num_rows == keys
+    assert set(merged["n_sum"].to_pylist()) == {times}
+    assert min(merged["hi_max"].to_pylist()) == keys * (times - 1)
+
+
 def test_rows_of_no_part_are_left_to_another_task(tmp_path: Path) -> None:
     """Each row group is of the part that has its middle, and of no other, however a file is cut."""
     path = tmp_path / "a.parquet"
