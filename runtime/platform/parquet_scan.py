@@ -90,6 +90,19 @@ class ParquetScan:
         except (OSError, pa.ArrowException, ValueError) as error:
             raise NotTakenError(f"{part.path} cannot be read: {error}") from error
 
+    def rows(self, filesystem: fs.FileSystem, part: FilePart) -> int:
+        """About how many rows a part of a file has.
+
+        Raises:
+            NotTakenError: the file cannot be read.
+        """
+        try:
+            with filesystem.open_input_file(part.path) as source:
+                metadata, size = pq.ParquetFile(source).metadata, source.size()
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise NotTakenError(f"{part.path} cannot be read: {error}") from error
+        return int(metadata.num_rows) * (part.end - part.start) // max(size, 1)
+
     def check(self, filesystem: fs.FileSystem, path: str) -> None:
         """Look at what a file says of its columns.
 

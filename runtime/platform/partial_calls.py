@@ -134,6 +134,34 @@ def aggregated(
     return pa.table(made)
 
 
+def of_each_row(table: pa.Table, keys: Sequence[str], calls: Sequence[PartialCall], sums: Sums) -> pa.Table:
+    """Each row of a table as a partial aggregate of its own, in the columns of :func:`aggregated`.
+
+    Args:
+        table: the rows.
+        keys: the key columns.
+        calls: the aggregates.
+        sums: is told how far sums can go.
+
+    Raises:
+        NotTakenError: the values are not among those that are known to give the same.
+    """
+    made = {name: table[name] for name in keys}
+    one = pa.chunked_array([np.ones(table.num_rows, dtype=np.int64)])
+    for call in calls:
+        if call.column is None:
+            made[call.name] = one
+            continue
+        values = table[call.column]
+        if call.function == "count":
+            made[call.name] = pc.is_valid(values).cast(pa.int64()) if values.null_count else one
+            continue
+        sums.note(call, values)
+        found = _comparable(call, values)
+        made[call.name] = _restored(call, pa.chunked_array([found]) if isinstance(found, pa.Array) else found)
+    return pa.table(made)
+
+
 def _comparable(call: PartialCall, values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values that Acero treats as Spark treats the originals."""
     if call.function in ("sum", "min", "max") and pa.types.is_decimal(values.type):

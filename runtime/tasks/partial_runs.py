@@ -1,6 +1,6 @@
 """Runs: partial aggregates on their way from the tasks that scan to those of the shards, as files of their own.
 
-A run is sorted by key group and key and lies in *buckets*, a few neighbouring key groups of one shard each, so that a
+A run is in the order of key groups and lies in *buckets*, a few neighbouring key groups of one shard each, so that a
 shard's task reads its part of every run and no more, bucket by bucket within its memory.  Attempts write under names of
 their own, and the driver hands on those of the winners, as in an exchange between stages.
 
@@ -68,9 +68,67 @@ def in_order(rows: pa.RecordBatch, key_columns: Sequence[str]) -> pa.RecordBatch
     """
     numbers = as_numbers(rows.column(key_columns[0])) if len(key_columns) == 1 else None
     if numbers is None:
-        ordering = Ordering(rows.schema, (KEY_GROUP_COLUMN, *key_columns))
-        return rows.take(ordering.sort_indices(ordering.extend(rows)))
+        keys = _to_sort_by(rows, key_columns)
+        is_text = keys.num_columns == 2 and pa.types.is_string(keys.column(1).type) and not keys.column(1).null_count
+        return rows.take(_places_of_texts(keys) if is_text else _places(keys))
     return rows.take(pa.array(sorted_places(rows.column(0).to_numpy(), numbers)))
+
+
+def _places(keys: pa.RecordBatch) -> pa.Array:
+    ordering = Ordering(keys.schema, keys.schema.names)
+    return ordering.sort_indices(ordering.extend(keys))
+
+
+def _places_of_texts(keys: pa.RecordBatch) -> pa.Array:
+    """Where rows are in the order of their key groups and texts: sorted as numbers of the bytes that first differ."""
+    groups, texts = keys.column(0).to_numpy(), keys.column(1)
+    numbers = _first_bytes(texts)
+    places = sorted_places(groups, numbers)
+    numbers, groups = numbers[places], groups[places]
+    is_like_last = np.append(False, (numbers[1:] == numbers[:-1]) & (groups[1:] == groups[:-1]))
+    seconds = np.flatnonzero(is_like_last)
+    ones, others = (texts.take(pa.array(places[at])) for at in (seconds - 1, seconds))
+    unsorted = seconds[pc.not_equal(ones, others).to_numpy(zero_copy_only=False)]
+    if len(unsorted):
+        # Other texts with the same bytes there: all rows with those are sorted by the whole text.
+        alike = np.cumsum(~is_like_last)
+        at = np.flatnonzero(np.isin(alike, alike[unsorted]))
+        among = places[at]
+        places[at] = among[_places(keys.take(pa.array(among))).to_numpy()]
+    return pa.array(places)
+
+
+def _first_bytes(texts: pa.Array) -> np.ndarray:
+    """The first eight bytes after those that all texts have in common, as numbers of the same order."""
+    ends = pc.min_max(texts.view(pa.binary()))
+    least, greatest = (ends[side].as_py() or b"" for side in ("min", "max"))
+    pairs = enumerate(zip(least, greatest, strict=False))
+    common = next((at for at, (one, other) in pairs if one != other), min(len(least), len(greatest)))
+    _, offsets, data = texts.buffers()
+    bounds = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    some = np.frombuffer(data, dtype=np.uint8)[: bounds[-1]] if data is not None else np.zeros(0, dtype=np.uint8)
+    some = np.append(some, np.zeros(common + 8, dtype=np.uint8))
+    starts, lengths = bounds[:-1] + common, np.diff(bounds) - common
+    numbers = np.zeros(len(texts), dtype=np.uint64)
+    for byte in range(8):
+        numbers = (numbers << np.uint64(8)) | np.where(lengths > byte, some[starts + byte], 0).astype(np.uint64)
+    return numbers
+
+
+def _to_sort_by(rows: pa.RecordBatch, key_columns: Sequence[str]) -> pa.RecordBatch:
+    """The key group and the key; structs as their fields, which are in the same order and need not be encoded."""
+    columns = [rows.column(KEY_GROUP_COLUMN)]
+    for name in key_columns:
+        column = rows.column(name)
+        is_plain = pa.types.is_struct(column.type) and not column.null_count
+        columns += column.flatten() if is_plain else [column]
+    return pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+
+
+def in_order_of_groups(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Partial aggregates by key group; ``rows``: them, key group first."""
+    groups = rows.column(0).to_numpy().astype(np.uint16)  # so narrow that numpy sorts by digits
+    return rows.take(pa.array(np.argsort(groups, kind="stable")))
 
 
 def sorted_places(groups: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -117,7 +175,7 @@ def write_run(
     Args:
         filesystem: where.
         path: the file, which nobody else writes.
-        rows: sorted, key group first.
+        rows: in the order of their key groups, which come first.
         buckets: how they are dealt.
         without: shards that nobody asks for.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,16 +19,19 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.failpoints import failpoint
 from ..platform.long_expressions import computed
 from ..platform.parquet_scan import FilePart, NotTakenError
-from ..platform.partial_calls import Sums, aggregated
+from ..platform.partial_calls import Sums, aggregated, of_each_row
 from ..platform.scan_plans import PartialScan, ScanKey
 from ..platform.worker_tasks import task_begins
-from .partial_runs import Buckets, in_order, write_run
+from .partial_runs import Buckets, in_order_of_groups, write_run
 from .partial_sort import RowsToSort
 from .report import report_batch
 
 #: Partial aggregates of a chunk are worth another look if there are so many rows for each.
 _WORTH_MERGING = 4
-_WINDOW_END = "__end"
+#: About so many rows for each key of all that a task reads are worth aggregating before they go to their shards.
+_WORTH_AGGREGATING = 1.5
+#: So many rows are enough to guess that.
+_SAMPLE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class PartialScanTask:
         waiting: list[pa.Table] = []
         rows = size = 0
         to_sort = self._to_sort()
+        is_alone: bool | None = None  # whether most keys have one row; None: too few rows have been seen
         for part in parts:
             for table in self.partials.scan.batches(self.source, part):
                 keyed = self._keyed(table)
@@ -112,24 +117,51 @@ class PartialScanTask:
                     if 2 * to_sort.size > self.memory_bytes:
                         runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
                     continue
-                found = aggregated(keyed, self._plain_keys, self.partials.calls, sums)
+                if is_alone:
+                    found = of_each_row(keyed, self._plain_keys, self.partials.calls, sums)
+                else:
+                    found = aggregated(keyed, self._plain_keys, self.partials.calls, sums)
+                    if is_alone is None and table.num_rows >= _SAMPLE:
+                        per_key = rows_per_key(table.num_rows, found.num_rows, self._rows(parts))
+                        is_alone = per_key < _WORTH_AGGREGATING
                 waiting.append(found)
                 rows += table.num_rows
                 size += found.nbytes
                 if 4 * size > self.memory_bytes:
+                    if is_alone and not self._are_alone(waiting):
+                        is_alone, rows = False, _WORTH_MERGING * rows
                     waiting = self._merged(waiting, rows)
                     size = waiting[0].nbytes
                     rows = 0
                     if 8 * size > self.memory_bytes:
-                        runs.append(self._written(self._in_order(waiting[0]), f"{attempt}-{len(runs)}"))
+                        runs.append(self._written(self._by_group(waiting[0]), f"{attempt}-{len(runs)}"))
                         waiting, size = [], 0
         if to_sort is not None and to_sort.size:
             runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
         if waiting:
+            if is_alone and not self._are_alone(waiting):
+                rows *= _WORTH_MERGING
             whole = self._merged(waiting, rows)[0]
-            runs.append(self._written(self._in_order(whole), f"{attempt}-{len(runs)}"))
+            runs.append(self._written(self._by_group(whole), f"{attempt}-{len(runs)}"))
         failpoint("scan-before-report")
         return ScanReport(tuple(runs), tuple(sums.bounds.items()))
+
+    def _are_alone(self, waiting: list[pa.Table]) -> bool:
+        """Whether most keys have one row, judging by rows from everywhere: files may begin with one of each key."""
+        rows = sum(table.num_rows for table in waiting)
+        step = max(1, rows // _SAMPLE)
+        keys = pa.concat_tables([table.select(self._plain_keys) for table in waiting])
+        # One row of so many each, which one by chance: keys may come back at equal distances.
+        places = np.arange(rows // step) * step + np.random.default_rng(0).integers(0, step, rows // step)
+        some = keys.take(pa.array(places))
+        found = some.group_by(self._plain_keys, use_threads=False).aggregate([])
+        return rows_per_key(some.num_rows, found.num_rows, rows) < _WORTH_AGGREGATING
+
+    def _rows(self, parts: Sequence[FilePart]) -> int:
+        """About how many rows the task reads, by the first file."""
+        first = parts[0]
+        its_bytes = max(first.end - first.start, 1)
+        return self.partials.scan.rows(self.source, first) * sum(part.end - part.start for part in parts) // its_bytes
 
     def _to_sort(self) -> RowsToSort | None:
         """Takes rows that are sorted at once; None: their keys are no numbers."""
@@ -165,7 +197,8 @@ class PartialScanTask:
             whole = aggregated(whole, self._plain_keys, self.partials.calls, Sums(), again=True)
         return [whole.combine_chunks()]
 
-    def _in_order(self, table: pa.Table) -> pa.RecordBatch:
+    def _by_group(self, table: pa.Table) -> pa.RecordBatch:
+        """Partial aggregates in the order of their key groups; whoever merges them sorts their keys."""
         arrays = {column: _one(table[column]) for column in table.column_names}
         for key in self.partials.keys:
             if key.window is not None:
@@ -174,7 +207,7 @@ class PartialScanTask:
         groups = key_groups([arrays[name] for name in self.group_columns], self.buckets.max_parallelism, table.num_rows)
         arrays[KEY_GROUP_COLUMN] = pa.array(groups)
         columns = [_typed(arrays[field.name], field.type) for field in self.schema]
-        return in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema), self._plain_keys)
+        return in_order_of_groups(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
     def _written(self, rows: pa.RecordBatch, name: str) -> str:
         path = f"{self.folder}/{name}.run"
@@ -192,6 +225,28 @@ class PartialScanTask:
             for bound, field in zip(key.window, data_type, strict=True)
         ]
         return pa.StructArray.from_arrays(fields, fields=list(data_type))
+
+
+def rows_per_key(rows: int, keys: int, whole: int) -> float:
+    """About how many rows of all have the same key, judging by some and as if all keys were as frequent.
+
+    Args:
+        rows: how many were looked at.
+        keys: how many keys they have.
+        whole: how many rows there are.
+    """
+    whole = max(whole, rows)
+    # Of so many keys, that many rows meet as many as were met.
+    low, high = float(keys), float(whole) * 1024
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _met(middle, rows) < keys else (low, middle)
+    return whole / max(_met(high, whole), 1.0)
+
+
+def _met(keys: float, rows: int) -> float:
+    """How many of some keys are met in rows of which each has any of them."""
+    return keys * -math.expm1(-rows / keys)
 
 
 def _times(name: str, column: pa.ChunkedArray) -> dict[str, np.ndarray]:

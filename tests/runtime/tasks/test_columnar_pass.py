@@ -40,6 +40,7 @@ EDGES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "at": (pa.timestamp("us", "UTC"), [-62_135_596_800_000_000, -1, 0, 1, 1_700_000_000_123_456, 3_599_999_999]),
     "wall": (pa.timestamp("us"), [-12_219_292_800_000_001, -3_600_000_001, 0, 1_700_000_000_000_000]),
     "text": (pa.string(), ["", "a", "ä", "é€😀", "abc\0d", "zz" * 20, "A", "a "]),
+    "code": (pa.string(), ["abcd0123", "ABCD0123", "äé€a", "zzzzzzzz"]),
     "money": (pa.decimal128(9, 2), [Decimal("-9999999.99"), Decimal("9999999.99"), Decimal("0.01")]),
     "more": (pa.decimal128(18, 6), [Decimal("-999999999999.999999"), Decimal("1.5"), Decimal("0")]),
     "most": (pa.decimal128(28, 10), [Decimal("999999999999999999.9999999999"), Decimal("-0.5")]),
@@ -98,6 +99,7 @@ CASES: dict[str, Callable[[DataFrame], tuple[DataFrame, list[Any]]]] = {
         .where(F.col("yes") & (F.lit("B") < F.col("text"))),
         ["Käufer x"],
     ),
+    "texts of one length": lambda f: (f.where("code IS NOT NULL"), ["code"]),
     "windows": lambda f: (f, [F.window("at", "1 hour", startTime="7 minutes"), "yes"]),
     "windows of wall time": lambda f: (f, ["tiny", F.window("wall", "1 day")]),
 }

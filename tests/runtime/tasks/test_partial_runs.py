@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from mixedmode.runtime.platform.parquet_scan import FilePart, NotTakenError, ParquetScan, ScanColumn
 from mixedmode.runtime.platform.partial_calls import PartialCall
 from mixedmode.runtime.platform.scan_plans import PartialScan, ScanKey
-from mixedmode.runtime.tasks.partial_runs import Buckets, PartialRuns
-from mixedmode.runtime.tasks.partial_scan import PartialScanTask
+from mixedmode.runtime.tasks import partial_scan
+from mixedmode.runtime.tasks.partial_runs import Buckets, PartialRuns, in_order
+from mixedmode.runtime.tasks.partial_scan import PartialScanTask, rows_per_key
 from mixedmode.state.keys import KeyCodec
 from pyarrow import fs
 
@@ -144,6 +145,103 @@ def merged(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     columns = zip(CALLS, zip(*parts, strict=True), strict=True)
     known = [(call, [value for value in values if value is not None]) for call, values in columns]
     return tuple(makes[call.function](values) if values else None for call, values in known)
+
+
+@given(
+    texts=st.lists(
+        st.one_of(
+            st.text("a\0b", max_size=12),
+            st.text("aä😀", max_size=4).map("the same beginning ".__add__),
+            st.text("a\0", max_size=2).map("the same beginning of all".__add__),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    groups=st.integers(1, 3),
+    offset=st.integers(0, 3),
+)
+def test_texts_are_in_the_order_of_their_bytes(texts: list[str], groups: int, offset: int) -> None:
+    """Texts that begin alike, end in NULs or are prefixes of one another are sorted as encoded keys are."""
+    numbers = [number % groups for number in range(len(texts))]
+    whole = pa.record_batch({"__kg": pa.array(numbers, pa.int32()), "t": pa.array(texts)}).slice(offset)
+    found = in_order(whole, ("t",)).to_pylist()
+    wanted = sorted(whole.to_pylist(), key=lambda row: (row["__kg"], row["t"].encode()))
+    assert found == wanted
+
+
+@pytest.mark.parametrize(("keys", "whole"), [(1_000, 100_000), (100_000, 100_000), (50_000, 1_000_000)])
+def test_rows_per_key_are_guessed_from_some(keys: int, whole: int) -> None:
+    """The keys of some rows tell about how many all rows have, though some have but a part of them."""
+    chance = random.Random(1)
+    met = [chance.randrange(keys) for _ in range(whole)]
+    wanted = whole / len(set(met))
+    some = met[: whole // 4]
+    assert rows_per_key(len(some), len(set(some)), whole) == pytest.approx(wanted, rel=0.1)
+
+
+def test_rows_that_are_not_aggregated_add_up_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where most keys have one row, rows go to their shards one by one, and what they add up to is what a model has."""
+    monkeypatch.setattr(partial_scan, "_SAMPLE", 1)
+    asked: list[int] = []
+    of_each_row = partial_scan.of_each_row
+
+    def watched(table: pa.Table, *others: Any) -> pa.Table:
+        asked.append(table.num_rows)
+        return of_each_row(table, *others)
+
+    monkeypatch.setattr(partial_scan, "of_each_row", watched)
+    for nulls in (0.0, 0.2):
+        given = rows(7, 400, 10**6, nulls)
+        arrays = [pa.array(column, field.type) for column, field in zip(zip(*given, strict=True), SCHEMA, strict=True)]
+        files = []
+        for number in range(2):
+            path = tmp_path / f"{nulls}-{number}.parquet"
+            pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), path)
+            files.append(FilePart(str(path), 0, path.stat().st_size))
+        keys = ("t", "k")
+        types = [(key, SCHEMA.field(key).type) for key in keys]
+        schema = pa.schema([("__kg", pa.int32()), *types, *[(call.name, call.type) for call in CALLS]])
+        partials = PartialScan(ParquetScan(COLUMNS), tuple(ScanKey(key, key) for key in keys), CALLS)
+        local, buckets = fs.LocalFileSystem(), Buckets(2, 128)
+        task = PartialScanTask(
+            partials, local, (), local, str(tmp_path), f"r{nulls}", schema, keys, buckets, (), 1 << 28
+        )
+        paths = task.scanned(files, "a").runs
+        runs = PartialRuns(local, paths, schema, buckets, keys, CALLS, 1 << 28, None, None)
+        found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+        for shard in range(2):
+            for batch in runs.of_shard(shard):
+                for row in zip(*[column.to_pylist() for column in batch.columns], strict=True):
+                    found[row[1:3]].append(row[3:])
+        with localcontext() as context:
+            context.prec = 60
+            wanted = modelled([*given, *given], tuple(map(SCHEMA.get_field_index, keys)))
+            assert {key: merged(some) for key, some in found.items()} == wanted
+    assert len(asked) == 2
+
+
+def test_keys_that_come_back_later_are_aggregated(tmp_path: Path) -> None:
+    """A file that begins with one row of each key, and has many more of each, leaves few partial aggregates."""
+    keys, times = 120_000, 8
+    texts = pa.array([f"key {number}" for number in range(keys)])
+    table = pa.table({"t": pa.concat_arrays([texts] * times), "v": pa.array(range(keys * times))})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    columns = (ScanColumn("t", "string", pa.string()), ScanColumn("v", "bigint", pa.int64()))
+    calls = (PartialCall("n", "count_all", None, pa.int64()), PartialCall("hi", "max", "v", pa.int64()))
+    schema = pa.schema([("__kg", pa.int32()), ("t", pa.string()), ("n", pa.int64()), ("hi", pa.int64())])
+    partials = PartialScan(ParquetScan(columns), (ScanKey("t", "t"),), calls)
+    local, buckets, folder = fs.LocalFileSystem(), Buckets(1, 128), str(tmp_path)
+    task = PartialScanTask(partials, local, (), local, folder, "r", schema, ("t",), buckets, (), 1 << 28)
+    paths = task.scanned([FilePart(str(path), 0, path.stat().st_size)], "a").runs
+    written = sum(Path(one).stat().st_size for one in paths)
+    assert written < 2 * 40 * keys  # a row for each that was read would be eight times as many
+    runs = PartialRuns(local, paths, schema, buckets, ("t",), calls, 1 << 28, None, None)
+    found = pa.Table.from_batches(list(runs.of_shard(0)))
+    merged = found.group_by("t").aggregate([("n", "sum"), ("hi", "max")])
+    assert merged.num_rows == keys
+    assert set(merged["n_sum"].to_pylist()) == {times}
+    assert min(merged["hi_max"].to_pylist()) == keys * (times - 1)
 
 
 def test_rows_of_no_part_are_left_to_another_task(tmp_path: Path) -> None:
