@@ -56,6 +56,7 @@ import jvm_archive  # noqa: E402
 import kafka_broker  # noqa: E402
 import maven_jars  # noqa: E402
 import s3_server  # noqa: E402
+from left_out import LeftOut  # noqa: E402
 from spark_home import spark_home  # noqa: E402
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {jvm_archive.java_options()}")
@@ -177,6 +178,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     of_spark = sum(item.get_closest_marker("spark") is not None for item in session.items)
     if is_first and of_spark > _MANY and not (session.config.option.collectonly or jvm_archive.is_made()):
         session.config.stash[_ARCHIVER] = jvm_archive.begin()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LeftOut(config), "left-out")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
