@@ -60,7 +60,9 @@ from left_out import LeftOut  # noqa: E402
 from spark_home import spark_home  # noqa: E402
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {jvm_archive.java_options()}")
-os.environ.setdefault("SPARK_HOME", str(spark_home(Path(__file__).parents[1] / "build")))
+# Another Spark of the machine, and its settings, are not the one that is tested.
+os.environ["SPARK_HOME"] = str(spark_home(Path(__file__).parents[1] / "build"))
+os.environ.pop("SPARK_CONF_DIR", None)
 
 #: Delta and Iceberg go by Spark's version; their tests have an environment with one that both know.
 _IS_OF_LAKE = any(

@@ -16,6 +16,12 @@ from pathlib import Path
 import house_rules as rules
 import pytest
 from import_graph import Sources
+from packaging.requirements import Requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("planner", "runtime", "sorter", "state", "testing")
@@ -148,6 +154,16 @@ def test_what_a_package_index_shows_is_whole(built: Path) -> None:
     assert "mixedmode.read(" in description
     assert re.findall(r"\]\((?!https?:)", description) == []
     assert metadata["Author"] and metadata["Keywords"] and len(metadata.get_all("Classifier", [])) > 5
+
+
+def test_users_get_no_version_that_tests_exclude() -> None:
+    """No extra bounds what the package itself depends on: what tests exclude is excluded for users, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = {Requirement(one).name for one in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    # Delta and Iceberg are not to be had for each version of Spark.
+    again = {(name, one) for name, some in extras.items() for one in some if Requirement(one).name in own}
+    assert again == {("test-delta", "pyspark==4.1.4")}
 
 
 def test_the_command_leads_somewhere() -> None:
