@@ -121,6 +121,7 @@ def test_wheel_holds_the_licence(wheel_names: set[str]) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel_names)
 
 
+@pytest.mark.slow
 def test_what_is_installed_works_outside_the_repository(built: Path, tmp_path: Path) -> None:
     """The wheel, made of the source distribution, is installed by pip, imports, and has its command."""
     (wheel,) = built.glob("*.whl")
@@ -179,12 +180,14 @@ def house() -> Sources:
     return Sources.at(ROOT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
 def test_the_house_keeps_its_rules(house: Sources, rule: Callable[[Sources], list[str]]) -> None:
     """The package keeps to the table of directions and to what only one room may touch."""
     assert rule(house) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "change", "complaint"), BREACHES)
 def test_a_breach_of_a_rule_is_found(
     house: Sources, rule: Callable[[Sources], list[str]], change: dict[str, str], complaint: str

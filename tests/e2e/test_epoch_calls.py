@@ -30,6 +30,7 @@ def firsts(history: DataFrame | None, live: DataFrame | None) -> Any:
     return rows.groupBy(F.window("ts", "1 hour")).agg(F.sum("value").alias("total"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "most", "most_in_all"),
     # These numbers may only fall.

@@ -87,6 +87,7 @@ def plain(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect() if row.key != support.FLUSH_KEY), key=repr)
 
 
+@pytest.mark.slow
 def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
     """Micro-batch by micro-batch, each key's rows in one call, as stock has them; in any number of frames."""
     stock, world = worlds(), worlds()
@@ -209,6 +210,7 @@ def ended(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterat
         state.setTimeoutTimestamp(last + 5000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timers", ["in-order", "after-rows"])
 def test_a_timeout_is_behind_the_watermark_that_its_call_sees(world: World, timers: str) -> None:
     """So a function that closes what is strictly behind the watermark closes it at its timeout, as in stock."""

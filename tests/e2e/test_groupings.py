@@ -43,6 +43,7 @@ def rows_of(frame: DataFrame) -> list[Any]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
+@pytest.mark.slow
 def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
     """Windows drop late rows, the group of all rows takes them, as in stock, and equal rows of two sets are two."""
     stock = by_hour(world.live().withWatermark("ts", "100 seconds")).writeStream.format("memory")
@@ -65,6 +66,7 @@ def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
     assert max(last, key=lambda row: row[2]) == tuple(whole[0])
 
 
+@pytest.mark.slow
 def test_a_delivery_of_several_epochs_has_the_last_row_of_each_group(world: World) -> None:
     """With the grouping id in the output a null that is left out is told from a null of the rows; without, every update
     is delivered.  After a restart with other shards the totals go on."""

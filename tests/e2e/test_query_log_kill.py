@@ -41,7 +41,7 @@ MOMENTS = {
 #: Where each life ends.  Both parts are written by the same steps; in the second one are those after which a batch that
 #: has run is, or is not, committed.
 LIVES = [*(("offsets", moment) for moment in MOMENTS), ("commits", "file written"), ("commits", "file renamed")]
-FEW = [("offsets", "checksum begun"), ("commits", "file written")]
+FEW = [("commits", "file written")]
 _LONGEST_S = 240
 
 

@@ -69,6 +69,7 @@ def job(tmp_path: Path, driver_jvm: DriverJvm) -> Iterator[Job]:
     made.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> None:
     """A job takes a savepoint in a pause, goes on, with other shards, and stops with another savepoint; restored
@@ -105,6 +106,7 @@ def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> 
     assert support.without_flush(elsewhere.output()) == support.sessions_of(EVENTS)
 
 
+@pytest.mark.slow
 def test_driver_killed_while_it_writes_a_savepoint(job: Job) -> None:
     """The one who asked is told, nothing looks like a savepoint, and the job starts again with nothing missing.
 

@@ -63,6 +63,7 @@ def test_finished_shards_are_taken_over(killed: Path, driver_jvm: DriverJvm, tmp
     assert found[2] > 0
 
 
+@pytest.mark.slow
 def test_another_backlog_takes_over_nothing(killed: Path, driver_jvm: DriverJvm) -> None:
     """After the history has changed, every shard is computed again: two backlogs never mix."""
     write_history(killed / "history", "b.parquet", ROWS)

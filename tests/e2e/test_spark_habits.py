@@ -51,6 +51,7 @@ def counts(frames: Frames) -> Any:
     return frames("rows").groupBy("key").agg(F.sum("value").alias("total"))
 
 
+@pytest.mark.slow
 def test_each_run_that_ends_by_itself_reads_what_has_come_since_the_one_before(
     spark: SparkSession, tmp_path: Path
 ) -> None:
