@@ -116,7 +116,6 @@ def test_a_result_without_rows_takes_the_place_of_the_one_before(world: World) -
         assert got[max(got)] == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["batch", "mixed", "streaming"])
 def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
     """Sessions, and one group of all rows, in every mode."""

@@ -36,8 +36,9 @@ def of_flush(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [row for row in rows if row[0]["start"] <= EXPECTED[-1][0]["start"]]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["mixed", "streaming", "batch"])
+@pytest.mark.parametrize(
+    "mode", ["mixed", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("streaming", "batch"))]
+)
 def test_a_bounded_job_of_two_stages_gives_what_is_expected(world: World, mode: str) -> None:
     """History only, in each mode: the first stage fires all, its rows reach the second, then that fires all."""
     options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}

@@ -142,8 +142,7 @@ def model_of(events: list[support.Event], processor: type[StatefulProcessor] = T
     return sorted((row for row in rows if row[0] != support.FLUSH_KEY), key=repr)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("days_of_history", [0, 2, 5])
+@pytest.mark.parametrize("days_of_history", [2, *(pytest.param(days, marks=pytest.mark.slow) for days in (0, 5))])
 def test_sessions_closed_by_timers_are_the_orderly_streams(world: World, days_of_history: int) -> None:
     """Five sessions are five, each closed at its time, from a backlog, from one micro-batch, or from both (P1, P5)."""
     cut_s = days_of_history * 86_400

@@ -46,7 +46,6 @@ def test_lives_with_other_parallelisms_are_one_run(world: World) -> None:
     assert support.events_of(second)[0] == "restored"
 
 
-@pytest.mark.slow
 def test_data_that_arrived_while_stopped_is_taken(world: World) -> None:
     """Files that land between two lives are read once, by the next one."""
     run(world, {}, EVENTS[80:120])
