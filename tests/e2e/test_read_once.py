@@ -42,6 +42,7 @@ def table(spark: SparkSession, name: str) -> dict[str, int]:
     return {row.word: row["count"] for row in spark.table(name).collect()}
 
 
+@pytest.mark.slow
 def test_a_socket_is_counted_as_stock_counts_it(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     """The first example of Spark's guide gives the same table, by one connection, and ``start()`` says at most once."""
     found = {}

@@ -42,6 +42,7 @@ def take(query: MixedQuery, world: World, *batches: Any) -> None:
     query.processAllAvailable()
 
 
+@pytest.mark.slow
 def test_processor_with_timers_is_dealt_to_other_shards(world: World, tmp_path: Path) -> None:
     """Open sessions and their timers go along, more shards and fewer, also in a pause and beside a savepoint; what was
     pending became visible with the old shards.

@@ -104,6 +104,7 @@ def narrowed(frame: Any) -> Any:
     return some.where("part = 2").withColumn("k", some.key + 0)
 
 
+@pytest.mark.slow
 def test_deduplication_keeps_the_row_that_stock_keeps(world: World) -> None:
     """In the backlog, over files that Spark packs out of order, and in the stream that follows."""
     history, live = world.folder / "history", world.folder / "live"
@@ -125,6 +126,7 @@ def test_deduplication_keeps_the_row_that_stock_keeps(world: World) -> None:
     assert sorted(world.output()) == [*wanted, (1000, 9), (1001, 9)]
 
 
+@pytest.mark.slow
 def test_files_of_one_time_are_in_the_order_of_their_paths(world: World, files: tuple[str, Path]) -> None:
     """Of a deduplication behind operations without state, over Parquet and over JSON, of which Spark cuts files."""
     rows = narrowed(mixedmode.read(history=read(world.spark, files)))
@@ -251,6 +253,7 @@ def test_backlog_of_a_processor_gives_rows_in_the_order_of_stock(
     assert sorted(world.output()) == wanted
 
 
+@pytest.mark.slow
 def test_explain_says_once_where_the_order_of_rows_is_not_known(world: World, files: tuple[str, Path]) -> None:
     """Of histories that were shuffled, joined, cached or made in memory; not of aggregates, which do not ask."""
     spark = world.spark

@@ -70,6 +70,7 @@ class Steps(StatefulProcessor):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["spark", "arrow"])
 def test_a_huge_key_comes_in_calls_of_bounded_size(world: World, engine: str) -> None:
     """However little memory there is to sort it, and in the order of its file."""

@@ -43,6 +43,7 @@ def latest(world: World) -> CheckpointMetadata:
     return metadata
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drain", [False, True], ids=["without drain", "with drain"])
 @pytest.mark.parametrize("point", ["savepoint-copy", "checkpoint-before-metadata"])
 def test_failed_savepoint_fails_the_job(
@@ -129,6 +130,7 @@ def test_place_that_cannot_be_written_to(world: World, tmp_path: Path) -> None:
     assert Path(query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True), "_metadata").exists()
 
 
+@pytest.mark.slow
 def test_stream_goes_on_while_a_savepoint_is_written(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def union_with_a_join(frames: Frames) -> Any:
     return frames("more").select("key", "value").union(joined.select("left.key", "right.value"))
 
 
+@pytest.mark.slow
 def test_rows_without_an_event_time_are_united_with_those_of_a_join_that_has_hidden_its(
     spark: SparkSession, tmp_path: Path
 ) -> None:

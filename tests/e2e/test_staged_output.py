@@ -49,6 +49,7 @@ def ended(query: MixedQuery) -> MixedQuery:
     return query
 
 
+@pytest.mark.slow
 def test_output_that_a_sink_refused_is_shown_under_its_new_name(world: World) -> None:
     """What the error says is true: started again with the alias renamed, the job shows the backlog's result once.
 
