@@ -1,7 +1,8 @@
 # Needs python3 (3.10 or newer) with venv, make, and Java 17 or newer; everything else comes from PyPI into .venv.
 # Tests of Kafka, S3, Delta and Iceberg, and make demo-kafka, need Maven, too, the first time; without it those tests
 # are skipped.
-#   make test [ALL=1] [ARGS="tests/state -x"]   make test-delta   make test-cluster
+#   make test [ALL=1] [ARGS="tests/state -x"]   (eight minutes; with ALL=1 half an hour)
+#   make test-rest   (what make test leaves out)   make test-delta   make test-cluster
 #   make test-jobs [REFRESH=1]   (all public jobs, and docs/public-jobs.md)
 #   make test-suites   (all cases of Spark's own suites, and docs/spark-suites.md)
 #   make lint   make format   make clean
@@ -21,20 +22,24 @@ ARGS   ?=
 # cores busy; each has a Spark of its own, or two, hence two at a time where less than 12 GB are free.
 # In the order of the folders the files that take minutes (tests/e2e) come first, so no process ends up alone.
 JOBS   ?= $(shell cat /proc/meminfo 2>/dev/null | awk '/^MemAvailable/ { kib = $$2 } END { print (kib > 12000000 ? 3 : 2) }')
-# Markers of tests that need servers or executors of their own, and minutes: .ci/run has them, or whoever says ALL=1
-# or names one.
-SERVERS := kafka s3 cluster
+# Markers that `make test` leaves out: tests that need servers or executors of their own, and further ones of a kind that
+# take long. With ALL=1, or where ARGS has a marker expression or names a file, nothing is left out.
+LEFT_OUT := kafka s3 cluster slow
 ALL     ?=
 EMPTY   :=
-WITHOUT := $(if $(strip $(ALL) $(foreach marker,$(SERVERS),$(findstring $(marker),$(ARGS)))),,$(SERVERS))
-MARKED  := $(if $(WITHOUT),-m "not ($(subst $(EMPTY) $(EMPTY), or ,$(WITHOUT)))")
+OF_LEFT_OUT := $(subst $(EMPTY) $(EMPTY), or ,$(LEFT_OUT))
+WITHOUT := $(if $(strip $(ALL) $(filter -m,$(ARGS)) $(findstring .py,$(ARGS))),,-m "not ($(OF_LEFT_OUT))")
+PYTEST  := $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 # Of make test-jobs: not empty, and the results of stock Spark are computed again.
 REFRESH ?=
 # Of a chaos run.
 SECONDS ?= 300
 SEED    ?= 1
 
-.PHONY: demo docs demo-kafka test test-delta test-jobs test-suites test-of-tables test-matrix chaos lint format bench bench-full bench-growth bench-peers clean java
+# Another Spark of the machine is not the one that is tested and shown here.
+unexport SPARK_HOME SPARK_CONF_DIR
+
+.PHONY: demo docs demo-kafka test test-rest test-delta test-jobs test-suites test-of-tables test-matrix chaos lint format bench bench-full bench-growth bench-peers clean java
 .DEFAULT_GOAL := test
 
 demo: java $(VENV)/.installed-demo
@@ -44,8 +49,10 @@ demo-kafka: java $(VENV)/.installed-demo-kafka
 	$(BIN)/python examples/demo.py --kafka $(ARGS)
 
 test: java $(VENV)/.installed-test
-	$(if $(WITHOUT),@echo "Without tests that need servers or executors of their own ($(WITHOUT)): ALL=1 or .ci/run has them.")
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(MARKED) $(ARGS)
+	$(PYTEST) $(WITHOUT) $(ARGS)
+
+test-rest: java $(VENV)/.installed-test
+	$(PYTEST) -m "$(OF_LEFT_OUT)" $(ARGS)
 
 # What is not there is fetched: an environment for each Python, a folder for each PySpark, 4 GB in all.
 test-matrix: java $(VENV)/.installed-test
@@ -111,14 +118,20 @@ clean:
 	rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks *.egg-info
 
 # The virtual environment, and one stamp for each set of extras: installed again only after pyproject.toml changed.
+# Two makes at the same time install one after the other; the second one finds that all is there.
+ALONE := $(PYTHON) -c 'import fcntl, subprocess, sys; lock = open("build/.installing", "w"); \
+  fcntl.flock(lock, fcntl.LOCK_EX); sys.exit(subprocess.call(["/bin/sh", "-c", sys.argv[1]]))'
+
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "mixedmode needs Python 3.10 or newer; '$(PYTHON)' was not found. Set PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 10) or sys.exit("mixedmode needs Python 3.10 or newer, $(PYTHON) is %d.%d. Set PYTHON=..." % v[:2])'
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Could not create $(VENV): the venv module is missing (Debian/Ubuntu: apt install python3-venv)."; exit 1; }
+	@mkdir -p build
+	@$(ALONE) '[ -x $@ ] || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }' \
+	|| { echo "Could not create $(VENV): the venv module is missing (Debian/Ubuntu: apt install python3-venv)."; exit 1; }
 
 $(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
-	@touch $@
+	@mkdir -p build
+	@$(ALONE) '[ $@ -nt pyproject.toml ] || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]" && touch $@; }'
 
 # The repository root is the package, so mypy gets a folder in which it has its name.
 # Links to its parts instead of one link to the root: that one would contain itself.

@@ -56,10 +56,13 @@ import jvm_archive  # noqa: E402
 import kafka_broker  # noqa: E402
 import maven_jars  # noqa: E402
 import s3_server  # noqa: E402
+from left_out import LeftOut  # noqa: E402
 from spark_home import spark_home  # noqa: E402
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", f"{JAVA_OPTIONS} {jvm_archive.java_options()}")
-os.environ.setdefault("SPARK_HOME", str(spark_home(Path(__file__).parents[1] / "build")))
+# Another Spark of the machine, and its settings, are not the one that is tested.
+os.environ["SPARK_HOME"] = str(spark_home(Path(__file__).parents[1] / "build"))
+os.environ.pop("SPARK_CONF_DIR", None)
 
 #: Delta and Iceberg go by Spark's version; their tests have an environment with one that both know.
 _IS_OF_LAKE = any(
@@ -177,6 +180,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     of_spark = sum(item.get_closest_marker("spark") is not None for item in session.items)
     if is_first and of_spark > _MANY and not (session.config.option.collectonly or jvm_archive.is_made()):
         session.config.stash[_ARCHIVER] = jvm_archive.begin()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(LeftOut(config), "left-out")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -73,7 +73,7 @@ def _make(target: Path) -> None:
     import support
 
     made = target.with_name(f".{target.name}.{os.getpid()}")
-    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:ArchiveClassesAtExit={made}"
+    os.environ["SPARK_SUBMIT_OPTS"] = f'"-XX:ArchiveClassesAtExit={made}"'
     os.environ["JDK_JAVA_OPTIONS"] = os.environ["JDK_JAVA_OPTIONS"].replace(java_options(), "-Xlog:cds*=off")
     with tempfile.TemporaryDirectory() as folder:
         spark = support.driver_session()

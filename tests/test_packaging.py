@@ -16,6 +16,12 @@ from pathlib import Path
 import house_rules as rules
 import pytest
 from import_graph import Sources
+from packaging.requirements import Requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("planner", "runtime", "sorter", "state", "testing")
@@ -115,6 +121,7 @@ def test_wheel_holds_the_licence(wheel_names: set[str]) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel_names)
 
 
+@pytest.mark.slow
 def test_what_is_installed_works_outside_the_repository(built: Path, tmp_path: Path) -> None:
     """The wheel, made of the source distribution, is installed by pip, imports, and has its command."""
     (wheel,) = built.glob("*.whl")
@@ -150,6 +157,16 @@ def test_what_a_package_index_shows_is_whole(built: Path) -> None:
     assert metadata["Author"] and metadata["Keywords"] and len(metadata.get_all("Classifier", [])) > 5
 
 
+def test_users_get_no_version_that_tests_exclude() -> None:
+    """No extra bounds what the package itself depends on: what tests exclude is excluded for users, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    own = {Requirement(one).name for one in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    # Delta and Iceberg are not to be had for each version of Spark.
+    again = {(name, one) for name, some in extras.items() for one in some if Requirement(one).name in own}
+    assert again == {("test-delta", "pyspark==4.1.4")}
+
+
 def test_the_command_leads_somewhere() -> None:
     """The console script ``mixedmode`` names a function that is there."""
     found = re.search(r'^mixedmode = "([\w.]+):(\w+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
@@ -163,12 +180,14 @@ def house() -> Sources:
     return Sources.at(ROOT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
 def test_the_house_keeps_its_rules(house: Sources, rule: Callable[[Sources], list[str]]) -> None:
     """The package keeps to the table of directions and to what only one room may touch."""
     assert rule(house) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "change", "complaint"), BREACHES)
 def test_a_breach_of_a_rule_is_found(
     house: Sources, rule: Callable[[Sources], list[str]], change: dict[str, str], complaint: str

@@ -17,6 +17,7 @@ OBSERVED = {"execution.backlog.final-watermark": "observed"}
 EVENTS = support.stream_of(240, seed=11)
 
 
+@pytest.mark.slow
 def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that fails in the backlog, and again over what arrived in between, still takes every row once."""
 
@@ -42,6 +43,7 @@ def test_killed_again_in_the_pass_over_new_arrivals(world: World, monkeypatch: p
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that fails more micro-batches after its checkpoint than Spark's log goes back starts again and is right."""
     history, live = world.history(EVENTS[:80]), world.live(maxFilesPerTrigger="1")
@@ -90,6 +92,7 @@ def with_function(world: World, function: Any) -> MixedQuery:
     return query
 
 
+@pytest.mark.slow
 def test_a_function_may_stop_its_own_query(world: World) -> None:
     """``stop()`` in foreachBatch, at the switch or in the stream, ends the query after the function; all rows stay."""
     rows: dict[int, list[Any]] = {}
@@ -119,6 +122,7 @@ def test_a_function_may_stop_its_own_query(world: World) -> None:
     assert support.without_flush(found) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_a_failure_of_the_last_checkpoint_is_told(world: World) -> None:
     """A function that fails while the query is being stopped makes the query failed; the rows come with the restart."""
     rows: dict[int, list[Any]] = {}

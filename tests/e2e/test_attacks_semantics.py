@@ -21,6 +21,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 EVENTS: list[support.Event] = [("a", 1, 5), ("b", 2, 7), ("a", 30, 11), (None, None, 13), ("b", 900, 17)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["batch", "streaming", "mixed"])
 def test_keys_without_event_time_come_out_when_the_input_ends(world: World, mode: str) -> None:
     """An append of a bounded job gives every key once, at the end, also when the history runs as a stream."""
@@ -72,6 +73,7 @@ class Counts(StatefulProcessor):
         yield Row(k=str(key[0]), n=len(list(rows)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["processor", "aggregate"])
 @pytest.mark.parametrize("mode", ["streaming", "mixed"])
 def test_columns_may_have_any_name(world: World, mode: str, kind: str) -> None:

@@ -78,6 +78,7 @@ def assert_right(world: World, query: MixedQuery) -> None:
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [{}, {"execution.backlog.max-cores": "2"}], ids=["all cores", "max-cores"])
 def test_pause_comes_between_shards(world: World, tmp_path: Path, limit: dict[str, str]) -> None:
     """Shards in hand are finished and kept, no other is begun, and after the pause each has been computed once."""
@@ -132,6 +133,7 @@ def test_pause_while_a_backlog_is_read(world: World, tmp_path: Path) -> None:
     query.stop()
 
 
+@pytest.mark.slow
 def test_backlog_on_one_core_in_a_pool(world: World, tmp_path: Path) -> None:
     """One task at a time reads, and works on shards; jobs are in the pool of the thread that started the query."""
     context = world.spark.sparkContext

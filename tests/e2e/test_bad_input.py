@@ -165,6 +165,7 @@ class Wrong(StatefulProcessor):
         yield self._row if key == ("k3",) else (key[0], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "parts"),
     [
@@ -198,6 +199,7 @@ def test_error_in_a_handler_reaches_the_user(world: World) -> None:
 # -- the checkpoint location -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_location_of_another_job(world: World) -> None:
     """A location that belongs to a job with another key is refused, naming the difference; its output stays."""
     finished_job(world)
@@ -231,6 +233,7 @@ def state_files(world: World) -> list[Path]:
     return sorted(path for path in (world.checkpoints / "mixedmode" / "state").rglob("e*") if path.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "truncated"])
 def test_missing_or_truncated_state_file(world: World, harm: str) -> None:
     """A state file that is gone or cut off is named before anything runs."""
@@ -245,6 +248,7 @@ def test_missing_or_truncated_state_file(world: World, harm: str) -> None:
     assert victim.name in str(cause)
 
 
+@pytest.mark.slow
 def test_altered_state_file(world: World) -> None:
     """A state file with a flipped bit is found by its checksum when it is read in, and never read as fewer rows."""
     stopped_job(world)
@@ -259,6 +263,7 @@ def test_altered_state_file(world: World) -> None:
     assert "SHA-256" in str(cause)
 
 
+@pytest.mark.slow
 def test_max_parallelism_is_fixed(world: World) -> None:
     """Another pipeline.max-parallelism than that of the state is refused, naming both."""
     stopped_job(world)
@@ -267,6 +272,7 @@ def test_max_parallelism_is_fixed(world: World) -> None:
     assert "pipeline.max-parallelism is 64" in str(cause) and "128" in str(cause)
 
 
+@pytest.mark.slow
 def test_a_lost_log_of_the_source_is_named(world: World) -> None:
     """Without an entry of Spark's log of the live source, or without the folder, a job does not go on: it would read
     rows again."""

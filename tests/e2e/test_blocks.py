@@ -56,6 +56,7 @@ def totals_of(world: World, processor: StatefulProcessor, time_mode: str = "none
     return keyed.transformWithState(processor, OUTPUT, "append", time_mode).uid("totals")
 
 
+@pytest.mark.slow
 def test_blocks_and_single_keys_take_over_from_each_other(worlds: Callable[[], World]) -> None:
     """The history in blocks, the stream in blocks, and after a restart key by key: each key's last row is that of all
     its rows."""

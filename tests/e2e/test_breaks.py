@@ -63,6 +63,7 @@ def told() -> Iterator[Told]:
     mixedmode.remove_listener(listener)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_fails_for_a_users_thread(world: World, monkeypatch: pytest.MonkeyPatch, told: Told) -> None:
     """What fails while a user waits for rows to be visible counts as on the clock: tolerated, it is done again when the
     next checkpoint is due; not tolerated, it fails the query.  A listener hears of both, however slow it is, and
@@ -131,6 +132,7 @@ def _failures(told: Told) -> list[events.CheckpointFailed]:
     return [one for one in told.events if isinstance(one, events.CheckpointFailed)]
 
 
+@pytest.mark.slow
 def test_a_location_that_cannot_be_written_to_any_more(world: World) -> None:
     """The query names what could not be written and nothing of the clean-up that fails for the same reason; once the
     cause is gone the same process starts the job again, and nothing is lost."""
@@ -183,6 +185,7 @@ def line_of(text: str) -> int:
     return 1 + next(number for number, line in enumerate(lines) if text in line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "place", "handler", "raised", "when"),
     [
@@ -249,6 +252,7 @@ def test_the_log_of_a_failure(
     assert "ResolveWriteToStream" not in str(log.getLoggers().keySet())
 
 
+@pytest.mark.slow
 def test_a_state_value_that_user_code_got_wrong(world: World) -> None:
     """An error of ours about what a handler has handed in keeps its type and tells where that was, too."""
     keyed = mixedmode.read(history=world.history([("a", 300, -3)])).groupBy("key")

@@ -58,6 +58,7 @@ def body(*arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_status_of_a_running_job_obeys_each_limit(worlds: Callable[[], World]) -> None:
     """A running job shows its run, phase and sources; a limit that it breaks makes it unhealthy, with exit code 4."""
     world = worlds()
@@ -176,6 +177,7 @@ def test_inspect_reads_a_savepoint(job: World, savepoint: str) -> None:
         assert "savepoint" in text and "drained" not in text
 
 
+@pytest.mark.slow
 def test_drained_savepoint_says_so(worlds: Callable[[], World]) -> None:
     """What a drain has left is a drained savepoint, in text and JSON, and what that means to a restore is said; the
     handle and the checkpointLocation tell the same of the checkpoint that it was made of."""
@@ -219,6 +221,7 @@ def test_inspect_looks_a_key_up(job: World, savepoint: str) -> None:
     assert "state open" in run("inspect", job.checkpoints, "--key", key).stdout
 
 
+@pytest.mark.slow
 def test_key_without_state(job: World, savepoint: str) -> None:
     """A key that the checkpoint holds nothing of is not shown like an empty one: it is said, and the exit code is 1."""
     for path in (job.checkpoints, savepoint):

@@ -31,6 +31,7 @@ def as_batch(world: World, events: list[Event], by: str = "groupBy") -> DataFram
     return totals(world.spark.createDataFrame(rows, support.ROW_SCHEMA), by)
 
 
+@pytest.mark.slow
 def test_the_memory_table_is_stocks_after_each_batch(world: World) -> None:
     """C14: after each micro-batch equal to stock's table, and to a batch over all rows so far; nothing is late, and no
     group is let go, however far the watermark is.  With the totals of keys, and of all rows, among them."""
@@ -56,6 +57,7 @@ def test_the_memory_table_is_stocks_after_each_batch(world: World) -> None:
         stock_query.stop()
 
 
+@pytest.mark.slow
 def test_foreach_batch_gets_the_whole_result_of_each_checkpoint(world: World) -> None:
     """From the backlog's checkpoint on, in the order that was asked for; also after a restart with other shards."""
     got: dict[int, list[tuple[Any, ...]]] = {}
@@ -86,6 +88,7 @@ def test_foreach_batch_gets_the_whole_result_of_each_checkpoint(world: World) ->
     assert got[max(got)] == [tuple(row) for row in top(as_batch(world, so_far)).collect()]
 
 
+@pytest.mark.slow
 def test_a_result_without_rows_takes_the_place_of_the_one_before(world: World) -> None:
     """Keys that were seen once, and then twice: their table is empty at last, in memory and by foreachBatch."""
     got: dict[int, list[str]] = {}

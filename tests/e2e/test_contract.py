@@ -118,6 +118,7 @@ class Keyworded(StatefulProcessor):
         yield (key[0], "fired", int(due))
 
 
+@pytest.mark.slow
 def test_processing_timers_fire_without_data(world: World) -> None:
     """A processing-time timer of the backlog is a real-time timer: it fires although no row comes (X15)."""
     query = world.start(
@@ -169,6 +170,7 @@ class Expiring(StatefulProcessor):
         yield (key[0], "known", int(known))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ttl_ms", "known"), [(1, 0), (10**9, 1)])
 def test_ttl_runs_over_the_switch(world: World, ttl_ms: int, known: int) -> None:
     """State whose time to live has passed since the backlog is gone in the stream; a longer one is still there."""
@@ -198,6 +200,7 @@ class Seeded(StatefulProcessor):
         yield (key[0], "timer", self._sum.get()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mixed", "streaming"])
 def test_initial_state_comes_first_and_once(world: World, mode: str) -> None:
     """Every key of the initial state is handed over once, before its rows, also keys without rows."""
@@ -266,6 +269,7 @@ def test_processor_may_yield_nothing(world: World) -> None:
     assert world.output() == []
 
 
+@pytest.mark.slow
 def test_one_huge_key_and_many_small_ones(world: World) -> None:
     """Half of all rows on one key give the right sums, in both engines of the sorter."""
 

@@ -105,6 +105,7 @@ def put_out(stream: Any, checkpoints: Any, rows: list[tuple[Any, ...]], **option
     return writer.options(checkpointLocation=str(checkpoints), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_stream_puts_out_and_drops_what_stock_does(worlds: Any, name: str) -> None:
     """Micro-batch by micro-batch: keys with and without event time, and with a delay; null keys are one."""
@@ -141,6 +142,7 @@ def forgetful(events: Sequence[support.Event], delay_s: int = 100) -> list[suppo
     return out
 
 
+@pytest.mark.slow
 def test_within_the_watermark_a_backlog_gives_what_an_orderly_stream_does(world: World) -> None:
     """However it is cut into history and live; a key that comes again after its delay is new, and its state is one."""
     events = [(f"k{n % 7}", 37 * n, n % 3) for n in range(90)]
@@ -165,6 +167,7 @@ def test_within_the_watermark_a_backlog_gives_what_an_orderly_stream_does(world:
     assert sorted((row.key, row.value) for row in late.collect()) == [("k0", 5), ("new", 5)]
 
 
+@pytest.mark.slow
 def test_another_run_goes_on_with_other_shards_and_refuses_other_columns(world: World) -> None:
     """Restarted with three shards, of a savepoint and of a checkpoint; what else is in the rows may change."""
 

@@ -53,6 +53,7 @@ def night(world: World, rows: list[support.Event], options: dict[str, str] | Non
     return query
 
 
+@pytest.mark.slow
 def test_runs_that_end_by_themselves_give_each_window_once(worlds: Any) -> None:
     """Four runs over twenty windows give twenty rows, those of one run over all: what is open waits for the next run.
 
@@ -126,6 +127,7 @@ VISITS: list[support.Event] = [
 ]
 
 
+@pytest.mark.slow
 def test_timeouts_set_from_the_watermark_are_those_of_stock(worlds: Any, spark: Any) -> None:
     """A function sees at rows of an event time that time less the delay, also in a backlog, and its timeouts fire where
     stock's do that is fed so: each event time by itself, after a heartbeat that brings the watermark there.

@@ -110,6 +110,7 @@ def test_full_in_the_stream(world: World, disk: Disk, place: str) -> None:
     finish(world, world.start(support.sessions(history, live), options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["checkpoints", "out", "spill"])
 def test_full_in_the_backlog(world: World, disk: Disk, place: str) -> None:
     """A backlog that cannot write fails, or is not begun; nothing is visible, and the next run takes every row once."""
@@ -170,6 +171,7 @@ class FullWhileWriting:
         monkeypatch.setattr(CheckpointStore, "write", full)
 
 
+@pytest.mark.slow
 def test_full_during_checkpoints_that_may_fail(world: World, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints fail within the tolerated number, the job goes on, and their rows come with the next one."""
     world.checkpoints = disk.folder / "checkpoints"
@@ -189,6 +191,7 @@ def test_full_during_checkpoints_that_may_fail(world: World, disk: Disk, monkeyp
     assert not list(world.checkpoints.rglob("*.tmp"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_full_during_a_checkpoint_that_must_not_fail(
     world: World, disk: Disk, monkeypatch: pytest.MonkeyPatch, attempt: int
@@ -232,6 +235,7 @@ def test_full_after_the_checkpoint_is_complete(world: World, disk: Disk, monkeyp
     finish(world, world.start(support.sessions(history, live), options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size_bytes", [0, 40])
 def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
     """On a filesystem that is not local, half-written checkpoints are none: the tolerated ones pass, then one fails."""
@@ -260,6 +264,7 @@ def test_full_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch, size_byte
     finish(world, world.start(support.sessions(history, live), options))
 
 
+@pytest.mark.slow
 def test_full_while_rows_wait_for_expressions(world: World, disk: Disk) -> None:
     """Rows that wait on the local disk for an expression of Spark's are missed as loudly as any."""
     frame = world.history(EVENTS)

@@ -50,6 +50,7 @@ def second_newest(folder: Path) -> Path:
     return newest(folder).with_name(str(int(newest(folder).name) - 1))
 
 
+@pytest.mark.slow
 def test_sparks_log_is_put_right(world: World) -> None:
     """Damaged entries of the query's log are written again from the checkpoint: no row is lost and none comes twice."""
     assert life(world, EVENTS[80:110], EVENTS[110:140]).exception() is None
@@ -63,6 +64,7 @@ def test_sparks_log_is_put_right(world: World) -> None:
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_sparks_list_of_files_is_checked(world: World) -> None:
     """A wrong bit in what only Spark knows, which would make it read a file again or not at all, is named."""
     assert life(world, EVENTS[80:110], EVENTS[110:140]).exception() is None
@@ -74,6 +76,7 @@ def test_sparks_list_of_files_is_checked(world: World) -> None:
     assert world.output() == before
 
 
+@pytest.mark.slow
 def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads it first, epoch or compaction, names the changed file and the older checkpoint that is whole; what was
     shown until then stays."""
@@ -98,6 +101,7 @@ def test_a_log_that_is_altered_under_a_live_query_is_named(world: World, monkeyp
     assert set(shown) <= set(world.output())
 
 
+@pytest.mark.slow
 def test_lost_checkpoints_are_no_new_job(world: World) -> None:
     """Without its checkpoints, or without job.json, a job is refused; what is committed is not committed again."""
     assert life(world, EVENTS[80:140]).exception() is None

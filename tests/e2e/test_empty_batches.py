@@ -55,6 +55,7 @@ def hours(frame: Any) -> Any:
     return rows.groupBy("key", F.window("ts", "1 hour")).agg(F.sum("value").alias("total"), F.count("*").alias("n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [hours, support.sessions], ids=["an aggregate", "a processor"])
 def test_a_micro_batch_without_rows_takes_no_job_and_counts_as_one(world: World, job: Any) -> None:
     """What is due by then fires as always, what comes later is as if there had been none, and progress says 0."""

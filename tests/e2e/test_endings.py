@@ -97,6 +97,7 @@ class Curious(support.Sessions):
         self._open.get()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, STREAMED, {"execution.runtime-mode": "batch"}], ids=["mixed", "stream", "batch"]
 )
@@ -191,6 +192,7 @@ def test_savepoints_of_a_running_job(world: World, tmp_path: Path, monkeypatch: 
     assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_windows_of_an_aggregate(world: World, tmp_path: Path) -> None:
     """L1: a drain fires every open window of an aggregate, and what is left of the state fires nothing later."""
     window = F.window("ts", "1 hour").alias("hour")
@@ -211,6 +213,7 @@ def test_windows_of_an_aggregate(world: World, tmp_path: Path) -> None:
     assert Path(path, "_metadata").exists()
 
 
+@pytest.mark.slow
 def test_drain(world: World, tmp_path: Path) -> None:
     """L1, L3, L4: with drain every open window fires before the savepoint, and a restored job begins with none open.
 
@@ -246,6 +249,7 @@ def test_drain(world: World, tmp_path: Path) -> None:
     assert support.without_flush(other.output()) == support.expected_sessions(world.spark, EVENTS[100:])
 
 
+@pytest.mark.slow
 def test_checkpoints_from_before_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """F2: checkpoints of a history that is streamed complete while its tasks run, the last one of them when the source
     has ended already; only one after finish() ends them.
@@ -316,6 +320,7 @@ def test_savepoint_in_the_backlog(world: World, tmp_path: Path, monkeypatch: pyt
     assert events.index("switch") < events.index("savepoint")
 
 
+@pytest.mark.slow
 def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R2: a job that stops in the middle of its history goes on elsewhere behind the slices that it has read."""
     asked: dict[str, Any] = {}
@@ -352,6 +357,7 @@ def test_savepoint_in_a_streamed_history(world: World, tmp_path: Path, monkeypat
     assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_savepoint_in_the_catch_up(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that stops while it catches up leaves the files that it has not read to the one that goes on."""
     asked: dict[str, Any] = {}

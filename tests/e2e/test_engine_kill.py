@@ -16,6 +16,7 @@ DRIVER = Path(__file__).with_name("driver_engine.py")
 KEYS, ROWS, SHARDS = 40, 400, 4
 
 
+@pytest.mark.slow
 def test_a_backlog_killed_with_one_engine_goes_on_with_either(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed between the scan and the shards, and with some shards finished: the next driver, whatever its engine,
     removes the runs, takes over the finished shards and no others, and commits what an undisturbed one would; a task

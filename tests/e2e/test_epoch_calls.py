@@ -33,8 +33,11 @@ def firsts(history: DataFrame | None, live: DataFrame | None) -> Any:
 @pytest.mark.parametrize(
     ("job", "most", "most_in_all"),
     # These numbers may only fall.
-    [(totals, 12, 15), (support.sessions, 11, 14), (firsts, 16, 19)],
-    ids=["an aggregate", "a processor", "two stages"],
+    [
+        pytest.param(totals, 12, 15, id="an aggregate", marks=pytest.mark.slow),
+        pytest.param(support.sessions, 11, 14, id="a processor"),
+        pytest.param(firsts, 16, 19, id="two stages", marks=pytest.mark.slow),
+    ],
 )
 def test_a_steady_epoch_makes_few_calls(
     world: World, monkeypatch: pytest.MonkeyPatch, job: Callable[..., Any], most: int, most_in_all: int

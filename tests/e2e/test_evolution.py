@@ -90,6 +90,7 @@ def lived(world: World, processor: StatefulProcessor, *parts: list[support.Event
     return query
 
 
+@pytest.mark.slow
 def test_old_and_new_values_live_side_by_side(world: World) -> None:
     """State of the backlog, of the stream and of the changed program is read as one; each key changes when touched."""
     lived(world, First(), BEFORE)

@@ -24,14 +24,16 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
     ("command", "said"),
     [
         ("quickstart.py", "live"),
-        ("blue_green.py", "EQUAL to one batch over everything"),
-        ("flights_and_weather.py 2", "with_weather: EQUAL to one batch join: 55403 rows"),
-        ("merge_by_key.py", "EQUAL to one batch over everything: 70 customers"),
+        pytest.param("blue_green.py", "EQUAL to one batch over everything", marks=pytest.mark.slow),
+        pytest.param(
+            "flights_and_weather.py 2", "with_weather: EQUAL to one batch join: 55403 rows", marks=pytest.mark.slow
+        ),
+        pytest.param("merge_by_key.py", "EQUAL to one batch over everything: 70 customers", marks=pytest.mark.slow),
         ("orders_and_payments.py", "EQUAL to one batch over everything: 10000 orders"),
-        ("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts"),
+        pytest.param("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts", marks=pytest.mark.slow),
         ("test_my_processor.py", "5 passed"),
-        ("unique_events.py", "EQUAL to one batch over everything: 65 windows"),
-        ("visits_in_pandas.py", "EQUAL to one batch over everything"),
+        pytest.param("unique_events.py", "EQUAL to one batch over everything: 65 windows", marks=pytest.mark.slow),
+        pytest.param("visits_in_pandas.py", "EQUAL to one batch over everything", marks=pytest.mark.slow),
     ],
 )
 def test_example_runs(command: str, said: str, tmp_path: Path, driver_jvm: DriverJvm) -> None:

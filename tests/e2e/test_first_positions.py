@@ -49,6 +49,7 @@ def lives(tmp_path_factory: pytest.TempPathFactory, driver_jvm: DriverJvm) -> Li
     return Lives(tmp_path_factory.mktemp("positions"), driver_jvm)
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [name for name, (kind, _) in JOBS.items() if kind != "rate"])
@@ -70,6 +71,7 @@ def test_the_rate_source_goes_on_from_its_first_start(lives: Lives, name: str) -
     assert sorted(row[2] for row in lives.rows(name) if row[0] != "rate") == HISTORY
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(("kind", "mode"), [("stream", "mixed"), ("simple", "streaming")])
 def test_first_rows_are_landed(world: World, kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

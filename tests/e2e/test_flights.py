@@ -65,6 +65,7 @@ def run(describe: Any, spark: SparkSession, data: Flights, job: Job) -> None:
     assert {progress["mode"] for progress in query.recentProgress} == {"backlog", "streaming"}
 
 
+@pytest.mark.slow
 def test_rotations_equal_a_batch_over_everything(spark: SparkSession, autumn: Flights, tmp_path: Path) -> None:
     """Every rotation that the watermark has closed is committed once, as window functions over all flights have it."""
     job = Job("rotations", tmp_path)
@@ -101,6 +102,7 @@ class Elsewhere(Job):
         return self.origin.landing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drain", [False, True], ids=["without drain", "with drain"])
 def test_december_goes_on_elsewhere(spark: SparkSession, autumn: Flights, tmp_path: Path, drain: bool) -> None:
     """A job stopped in the middle of December goes on in another place, with another parallelism.

@@ -79,6 +79,7 @@ def calls_recorded(world: World) -> list[tuple[int, list[int]]]:
     return [(call["id"], call["epochs"]) for call in transaction["calls"]]
 
 
+@pytest.mark.slow
 def test_each_epoch_has_a_call_of_its_own_and_a_backlog_is_one_epoch(world: World) -> None:
     """A processor in update mode: a key once a call, whose rows are exactly those of one epoch.
 
@@ -148,6 +149,7 @@ def test_what_is_left_of_a_checkpoint_goes_to_a_sink_with_other_columns(world: W
     assert [sorted(rows) for rows in calls.rows[2:]] == fewer
 
 
+@pytest.mark.slow
 def test_rows_that_replace_others_come_in_one_call_a_checkpoint(world: World) -> None:
     """An aggregate over three epochs: in update mode one row a key, the last; in complete mode the whole result.
 

@@ -169,6 +169,7 @@ def _reverses(self: Any, checkpoint_id: int) -> None:
     _open(self, checkpoint_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "method", "found"),
     [

@@ -36,7 +36,9 @@ def of_flush(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [row for row in rows if row[0]["start"] <= EXPECTED[-1][0]["start"]]
 
 
-@pytest.mark.parametrize("mode", ["mixed", "streaming", "batch"])
+@pytest.mark.parametrize(
+    "mode", ["mixed", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("streaming", "batch"))]
+)
 def test_a_bounded_job_of_two_stages_gives_what_is_expected(world: World, mode: str) -> None:
     """History only, in each mode: the first stage fires all, its rows reach the second, then that fires all."""
     options = {"execution.runtime-mode": mode, "execution.history.rows-per-epoch": 150}
@@ -73,6 +75,7 @@ def test_a_job_of_two_stages_goes_from_backlog_to_stream(world: World) -> None:
     assert list((world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet")) == []
 
 
+@pytest.mark.slow
 def test_a_drain_goes_stage_by_stage(world: World) -> None:
     """C7: the first stage gets MAX_WATERMARK, fires and finishes before the second gets it; what the drain fires is the
     rest.  C8: its savepoint is restored stage by stage, with another number of shards."""
@@ -128,6 +131,7 @@ def test_savepoints_of_other_stages_are_refused(world: World) -> None:
     assert "is another job's (stage 'sessions')" in said
 
 
+@pytest.mark.slow
 def test_a_failure_between_the_stages_leaves_no_trace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """C4, C6: the first stage's job has succeeded, the epoch has not: neither stage has changed.  A run that follows
     reuses its finished shards of the first stage in the backlog, and repeats the epoch in the stream."""
@@ -190,6 +194,7 @@ def followed_of(events: list[support.Event], last_ms: int) -> list[tuple[Any, ..
     return sorted([*rows, *{(key, None, at_ms + 7 * 60_000) for key, _, at_ms in rows}], key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cuts", "mode"), [(0, "mixed"), (4, "mixed"), (3, "streaming")])
 def test_rows_of_a_stage_come_when_they_were_emitted(world: World, cuts: int, mode: str) -> None:
     """A later processor with event-time timers sees the watermark at which each row was emitted, and fires its timers
@@ -210,6 +215,7 @@ def test_rows_of_a_stage_come_when_they_were_emitted(world: World, cuts: int, mo
     assert support.without_flush(world.output()) == followed_of(events, support.at_ms(last))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "truncated", "altered"])
 def test_a_harmed_exchange_is_never_read_as_fewer_rows(
     world: World, monkeypatch: pytest.MonkeyPatch, harm: str
@@ -264,6 +270,7 @@ def diamond(rows: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
     """C11: one input, two stages with other rows and delays, a union, a third stage: nothing of either is late there,
     over the switch and a restart in the stream."""
@@ -300,6 +307,7 @@ def test_a_diamond_has_the_lesser_watermark(world: World) -> None:
     assert [stage.reads for stage in plan.stages] == [("live",), ("live",), ("small", "large")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", [0, 1, 4])
 def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> None:
     """C1: dropDuplicates by key and value, then a count per hour, is what plain batch gives, whatever the cut."""
@@ -323,6 +331,7 @@ def test_deduplicated_rows_are_counted_as_in_batch(world: World, cuts: int) -> N
     assert [row for row in found if row[0] <= expected[-1][0]] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mixed", "streaming", "batch"])
 def test_the_end_of_input_comes_to_a_shared_stage_when_all_before_it_have_ended(world: World, mode: str) -> None:
     """A diamond over a bounded history: no window of the third stage fires before both of the others have."""
@@ -345,6 +354,7 @@ class Parting(support.ClosedSessions):
         yield "end", support.at(10**6), 1, 1
 
 
+@pytest.mark.slow
 def test_rows_of_an_end_hook_reach_the_stages_behind(world: World) -> None:
     """A later stage, and one behind that, get MAX_WATERMARK when the hooks before them have been called."""
     rows = mixedmode.read(history=world.history(EVENTS)).withWatermark("ts", "0 seconds").groupBy("key")
@@ -362,6 +372,7 @@ def test_rows_of_an_end_hook_reach_the_stages_behind(world: World) -> None:
     assert [row[1] for row in output] == [*(row[2] for row in EXPECTED), shards]
 
 
+@pytest.mark.slow
 def test_rows_that_are_emitted_at_once_are_in_order_behind(world: World) -> None:
     """A processor behind a deduplication sees t - delay with a row of t in the stream, too, and its timers between."""
     events = EVENTS[:120]

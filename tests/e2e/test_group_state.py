@@ -209,6 +209,7 @@ def ended(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterat
         state.setTimeoutTimestamp(last + 5000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("timers", ["in-order", "after-rows"])
 def test_a_timeout_is_behind_the_watermark_that_its_call_sees(world: World, timers: str) -> None:
     """So a function that closes what is strictly behind the watermark closes it at its timeout, as in stock."""

@@ -65,6 +65,7 @@ def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
     assert max(last, key=lambda row: row[2]) == tuple(whole[0])
 
 
+@pytest.mark.slow
 def test_a_delivery_of_several_epochs_has_the_last_row_of_each_group(world: World) -> None:
     """With the grouping id in the output a null that is left out is told from a null of the rows; without, every update
     is delivered.  After a restart with other shards the totals go on."""

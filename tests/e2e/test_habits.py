@@ -52,6 +52,7 @@ def totals(frames: Frames) -> Any:
     return rows.groupBy(F.window("ts", "10 seconds"), "key").agg(F.sum("value").alias("total"))
 
 
+@pytest.mark.slow
 def test_a_frame_is_called_by_its_alias_and_deduplicated_in_a_function(spark: SparkSession, tmp_path: Path) -> None:
     """``withWatermark("a.ts")`` behind ``alias("a")``, and ``transform`` with a function that keeps state."""
     ways = TwoWays(spark, tmp_path, BATCHES)

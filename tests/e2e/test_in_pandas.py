@@ -145,6 +145,7 @@ def job_of(read: Any, initial: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_stream_agrees_with_stock(worlds: Any, spark: SparkSession) -> None:
     """Values of all kinds, with nulls and in the session's zone; timers, late rows, initial state, null keys."""
     initial = spark.createDataFrame([("a", 100), ("z", 7), ("a", 200)], "key string, total long").groupBy("key")

@@ -19,6 +19,7 @@ from test_kill import EVENTS, Job
 COMMITS = {"execution.checkpointing.interval": "1 ms"}
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 @pytest.mark.timeout(1800)
 def test_killed_joins_put_each_row_out_once(tmp_path: Path, driver_jvm: DriverJvm) -> None:

@@ -79,7 +79,7 @@ def by_their_frames(left: Any, right: Any) -> Any:
 JOBS: list[Callable[[Any, Any], Any]] = [behind_and_before, of_two_stages, with_itself, joined_twice, by_their_frames]
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", [JOBS[0], *(pytest.param(job, marks=pytest.mark.slow) for job in JOBS[1:])])
 def test_joins_among_other_stages_give_what_batch_gives(pair: Pair, job: Callable[[Any, Any], Any]) -> None:
     """A deduplication before, a static table and windows behind; two stages joined; a frame with itself; one join
     behind another, and a deduplication behind that: histories, a file live, and a drain."""

@@ -60,6 +60,7 @@ def test_a_side_that_ends_lets_the_other_ones_state_go(pair: Pair, monkeypatch: 
     assert joins.shown(pair.left.output()) == pair.expected(came, "left")
 
 
+@pytest.mark.slow
 def test_late_rows_are_dropped_and_counted_by_side(pair: Pair) -> None:
     """J8: rows behind the watermark of either side go to the folder of late rows and find no partners; the side that
     is ahead is not held against the one behind."""
@@ -82,6 +83,7 @@ def test_late_rows_are_dropped_and_counted_by_side(pair: Pair) -> None:
     assert joins.without_flush(joins.shown(pair.left.output())) == joins.out_at(kept, "full", support.at_ms(900_000))
 
 
+@pytest.mark.slow
 def test_a_stream_that_falls_behind_is_joined_as_backlog_again(pair: Pair) -> None:
     """What waits then meets the state in sorted passes: each pair once, whichever pass or epoch its rows came in."""
     query = pair.left.start(

@@ -34,7 +34,7 @@ def has_times(row: tuple[Any, ...]) -> bool:
     return all(row[at + 1] is not None for at in range(0, len(row), 3) if row[at + 2] is not None)
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", [pytest.param(how, marks=() if how == "inner" else pytest.mark.slow) for how in HOWS])
 def test_any_cut_gives_what_batch_gives(pair: Pair, how: str) -> None:
     """J2-J7: history of one side, of both or of none; what waits; files of one side or of both, other shards,
     a restart with others, and a drain: after each epoch that is out which the watermark allows, at the end all that

@@ -88,6 +88,7 @@ def groups_of(checkpoints: Path) -> dict[str, Any]:
     return {one["uid"]: one["layout"]["key_group_places"] for one in json.loads(said["body"])["operators"]}
 
 
+@pytest.mark.slow
 def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """C12: in the backlog and in the stream Spark's plans of the later stages have no exchange.  With three shards, no
     power of two, rows are moved, by the same key groups; a savepoint of that is restored to four, where they stay in
@@ -124,6 +125,7 @@ def test_a_key_that_contains_the_earlier_one_needs_no_shuffle(world: World, monk
     assert all(found.lookup(*key, operator="hours")["found"] for key in keys[:3])
 
 
+@pytest.mark.slow
 def test_state_stays_in_the_key_groups_that_it_is_in(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint of a version that hashed whole keys is gone on from: rows are moved as they were."""
     expected, jobs = visits_of(world, EVENTS), Jobs(monkeypatch)
@@ -142,6 +144,7 @@ def test_state_stays_in_the_key_groups_that_it_is_in(world: World, monkeypatch: 
     assert shown(world.output()) == expected
 
 
+@pytest.mark.slow
 def test_finished_shards_are_reused_where_rows_stay_in_place(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that failed when all stages of the backlog were done leaves their shards to the next one; those that are
     computed again read what the others have read."""
@@ -193,6 +196,7 @@ def first_values(rows: Any) -> Any:
     return first.groupBy(F.window("ts", "1 hour"), "value", F.col("key").alias("who")).count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [gaps, first_values])
 def test_results_are_those_of_a_shuffle(world: World, monkeypatch: pytest.MonkeyPatch, job: Any) -> None:
     """C12: a processor with event-time timers behind sessions, an aggregate behind a deduplication."""

@@ -68,6 +68,7 @@ class Job:
         return sorted(path.parent.name for path in found)
 
 
+@pytest.mark.slow
 def test_killed_before_the_switch(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed anywhere in the backlog or before the checkpoint of the switch: nothing is visible, the rerun is as new
     (X12); killed in the first commit, and again when that is recovered: the restart completes it."""
@@ -89,6 +90,7 @@ def test_killed_before_the_switch(tmp_path: Path, driver_jvm: DriverJvm) -> None
     assert job.output == EXPECTED
 
 
+@pytest.mark.slow
 def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed right after the switch, and in each further life at another point between epochs, between Spark's log
     and ours, or inside a checkpoint: back to the last one, every row once."""
@@ -111,6 +113,7 @@ def test_killed_in_the_stream(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     assert job.output == EXPECTED
 
 
+@pytest.mark.slow
 def test_killed_while_a_checkpoint_is_completed_beside_epochs(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed at each step of a completion, each time when at least one epoch was applied since it got there: the rows
     of those epochs belong to the next checkpoint, and come once."""
@@ -140,6 +143,7 @@ def test_killed_around_a_compaction(tmp_path: Path, driver_jvm: DriverJvm) -> No
     assert "-compacted-" in metadata.read_text()
 
 
+@pytest.mark.slow
 def test_killed_between_two_stages(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """C4, C6: killed when the first stage of an epoch has succeeded and the second has not, in the backlog and in the
     stream, and when both have: both stages are at the last checkpoint."""
@@ -155,6 +159,7 @@ def test_killed_between_two_stages(tmp_path: Path, driver_jvm: DriverJvm) -> Non
     assert [row for row in support.committed(tmp_path / "out") if row[0] in [one[0] for one in expected]] == expected
 
 
+@pytest.mark.slow
 def test_killed_between_a_stage_and_the_join_behind_it(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed when the last stage's job of an epoch has succeeded and that of the join behind it has not, and when that
     has staged its rows, in the backlog and in the stream: neither counts, and every row comes once."""
@@ -201,6 +206,7 @@ def test_killed_workers_are_replaced(tmp_path: Path, driver_jvm: DriverJvm, name
     assert job.output == support.expected_of(name, EVENTS)
 
 
+@pytest.mark.slow
 def test_killed_in_streamed_history(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """With interval-during-backlog > 0 a kill in the history goes back to the last checkpoint (X16)."""
     job = Job(
@@ -216,6 +222,7 @@ def test_killed_in_streamed_history(tmp_path: Path, driver_jvm: DriverJvm) -> No
     assert job.output == EXPECTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink", ["foreachBatch", "ledger"])
 def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, driver_jvm: DriverJvm, sink: str) -> None:
     """Killed after the rows were handed over: they come again under the same id; killed after that was noted: not."""

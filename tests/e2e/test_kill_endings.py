@@ -47,6 +47,7 @@ class Job:
         return support.without_flush(support.committed(self.folder / "out"))
 
 
+@pytest.mark.slow
 def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed before the drain fires, after it has fired, while a savepoint is copied, and before the drain's
     checkpoint: nothing that a drain fires is visible, no folder is a savepoint, and in the end the output is that of
@@ -69,6 +70,7 @@ def test_killed_before_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: Dri
     assert job.output == support.sessions_of(EVENTS)
 
 
+@pytest.mark.slow
 def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed anywhere between the drain's checkpoint and the savepoint's own metadata, and again while the next run
     makes up for it: the drain has happened, so its savepoint is made before anything else is done."""

@@ -114,6 +114,7 @@ def test_bounded_sources_give_what_batch_gives(shop: Shop, mode: str) -> None:
     assert len(read) == (4 if mode == "streaming" else 1)
 
 
+@pytest.mark.slow
 def test_a_job_of_two_lanes_goes_from_backlog_to_stream(shop: Shop) -> None:
     """Orders have a history, payments only what waits; then rows come to both, or to one alone, and the job starts
     again in between.  A micro-batch is one epoch of all stages, and nothing is late."""
@@ -150,6 +151,7 @@ def test_a_job_of_two_lanes_goes_from_backlog_to_stream(shop: Shop) -> None:
     assert of_events(shop.orders.output()) == shop.expected()
 
 
+@pytest.mark.slow
 def test_the_stream_is_what_stock_gives(shop: Shop) -> None:
     """Live sources alone, with AvailableNow: the same hours as Spark's own stream of the same job."""
     shop.orders.land(*by_time(ORDERS, 3), LATER)
@@ -163,6 +165,7 @@ def test_the_stream_is_what_stock_gives(shop: Shop) -> None:
     assert of_events(shop.orders.output()) == of_events(found) == shop.expected()
 
 
+@pytest.mark.slow
 def test_a_failure_in_the_backlog_keeps_the_finished_shards_of_all_lanes(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +190,7 @@ def test_a_failure_in_the_backlog_keeps_the_finished_shards_of_all_lanes(
     assert of_events(shop.orders.output()) == shop.expected(payments=PAYMENTS[:199] + PAYMENTS[200:])
 
 
+@pytest.mark.slow
 def test_a_drain_and_a_savepoint_hold_all_lanes(shop: Shop) -> None:
     """A drain fires what is left in each; a job that begins with a savepoint goes on in each."""
     shop.payments.land(PAYMENTS[:120])
@@ -207,6 +211,7 @@ def test_a_drain_and_a_savepoint_hold_all_lanes(shop: Shop) -> None:
     assert of_events(sorted(known + again.output(), key=repr)) == shop.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lagging", [("orders",), ("orders", "payments")], ids=["one", "both"])
 def test_an_epoch_is_sorted_if_all_lanes_are_in_backlog(shop: Shop, lagging: tuple[str, ...]) -> None:
     """One lane in backlog keeps the job isBacklog, yet all stages run as a stream; with both they run sorted (X10)."""
@@ -222,6 +227,7 @@ def test_an_epoch_is_sorted_if_all_lanes_are_in_backlog(shop: Shop, lagging: tup
     assert {one["description"] for one in query.lastProgress["sources"] if one["isBacklog"]} == set(lagging)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mixed", "streaming"])
 def test_a_bounded_lane_ends_before_the_others(shop: Shop, mode: str) -> None:
     """Payments have a history alone: their stage fires all and finishes at the switch, once, also over a restart and a
@@ -244,6 +250,7 @@ def test_a_bounded_lane_ends_before_the_others(shop: Shop, mode: str) -> None:
     assert of_events(shop.orders.output()) == shop.expected()
 
 
+@pytest.mark.slow
 def test_a_stage_may_read_what_others_read_and_more(shop: Shop) -> None:
     """Orders go to two stages, to one of them beside payments: each stage's watermark is of the inputs that it reads,
     with delays of its own."""
@@ -289,6 +296,7 @@ def beside(orders: Any, payments: Any) -> Any:
     return totals.select("kind", F.col("window.start").alias("hour"), "total", "parts")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "bounded"), [("mixed", False), ("streaming", True), ("mixed", True)])
 def test_a_stage_takes_rows_of_another_and_of_a_source(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, mode: str, bounded: bool
@@ -336,6 +344,7 @@ def test_what_lanes_cannot_be_is_refused(shop: Shop) -> None:
         by_hour(orders, alike).writeStream.format("noop").plan()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mixed", "streaming"])
 def test_a_history_beside_an_earlier_stages_rows_holds_nothing_back(shop: Shop, mode: str) -> None:
     """Payments have a history alone and go into the stage behind that of the orders: none is late, and the hours go on

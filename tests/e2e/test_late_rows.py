@@ -49,6 +49,7 @@ def dropped(query: MixedQuery) -> int:
     return sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress)
 
 
+@pytest.mark.slow
 def test_late_rows_of_a_processor_are_handed_out(world: World) -> None:
     """Rows before the watermark are written with all their columns and the watermark that they were behind."""
     world.land([("k", 1000, 0)])
@@ -62,6 +63,7 @@ def test_late_rows_of_a_processor_are_handed_out(world: World) -> None:
     assert query.lateRows.columns == ["key", "ts", "value", "_watermark"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "late"),
     [
@@ -84,6 +86,7 @@ def test_late_rows_of_an_aggregate_are_those_whose_window_is_over(world: World, 
     assert dropped(query) == len(late)
 
 
+@pytest.mark.slow
 def test_a_row_in_time_keeps_its_session_in_time(world: World) -> None:
     """A row that alone would be late is none if rows of the same micro-batch join it to a session that is open."""
     world.land([("k", 1000, 0)])
@@ -108,6 +111,7 @@ def test_nothing_in_the_backlog_is_late(world: World) -> None:
     assert query.lateRows.columns == ["key", "ts", "value", "_watermark"]
 
 
+@pytest.mark.slow
 def test_late_rows_come_exactly_once_through_a_failure(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Late rows of a checkpoint that its run did not live to commit are committed by the next start, and once."""
     world.land([("k", 1000, 0)])
@@ -131,6 +135,7 @@ def test_late_rows_come_exactly_once_through_a_failure(world: World, monkeypatch
     assert not list(Path(late_path(world)).glob("_mixedmode/*/*"))
 
 
+@pytest.mark.slow
 def test_late_rows_of_an_epoch_that_fails_are_not_handed_out_twice(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +156,7 @@ def test_late_rows_of_an_epoch_that_fails_are_not_handed_out_twice(
     assert not list(Path(late_path(world)).glob("_mixedmode/*/*"))
 
 
+@pytest.mark.slow
 def test_a_path_is_needed_to_keep_late_rows(world: World) -> None:
     """Without the option late rows are dropped, counted, and lateRows says so."""
     world.land([("k", 1000, 0)])
@@ -174,6 +180,7 @@ def test_a_column_with_the_watermarks_name_is_refused(world: World) -> None:
         world.start(support.sessions(None, live), {"pipeline.late-data.path": late_path(world)})
 
 
+@pytest.mark.slow
 def test_times_of_any_century_are_written(world: World) -> None:
     """A garbage timestamp of the year 1 is a late row as any other."""
     world.land([("k", 1000, 0)])
@@ -205,6 +212,7 @@ def of_three_stages(rows: Any) -> Any:
     return both.groupBy(F.window("at", "10 seconds")).agg(F.count("*").alias("n")).uid("totals")
 
 
+@pytest.mark.slow
 def test_each_stage_hands_out_what_was_late_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """In stage=<uid>, with the columns of the rows that it takes and the watermark they were behind there; exactly once
     through a failure after they were staged.  Rows in are rows used and rows late."""

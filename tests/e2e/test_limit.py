@@ -53,6 +53,7 @@ def stock(world: World, job: Callable[[Any], Any], mode: str) -> list[tuple[Any,
     return sorted(map(tuple, world.spark.table(name).collect()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "mode"), [(first, "append"), (counted, "complete"), (windows, "append"), (before_distinct, "append")]
 )
@@ -89,6 +90,7 @@ def rows_of(found: dict[int, list[tuple[Any, ...]]], mode: str) -> list[tuple[An
     return sorted(row for rows in kept for row in rows)
 
 
+@pytest.mark.slow
 def test_more_rows_go_out_when_the_limit_is_raised(world: World) -> None:
     """As in stock, whose state is a number of rows; under a smaller one nothing more does."""
     world.land(*EVENTS[:2])

@@ -59,6 +59,7 @@ def watermark_of(query: Any) -> str | None:
     return found and found[11:19]
 
 
+@pytest.mark.slow
 def test_all_rows_reach_one_state(two: TwoInputs) -> None:
     """History and both live inputs, waiting and new rows alike, end as stock Spark's batch over all of them.
 
@@ -92,6 +93,7 @@ def test_all_rows_reach_one_state(two: TwoInputs) -> None:
     assert found == support.expected_sessions(two.world.spark, events)
 
 
+@pytest.mark.slow
 def test_the_slower_input_holds_the_watermark_back(two: TwoInputs) -> None:
     """Rows of the slower input are not late, however far the other one is; windows wait for both."""
     query = two.world.start(windows(two.lives()), OBSERVED)
@@ -107,6 +109,7 @@ def test_the_slower_input_holds_the_watermark_back(two: TwoInputs) -> None:
     assert query.recentProgress[-1].stateOperators[0]["numRowsDroppedByWatermark"] == 0
 
 
+@pytest.mark.slow
 def test_history_counts_for_the_inputs_that_go_on_from_it(two: TwoInputs) -> None:
     """After the backlog each input is as far as the history it was read with; one without a history holds back."""
     history = two.world.history([("x", 0, 1), ("x", 40, 1)])
@@ -130,6 +133,7 @@ def test_history_counts_for_the_inputs_that_go_on_from_it(two: TwoInputs) -> Non
     here.stop_all()
 
 
+@pytest.mark.slow
 def test_each_input_may_have_a_delay_of_its_own(two: TwoInputs) -> None:
     """A watermark that was declared before the union stays the input's own."""
     left = mixedmode.read(live={"a": two.world.live()}).withWatermark("ts", "5 seconds")
@@ -153,6 +157,7 @@ def test_an_idle_input_lets_the_watermark_go_on_without_rows(two: TwoInputs) -> 
     assert counts(two.world) == [(0, 1)]
 
 
+@pytest.mark.slow
 def test_a_restart_knows_how_far_each_input_was(two: TwoInputs) -> None:
     """The checkpoint holds the event time of each input: after a restart the slower one still holds back."""
     query = two.world.start(windows(two.lives()), OBSERVED)
@@ -167,6 +172,7 @@ def test_a_restart_knows_how_far_each_input_was(two: TwoInputs) -> None:
     assert [source["description"] for source in again.lastProgress.sources] == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_read_twice_is_one_source_of_its_log(two: TwoInputs) -> None:
     """Spark logs a source once, and its offset in each place where it is read: a restart goes on behind its rows."""
 
@@ -194,6 +200,7 @@ def test_the_inputs_of_a_job_are_fixed(two: TwoInputs) -> None:
         two.world.start(windows(swapped), OBSERVED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lagging", [["a"], ["a", "b"]], ids=["one", "both"])
 def test_backlog_of_some_inputs_is_no_backlog_of_the_stage(two: TwoInputs, lagging: list[str]) -> None:
     """One of two inputs in backlog keeps the job isBacklog, yet it runs as a stream; with both it runs sorted (X10)."""
@@ -212,6 +219,7 @@ def test_backlog_of_some_inputs_is_no_backlog_of_the_stage(two: TwoInputs, laggi
     assert {s["description"]: s["isBacklog"] for s in query.lastProgress.sources} == {n: n in lagging for n in "ab"}
 
 
+@pytest.mark.slow
 def test_the_watermark_moves_at_most_once_per_interval(world: World) -> None:
     """Between two steps of the watermark epochs go on with the one before: rows behind the next one are not late."""
     query = world.start(windows(world.live()), {**OBSERVED, "pipeline.auto-watermark-interval": "1 hour"})

@@ -37,6 +37,7 @@ def epochs(query: MixedQuery) -> list[Any]:
     return [progress for progress in query.recentProgress if progress.numInputRows]
 
 
+@pytest.mark.slow
 def test_time_of_an_epoch_is_split_into_phases(finished: tuple[World, MixedQuery]) -> None:
     """The keyed stage and what was outside of it are the epoch; live epochs restore state, the backlog does not."""
     backlog, *live = epochs(finished[1])

@@ -39,6 +39,7 @@ def seen(query: mixedmode.MixedQuery, name: str) -> list[tuple[Any, ...]]:
     return [tuple(progress["observedMetrics"][name]) for progress in query.recentProgress]
 
 
+@pytest.mark.slow
 def test_each_epoch_says_what_has_passed_it(world: World) -> None:
     """Two stages over backlog and stream: look-aheads, late rows and exchanges count nothing twice, and an epoch in
     which no row passes a place says so.  A row of metrics is as Spark's own stream has it."""
@@ -80,6 +81,7 @@ def test_each_epoch_says_what_has_passed_it(world: World) -> None:
     assert json.loads(with_rows[0].prettyJson)["observedMetrics"]["even"] == {"n": evens[0]}
 
 
+@pytest.mark.slow
 def test_rows_that_come_together_are_observed_together(world: World) -> None:
     """Several histories in slices, read by two stages whose rows meet in a third: each row counts once at each place,
     in front of two readers, too; what moves rows behind the last stage counts what has come out of it."""

@@ -100,6 +100,7 @@ def buses_of(spark: SparkSession) -> int:
     return names.count("StreamingQueryListenerBus")
 
 
+@pytest.mark.slow
 def test_backlog_stream_and_restart_are_one_query(world: World, seen: Seen) -> None:
     """Two runs from one location have one id, and each is one query: started, progress of backlog and stream, ended.
 

@@ -70,6 +70,7 @@ def test_across_the_switch(world: World) -> None:
     numbering.check_all_there(world.checkpoints, 200, 5, 2)
 
 
+@pytest.mark.slow
 def test_restarts(world: World) -> None:
     """A coordinator goes on from its checkpoint; an event that was sent inside checkpoint() comes after it, once."""
     for life, part in enumerate((EVENTS[100:160], EVENTS[160:220], EVENTS[220:]), start=1):
@@ -91,6 +92,7 @@ def test_restarts(world: World) -> None:
     numbering.check_all_there(world.checkpoints, 300, coordinator.sent, 2)
 
 
+@pytest.mark.slow
 def test_events_wait_while_a_checkpoint_is_completed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a coordinator and its shards send after a cut goes on its way when ``_metadata`` is there: not before,
     though epochs go on, and not only with the next epoch or the next checkpoint."""
@@ -183,6 +185,7 @@ class Hear(Counting):
         yield ("backlog" if self._coordinator.isBacklog else "stream", None, sum(1 for _ in rows))
 
 
+@pytest.mark.slow
 def test_other_number_of_shards(world: World) -> None:
     """With another number of shards, each gets a waiting broadcast once, and the states of all its old shards."""
 
@@ -240,6 +243,7 @@ def test_bounded_job(world: World, mode: str) -> None:
     assert [row for row in world.output() if row[0] == "finished"] == [("finished", None, 3)] * 2
 
 
+@pytest.mark.slow
 def test_streaming_mode(world: World) -> None:
     """In streaming mode events flow after each epoch of the history, and checkpoints in between change nothing."""
     coordinator = Numbering(40, every_s=0.01)
@@ -257,6 +261,7 @@ def test_streaming_mode(world: World) -> None:
     numbering.check_all_there(world.checkpoints, 100, 40, 2)
 
 
+@pytest.mark.slow
 def test_available_now(world: World) -> None:
     """Runs that end by themselves deliver what the backlog has brought about before their checkpoint at the switch."""
     for part, heard in ((EVENTS[100:150], 150), (EVENTS[150:200], 200)):
@@ -279,6 +284,7 @@ class Fragile(Numbering):
         super().handleEventFromSubtask(shard, event)
 
 
+@pytest.mark.slow
 def test_failing_coordinator(world: World) -> None:
     """A coordinator that raises fails the query with an error that names it; a restart goes on exactly once, without a
     coordinator it is refused."""
@@ -308,6 +314,7 @@ class Chatty(Counting):
         self._coordinator.send({"event": threading})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("coordinator", "message"),
     [

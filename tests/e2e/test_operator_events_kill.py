@@ -76,6 +76,7 @@ class Job:
             assert sorted(row[2] for row in rows if row[1] == shard) == list(range(self.total))
 
 
+@pytest.mark.slow
 def test_killed_drivers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """A driver that dies at another step in each of its lives: in the end both ends have every event once.
 

@@ -31,6 +31,7 @@ def totals(frame: Any) -> Any:
     return several if isinstance(frame, DataFrame) else several.observe("out", F.count("*").alias("n"))
 
 
+@pytest.mark.slow
 def test_rows_of_several_stages_are_one_output(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over backlog and stream, as plain Spark has it: of two readers, and of a stage behind one of them.  An epoch that
     fails where they are united leaves no trace in any."""
@@ -78,6 +79,7 @@ def test_a_drain_ends_all_of_them(world: World) -> None:
     assert world.output() == sorted((tuple(row) for row in stock.collect()), key=repr)
 
 
+@pytest.mark.slow
 def test_rows_that_no_keyed_stage_takes_are_output_beside_others(world: World) -> None:
     """As plain Spark has it, of the same source and of another, over the switch, a failure and a restart: each row
     once."""

@@ -142,7 +142,7 @@ def model_of(events: list[support.Event], processor: type[StatefulProcessor] = T
     return sorted((row for row in rows if row[0] != support.FLUSH_KEY), key=repr)
 
 
-@pytest.mark.parametrize("days_of_history", [0, 2, 5])
+@pytest.mark.parametrize("days_of_history", [2, *(pytest.param(days, marks=pytest.mark.slow) for days in (0, 5))])
 def test_sessions_closed_by_timers_are_the_orderly_streams(world: World, days_of_history: int) -> None:
     """Five sessions are five, each closed at its time, from a backlog, from one micro-batch, or from both (P1, P5)."""
     cut_s = days_of_history * 86_400
@@ -152,6 +152,7 @@ def test_sessions_closed_by_timers_are_the_orderly_streams(world: World, days_of
     assert output(world, query) == model_of([*FIVE, *FLUSH])
 
 
+@pytest.mark.slow
 def test_the_model_of_the_orderly_stream_is_what_stock_gives(world: World) -> None:
     """Stock, given one event time a micro-batch and heartbeats behind each timer, closes the sessions of the model."""
     events = [("a", 0, 0), ("b", 100, 0), ("a", 600, 0), ("a", 2400, 0)]
@@ -168,6 +169,7 @@ def test_the_model_of_the_orderly_stream_is_what_stock_gives(world: World) -> No
     assert stock == [row[:3] for row in model_of([*events, *FLUSH])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("final", "timers", "sessions"),
     [
@@ -233,6 +235,7 @@ def test_timers_of_timers_at_the_end_of_input_are_counted_and_told_once(
 WAITING = [[("k", 1800, 1)], [("k", 600, 2)], [("k", 601, 4)]]
 
 
+@pytest.mark.slow
 def test_late_is_late_for_what_has_fired(world: World) -> None:
     """A row that waits behind one that moves the watermark counts, as in stock; behind what fired it is late (P8)."""
 
@@ -251,6 +254,7 @@ def test_late_is_late_for_what_has_fired(world: World) -> None:
     assert sum(p.stateOperators[0]["numRowsDroppedByWatermark"] for p in query.recentProgress) == 1
 
 
+@pytest.mark.slow
 def test_nothing_fires_in_front_of_rows_that_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Live, too, a row that waits behind one that moves the watermark counts, as in stock: the clock fires nothing
     before Spark has looked and found that no more rows wait; then what is due fires, although no row comes (P8)."""

@@ -23,6 +23,7 @@ def wait_until(query: MixedQuery, holds: Callable[[], bool]) -> None:
         query.awaitTermination(0.02)
 
 
+@pytest.mark.slow
 def test_live_query_makes_pauses(world: World, tmp_path: Path) -> None:
     """nothing is pending in a pause, new rows wait, savepoints are taken, and whatever ends a query ends it then.
 

@@ -40,6 +40,7 @@ def shared(world: World) -> Iterator[str]:
         conf.unset(name)
 
 
+@pytest.mark.slow
 def test_everything_of_a_job_may_lie_there(world: World, shared: str) -> None:
     """Spark's log, state, staged output and late rows: rows that Spark reads back arrive in a user's function."""
     given: list[tuple[Any, ...]] = []

@@ -42,6 +42,7 @@ def table(spark: SparkSession, name: str) -> dict[str, int]:
     return {row.word: row["count"] for row in spark.table(name).collect()}
 
 
+@pytest.mark.slow
 def test_a_socket_is_counted_as_stock_counts_it(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     """The first example of Spark's guide gives the same table, by one connection, and ``start()`` says at most once."""
     found = {}
@@ -77,6 +78,7 @@ def test_lines_of_a_socket_go_out_as_they_come(world: World, server: LineServer)
     assert sorted(row[0] for row in world.output()) == sorted(["before", *[line for line in LINES if line]])
 
 
+@pytest.mark.slow
 def test_a_socket_job_goes_on_with_its_state(
     world: World, server: LineServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,6 +126,7 @@ def test_a_socket_beside_files_has_no_checkpoint(world: World, server: LineServe
     assert server.accepted == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["rate", "rate-micro-batch"])
 def test_a_source_of_numbers_gives_each_once(world: World, source: str) -> None:
     """Spark's sources of numbers go on over a restart: no number is left out or comes twice, as in stock."""

@@ -65,6 +65,7 @@ def stock(world: World, job: Callable[..., Any], mode: str) -> tuple[list[str], 
     return frame.columns, sorted(map(tuple, frame.collect()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [paired, labelled, chosen])
 def test_foreach_batch_gets_the_names_that_stock_gives(world: World, job: Callable[..., Any]) -> None:
     """Behind a join of two streams, and of a static table: names, values and their places, over switch and restart."""
@@ -95,6 +96,7 @@ def test_foreach_batch_gets_the_names_that_stock_gives(world: World, job: Callab
     assert sorted(row for rows in found.values() for row in rows) == expected
 
 
+@pytest.mark.slow
 def test_tables_and_rows_have_the_names_too(world: World, capfd: pytest.CaptureFixture[str]) -> None:
     """In memory with the whole result in order, on the console, and one by one; schema and plan show them."""
     expected_columns, expected = stock(world, totals, "complete")
@@ -128,6 +130,7 @@ def print_row(row: Any) -> None:
     assert row[3] == int(row["key"][1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["parquet", "orc", "json", "csv", "kafka"])
 def test_formats_that_cannot_have_them_are_refused_at_start(world: World, format: str) -> None:
     """Before anything is read, with the names and the way out; a table, too."""

@@ -63,6 +63,7 @@ def finished(world: World, **source: str) -> MixedQuery:
     return query
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_is_named_each_time_until_it_is_back(world: World, processed: Path) -> None:
     """Stock Spark would read nothing of it without a word; put back as it was, every row comes once."""
     aside = world.folder / "aside.parquet"
@@ -82,6 +83,7 @@ def test_a_file_that_was_written_again_is_named(world: World, processed: Path) -
     assert f"{processed.name} (written again since)" in refusal(world)
 
 
+@pytest.mark.slow
 def test_a_source_may_go_on_without(world: World, processed: Path) -> None:
     """``failOnDataLoss = false``: the file is told as lost, all other rows come once."""
     processed.unlink()

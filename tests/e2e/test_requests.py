@@ -105,6 +105,7 @@ def test_savepoint_and_stop_by_command(job: Job, spark: Any, tmp_path: Path) -> 
     assert support.without_flush(elsewhere.output()) == support.sessions_of(EVENTS)
 
 
+@pytest.mark.slow
 def test_driver_killed_while_it_writes_a_savepoint(job: Job) -> None:
     """The one who asked is told, nothing looks like a savepoint, and the job starts again with nothing missing.
 

@@ -42,6 +42,7 @@ def take(query: MixedQuery, world: World, *batches: Any) -> None:
     query.processAllAvailable()
 
 
+@pytest.mark.slow
 def test_processor_with_timers_is_dealt_to_other_shards(world: World, tmp_path: Path) -> None:
     """Open sessions and their timers go along, more shards and fewer, also in a pause and beside a savepoint; what was
     pending became visible with the old shards.
@@ -163,6 +164,7 @@ class Hearing(StatefulProcessor):
         yield key[0], count
 
 
+@pytest.mark.slow
 def test_events_go_along_to_other_shards(world: World) -> None:
     """Each shard hears every event once and in order, whenever shards are dealt; the coordinator goes on, and is told
     of each new one.  The first number is asked for before the switch, and waits for it."""
@@ -186,6 +188,7 @@ def test_events_go_along_to_other_shards(world: World) -> None:
     assert last == Counter(key for key, _, _ in EVENTS[:200])
 
 
+@pytest.mark.slow
 def test_stages_are_dealt_alone_and_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three stages in one another's key groups: with as many shards, a power of two, rows stay in place; where one has
     others they are moved.  The results are Spark's."""

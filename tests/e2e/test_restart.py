@@ -32,6 +32,7 @@ def run(world: World, options: dict[str, Any], *parts: list[support.Event]) -> M
     return query
 
 
+@pytest.mark.slow
 def test_lives_with_other_parallelisms_are_one_run(world: World) -> None:
     """Stopped and started with 2, 3, 1 and 5 shards, the job gives what one life gives; its id stays."""
     first = run(world, {}, EVENTS[80:120])
@@ -53,6 +54,7 @@ def test_data_that_arrived_while_stopped_is_taken(world: World) -> None:
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_what_a_killed_spark_left_half_written_does_not_keep_a_job_from_starting(world: World) -> None:
     """A driver that was killed in the first write of Spark's log leaves a temporary file, and the next run starts."""
     run(world, {})
@@ -100,6 +102,7 @@ def test_stop_in_the_backlog_leaves_nothing(world: World) -> None:
     assert world.output() == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +131,7 @@ def test_history_that_was_streamed_in_part_is_not_lost_in_mixed_mode(
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_old_checkpoints_and_files_go_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the others are old enough two checkpoints are retained, and the pool holds only files that they name."""
     monkeypatch.setattr(housekeeping, "KEEP_MS", 0)

@@ -50,6 +50,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory, driver_jvm: DriverJvm) -> P
     return folder
 
 
+@pytest.mark.slow
 def test_finished_shards_are_taken_over(killed: Path, driver_jvm: DriverJvm, tmp_path: Path) -> None:
     """The same job over the same files computes only the shard that was missing."""
     shutil.copytree(killed, tmp_path / "as-killed")
@@ -63,6 +64,7 @@ def test_finished_shards_are_taken_over(killed: Path, driver_jvm: DriverJvm, tmp
     assert found[2] > 0
 
 
+@pytest.mark.slow
 def test_another_backlog_takes_over_nothing(killed: Path, driver_jvm: DriverJvm) -> None:
     """After the history has changed, every shard is computed again: two backlogs never mix."""
     write_history(killed / "history", "b.parquet", ROWS)

@@ -104,6 +104,7 @@ def narrowed(frame: Any) -> Any:
     return some.where("part = 2").withColumn("k", some.key + 0)
 
 
+@pytest.mark.slow
 def test_deduplication_keeps_the_row_that_stock_keeps(world: World) -> None:
     """In the backlog, over files that Spark packs out of order, and in the stream that follows."""
     history, live = world.folder / "history", world.folder / "live"
@@ -125,6 +126,7 @@ def test_deduplication_keeps_the_row_that_stock_keeps(world: World) -> None:
     assert sorted(world.output()) == [*wanted, (1000, 9), (1001, 9)]
 
 
+@pytest.mark.slow
 def test_files_of_one_time_are_in_the_order_of_their_paths(world: World, files: tuple[str, Path]) -> None:
     """Of a deduplication behind operations without state, over Parquet and over JSON, of which Spark cuts files."""
     rows = narrowed(mixedmode.read(history=read(world.spark, files)))
@@ -162,6 +164,7 @@ def numbers(rows: Any) -> list[tuple[Any, ...]]:
     return sorted((key, n, v) for key, values in rows.items() for n, v in enumerate(values, 1))
 
 
+@pytest.mark.slow
 def test_files_of_one_time_are_in_order_whatever_their_names(world: World) -> None:
     """Names that a URI writes otherwise, and more files than one byte counts."""
     folder, values = world.folder / "history", iter(range(0, -10_000, -1))
@@ -192,6 +195,7 @@ def test_a_union_of_reads_is_in_the_order_of_all_files(world: World) -> None:
     assert sorted(world.output()) == numbers(VALUES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "mode"), [("1", "mixed"), (None, "mixed"), (None, "streaming")])
 def test_landed_files_and_micro_batches_of_several_are_in_the_order_of_stock(
     world: World, limit: str | None, mode: str
@@ -238,6 +242,7 @@ def test_landed_files_and_micro_batches_of_several_are_in_the_order_of_stock(
     assert sorted(world.output()) == sorted(given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["spark", "arrow"])
 def test_backlog_of_a_processor_gives_rows_in_the_order_of_stock(
     world: World, files: tuple[str, Path], engine: str
@@ -248,6 +253,7 @@ def test_backlog_of_a_processor_gives_rows_in_the_order_of_stock(
     assert sorted(world.output()) == wanted
 
 
+@pytest.mark.slow
 def test_explain_says_once_where_the_order_of_rows_is_not_known(world: World, files: tuple[str, Path]) -> None:
     """Of histories that were shuffled, joined, cached or made in memory; not of aggregates, which do not ask."""
     spark = world.spark
@@ -272,6 +278,7 @@ def test_explain_says_once_where_the_order_of_rows_is_not_known(world: World, fi
         assert told(job(mixedmode.read(history=unknown[0]))) == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(

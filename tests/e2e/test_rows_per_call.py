@@ -70,6 +70,7 @@ class Steps(StatefulProcessor):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["spark", "arrow"])
 def test_a_huge_key_comes_in_calls_of_bounded_size(world: World, engine: str) -> None:
     """However little memory there is to sort it, and in the order of its file."""
@@ -79,6 +80,7 @@ def test_a_huge_key_comes_in_calls_of_bounded_size(world: World, engine: str) ->
     assert sorted(world.output()) == EXPECTED
 
 
+@pytest.mark.slow
 def test_killed_between_two_calls_of_a_key_the_restart_gives_each_row_once(world: World) -> None:
     """Nothing of the calls before is visible, and the key begins anew."""
     job = history(world).groupBy("k").transformWithState(Steps(world.folder / "killed"), OUTPUT, "append", "none")
@@ -91,6 +93,7 @@ def test_killed_between_two_calls_of_a_key_the_restart_gives_each_row_once(world
     assert sorted(world.output()) == EXPECTED
 
 
+@pytest.mark.slow
 def test_the_function_of_apply_in_pandas_with_state_gets_so_many_rows(world: World) -> None:
     def steps(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         rows = pd.concat(list(frames))

@@ -142,7 +142,7 @@ def test_savepoint_can_be_looked_into(first: World, taken: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["state/", "spark/sources/"])
-@pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
+@pytest.mark.parametrize("damage", ["flip", *(pytest.param(one, marks=pytest.mark.slow) for one in ("cut", "lose"))])
 def test_damaged_savepoint_is_named(second: World, what: str, damage: str) -> None:
     """A file of the savepoint with a flipped bit, cut off or lost is found before the job reads anything, and named."""
     moved = second.folder / "moved"
@@ -196,6 +196,7 @@ def test_option_is_ignored_where_it_was_used(second: World, caplog: pytest.LogCa
     assert "was begun from savepoint" in str(error)
 
 
+@pytest.mark.slow
 def test_unclaimed_operator(second: World) -> None:
     """R3: a keyed stage of another name does not find its state: refused by name, unless it is to be dropped."""
     renamed = support.sessions(None, second.live()).uid("renamed")
@@ -219,6 +220,7 @@ class Fewer(support.Sessions):
         self._open = handle.getValueState("current", "start long, last long, count long, total long")
 
 
+@pytest.mark.slow
 def test_unclaimed_variable(second: World) -> None:
     """A state variable that the job does not declare any more is refused by name, unless it is to be dropped."""
     changed = (
@@ -246,6 +248,7 @@ def test_other_max_parallelism(second: World) -> None:
     live(second.start(job(second), from_savepoint(second))).stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["nowhere", "checkpoints of another job"])
 def test_not_a_savepoint(first: World, second: World, path: str) -> None:
     """A path without a savepoint is an error that says what is there, and claims nothing."""
@@ -266,6 +269,7 @@ def test_savepoint_is_no_checkpoint_location(second: World) -> None:
     assert sorted(path.name for path in second.checkpoints.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_drained_savepoint_is_a_clean_start(worlds: Any, tmp_path: Path) -> None:
     """After a drain no session is open; a job that goes on from it begins new ones and reads nothing twice."""
     world: World = worlds()

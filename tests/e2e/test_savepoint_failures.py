@@ -43,6 +43,7 @@ def latest(world: World) -> CheckpointMetadata:
     return metadata
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drain", [False, True], ids=["without drain", "with drain"])
 @pytest.mark.parametrize("point", ["savepoint-copy", "checkpoint-before-metadata"])
 def test_failed_savepoint_fails_the_job(
@@ -72,6 +73,7 @@ def test_failed_savepoint_fails_the_job(
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_savepoint_that_fails_after_its_checkpoint(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +130,7 @@ def test_place_that_cannot_be_written_to(world: World, tmp_path: Path) -> None:
     assert Path(query.stopWithSavepoint(str(tmp_path / "savepoint"), drain=True), "_metadata").exists()
 
 
+@pytest.mark.slow
 def test_stream_goes_on_while_a_savepoint_is_written(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +180,7 @@ def test_stream_goes_on_while_a_savepoint_is_written(
     assert support.without_flush(rows) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F4, F5: at the end of all data a pending drain becomes the final checkpoint; one without drain is refused."""
     for drain in (True, False):
@@ -208,6 +212,7 @@ def test_end_of_data_overtakes_savepoints(world: World, tmp_path: Path, monkeypa
             assert "all data had ended before" in str(asked["stop"].exception(300))
 
 
+@pytest.mark.slow
 def test_place_that_is_lost_while_a_stop_waits(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A drain that has waited for the end of a backlog, and whose place somebody has filled meanwhile, is refused
     before anything fires: the error names the place, and the query goes on into the stream."""

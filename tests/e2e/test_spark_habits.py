@@ -51,6 +51,7 @@ def counts(frames: Frames) -> Any:
     return frames("rows").groupBy("key").agg(F.sum("value").alias("total"))
 
 
+@pytest.mark.slow
 def test_each_run_that_ends_by_itself_reads_what_has_come_since_the_one_before(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -69,6 +70,7 @@ def union_with_a_join(frames: Frames) -> Any:
     return frames("more").select("key", "value").union(joined.select("left.key", "right.value"))
 
 
+@pytest.mark.slow
 def test_rows_without_an_event_time_are_united_with_those_of_a_join_that_has_hidden_its(
     spark: SparkSession, tmp_path: Path
 ) -> None:

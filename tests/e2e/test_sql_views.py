@@ -41,6 +41,8 @@ def joined(a: Any, b: Any) -> Any:
     return left.join(right, within, "left").select("key", "x", "y")
 
 
+#: Those that are not slow.
+SHORT = ("windows", "sessions", "an inner join", "a table")
 #: A statement, its output mode, and the same by calls.
 STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
     "projection and filter": (
@@ -116,7 +118,9 @@ def say(text: str, frames: Callable[[str], Any]) -> Any:
     return spark.sql(text)
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SHORT else pytest.mark.slow) for name in STATEMENTS]
+)
 def test_a_statement_over_views_gives_what_stock_gives(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """With history first, and with the calls that it stands for."""
     text, mode, calls = STATEMENTS[name]
@@ -165,6 +169,7 @@ def statements(draw: st.DrawFn) -> str:
     return f"SELECT {', '.join(named)} FROM {source}{where}{group}{having}"
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=statements())
 def test_a_generated_statement_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path, text: str) -> None:

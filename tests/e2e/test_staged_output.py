@@ -49,6 +49,7 @@ def ended(query: MixedQuery) -> MixedQuery:
     return query
 
 
+@pytest.mark.slow
 def test_output_that_a_sink_refused_is_shown_under_its_new_name(world: World) -> None:
     """What the error says is true: started again with the alias renamed, the job shows the backlog's result once.
 
@@ -86,6 +87,7 @@ def test_output_that_a_sink_refused_is_shown_under_its_new_name(world: World) ->
     assert changes[:2] == ["column 'the total' is now called 'total'", "aggregate max(value) (column 'most') is new"]
 
 
+@pytest.mark.slow
 def test_output_of_another_sink_is_shown_by_this_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a partitioned output that was cut short: those that readers see stay, the rest goes to the new sink."""
     monkeypatch.setenv(failpoints.VARIABLE, "sink-between-files=raise:1")

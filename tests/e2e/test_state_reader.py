@@ -237,6 +237,7 @@ def test_a_running_job_is_read_and_not_disturbed(world: World) -> None:
     assert seen == [len(HISTORY) + 20, len(EVENTS)]
 
 
+@pytest.mark.slow
 def test_an_aggregate_with_windows(world: World) -> None:
     """Windows are key columns under Spark's names, buffers are fields named by their SQL."""
     keyed = (
@@ -279,6 +280,7 @@ def test_an_aggregate_with_windows(world: World) -> None:
     assert len(reader.timers().collect()) == len(expected)
 
 
+@pytest.mark.slow
 def test_an_aggregate_with_sessions(world: World) -> None:
     """Each open session is a row, with its start and end."""
     keyed = (
@@ -314,6 +316,7 @@ class Remembers(StatefulProcessor):
         yield (key[1],)
 
 
+@pytest.mark.slow
 def test_expired_values_and_keys_of_any_name(world: World) -> None:
     """Expired values are not shown, of others the expiry is; key columns may be named like the reader's own."""
     keyed = mixedmode.read(history=world.history(HISTORY), live=world.live()).groupBy(

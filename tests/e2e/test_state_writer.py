@@ -183,6 +183,7 @@ def test_savepoint_is_changed_by_spark(seeded: tuple[World, Path], worlds: Any) 
     assert "k0" not in closed and closed["k3"][:2] == (0, 0) and "new" not in closed
 
 
+@pytest.mark.slow
 def test_history_goes_through_operators_of_any_kind(worlds: Any) -> None:
     """A deduplication and an aggregate begin with what the history has made of them; keys of theirs can be removed."""
 
@@ -331,6 +332,7 @@ def test_what_does_not_fit_is_refused_by_name(seeded: tuple[World, Path], tmp_pa
         mixedmode.state_writer(savepoint=path).remove_operator("gone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows", "words"),
     [
@@ -356,6 +358,7 @@ def test_what_comes_twice_leaves_nothing(
     assert not (tmp_path / "sp").exists()
 
 
+@pytest.mark.slow
 def test_savepoint_of_a_killed_writer_is_none(
     seeded: tuple[World, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

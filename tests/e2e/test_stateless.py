@@ -81,6 +81,7 @@ def test_rows_come_once_over_the_switch_and_a_restart(world: World) -> None:
     assert written() == expected(world, *PARTS)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", ["streaming", "batch"])
 def test_every_mode_writes_each_row_once(world: World, mode: str) -> None:
@@ -95,6 +96,7 @@ def test_every_mode_writes_each_row_once(world: World, mode: str) -> None:
     assert rows_of(written.drop("mark", "written")) == expected(world, *PARTS[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_kinds_of_sinks(world: World) -> None:
     """Formats of Spark's writer, tables, memory, and a function, whose ids rise; ``update`` is the same as ``append``,
@@ -166,6 +168,7 @@ def copies(events: list) -> list[tuple]:
     return sorted(((key, support.at(seconds), value) for key, seconds, value in events), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 @pytest.mark.timeout(1800)
 def test_killed_anywhere_rows_come_once(tmp_path: Path, driver_jvm: DriverJvm) -> None:

@@ -79,6 +79,7 @@ def test_a_join_gives_what_stock_does_batch_by_batch(worlds: Any, how: str, cond
     assert (ours, sum(ours) >= 5) == (theirs, True)
 
 
+@pytest.mark.slow
 def test_windows_of_a_join_fire_in_stocks_micro_batch(worlds: Any) -> None:
     """J12, C2: windows over a join's rows fire when the join can give none of them any more, in that very epoch.
 
@@ -95,6 +96,7 @@ def test_windows_of_a_join_fire_in_stocks_micro_batch(worlds: Any) -> None:
     assert any(row.startswith("(None, ") for rows in wanted.values() for row in rows)
 
 
+@pytest.mark.slow
 def test_a_row_at_the_very_watermark_is_in_time_here_and_late_in_stock(worlds: Any) -> None:
     """Stock drops the partner at the watermark and puts out the left row with nulls; here late is strictly before, so
     the pair is there, as in batch."""

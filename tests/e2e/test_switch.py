@@ -83,6 +83,7 @@ def test_empty_history_alone(world: World, mode: str) -> None:
 # -- sources that hand over in pieces ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "limits"), [("batch", "source"), ("mixed", "source"), ("mixed", "lifted")])
 def test_rate_limited_source_is_several_chunks_if_asked(world: World, mode: str, limits: str) -> None:
     """The limits of a live source are for the stream; ``source`` has it hand its waiting data over in chunks, too, and
@@ -133,7 +134,7 @@ def test_nothing_in_the_backlog_is_late_but_in_the_stream(world: World) -> None:
 # -- windows that straddle the switch (X1) -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("final", [None, "observed", "max"])
+@pytest.mark.parametrize("final", [None, *(pytest.param(one, marks=pytest.mark.slow) for one in ("observed", "max"))])
 def test_tumbling_window_over_the_switch(world: World, final: str | None) -> None:
     """A window that straddles the switch fires once with all rows, also by default; in two parts under max (X1)."""
     rows = [("k", second, 1) for second in range(102)]
@@ -163,6 +164,7 @@ def test_tumbling_window_over_the_switch(world: World, final: str | None) -> Non
 # -- back into backlog (X6) --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_stream_that_falls_behind_goes_back_into_backlog(world: World) -> None:
     """Watermark lag turns isBacklog on and off any number of times; no result changes by it (X6, I9, I3)."""
     # Event times near the present, so that lag is what the test says it is.
@@ -191,6 +193,7 @@ def test_stream_that_falls_behind_goes_back_into_backlog(world: World) -> None:
 # -- any cut gives the same (X9) ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(
     max_examples=4,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

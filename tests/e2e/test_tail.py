@@ -122,6 +122,7 @@ def test_behind_a_processor(world: World) -> None:
     assert world.output() == rows_of(behind_sessions(sessions, static))
 
 
+@pytest.mark.slow
 def test_behind_a_stage_with_a_join_that_moves_rows(world: World) -> None:
     """Joins with static sides that Spark does not broadcast are a Spark job of their own in each epoch: sort-merge,
     anti, every row with every row, a union; rows counted as for other jobs, and nothing left between the two jobs."""
@@ -144,6 +145,7 @@ def test_behind_a_stage_with_a_join_that_moves_rows(world: World) -> None:
     assert list((world.checkpoints / "mixedmode" / "exchange").rglob("*.parquet")) == []
 
 
+@pytest.mark.slow
 def test_a_join_that_moves_rows_is_not_done_again_at_delivery(world: World) -> None:
     """What it made, random values too, comes again as it was when a function has failed, under the same id."""
     static = names(world.spark).hint("merge")
@@ -168,6 +170,7 @@ def test_a_join_that_moves_rows_is_not_done_again_at_delivery(world: World) -> N
     assert len({row[-1] for row in first[1]}) == len(first[1]) > 50
 
 
+@pytest.mark.slow
 def test_a_whole_result_is_joined_in_a_job_of_its_own(world: World) -> None:
     """outputMode complete: the join with a static side that Spark does not broadcast is done to each whole result, with
     the static rows of then (C13)."""

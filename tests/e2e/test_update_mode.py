@@ -80,6 +80,7 @@ def test_totals_of_windows_over_the_switch_are_right_and_come_once_per_delivery(
     assert state.count() == 1, "only the last window is still open"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["mixed", "streaming"])
 def test_sessions_made_before_the_grouping_are_merged(world: World, mode: str) -> None:
     """A column of session windows is what a session window in groupBy is, over history and stream alike (P12)."""

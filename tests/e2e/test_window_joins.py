@@ -90,6 +90,7 @@ def test_joins_on_windows_give_what_stock_gives(spark: SparkSession, tmp_path: P
     assert any("None" in row for row in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "timed"), [("inner", ["left"]), ("full", ["left", "right"])])
 def test_a_row_is_late_by_its_window(spark: SparkSession, tmp_path: Path, how: str, timed: list[str]) -> None:
     """As in stock a row whose window is over is dropped, one of an open window is not, however old it is itself; a side

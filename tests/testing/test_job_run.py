@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 OBSERVED = {"execution.backlog.final-watermark": "observed"}
 
 
+@pytest.mark.slow
 def test_several_processors_give_what_their_harnesses_do(spark: SparkSession) -> None:
     """Timers, lists and frames: backlog and stream of a job in Spark are those of a harness, batch by batch."""
     chance = random.Random(11)
@@ -76,6 +77,7 @@ def test_a_job_without_a_keyed_stage(spark: SparkSession) -> None:
     assert [[row.k for row in part] for part in (run.history, *run.live)] == [["a", "b"], ["c"], [], ["e"]]
 
 
+@pytest.mark.slow
 def test_a_job_of_aggregates_batch_by_batch(spark: SparkSession) -> None:
     """Of a frame the sources are taken for the test's; late rows are told, and windows fire at the end."""
     stream = (
@@ -133,6 +135,7 @@ def test_what_a_processor_raises_is_what_the_test_gets(spark: SparkSession) -> N
     assert spark.streams.active == []
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_the_first_rows_and_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """dryRun gives the plan and rows of a sample, of processors, windows and joins, and touches no folder."""
     there = tmp_path / "history"

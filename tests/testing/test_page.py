@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -25,6 +27,7 @@ def test_the_page_without_spark() -> None:
     names["harness"].close()
 
 
+@pytest.mark.slow
 def test_the_page_with_spark(spark: SparkSession, tmp_path: Path) -> None:
     """A whole job and a dry run give what the page says of them."""
     before, _, rest = PAGE.read_text().partition("## A whole job, with Spark")

@@ -66,6 +66,9 @@ PLACES: dict[str, Chain] = {
     "two stages": lambda f: greatest(windows(f), F.window(F.window_time("window"), "1 day"), "k"),
 }
 
+#: Those that are not slow.
+SHORT = ("in front", "windows", "join")
+
 #: With a window.
 OF_WINDOWS: dict[str, Chain] = {
     "window.*": lambda f: f.select("window.*", "k"),
@@ -153,7 +156,10 @@ def ways_of(frame: Any) -> dict[str, Chain]:
     return {**WAYS, **(OF_WINDOWS if "window" in frame.columns else {})}
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(place, marks=() if place in SHORT else pytest.mark.slow) for place in PLACES],
+)
 def test_columns_are_those_that_spark_gives(rows: MixedFrame, spark: SparkSession, place: str) -> None:
     """Names, order and types, of every way to write them; no column of ours is in a star."""
     frame = PLACES[place](rows)
@@ -173,6 +179,7 @@ def test_what_is_behind_windows_is_planned(rows: MixedFrame) -> None:
     assert planned["window.*"].output_columns == "start timestamp, end timestamp, k string"
 
 
+@pytest.mark.slow
 def test_rows_behind_windows_are_those_that_spark_gives(rows: MixedFrame, spark: SparkSession) -> None:
     """The steps that a stage does to its rows, with a column in them that goes along unseen and is in no star."""
     frame = windows(rows)

@@ -93,6 +93,7 @@ def queried(rows: Any, static: DataFrame) -> Any:
     return rows.where("id IN (SELECT id FROM static_ids)").groupBy("id").count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "live"),
     [(shared, False), (shared, True), (between, False), (joined, True), (behind, True), (queried, False)],
@@ -123,6 +124,7 @@ def test_static_rows_that_are_not_files_cannot_be_told(spark: SparkSession, tmp_
         assert digest(job(read(live=landing), static).writeStream.outputMode("update").format("noop")) is None
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 def test_messages_between_two_offsets_are_what_they_are(spark: SparkSession, kafka: Broker) -> None:
     """Two snapshots of a topic with the same ends are one backlog; with another end, topic or option they are not; one

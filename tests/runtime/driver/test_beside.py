@@ -71,6 +71,7 @@ def lives(draw: st.DrawFn) -> list[tuple[str, Any]]:
     return made
 
 
+@pytest.mark.slow
 @given(graph=st.sampled_from(GRAPHS), life=lives())
 @settings(max_examples=25, deadline=None)
 def test_every_row_comes_once_whenever_a_checkpoint_is_completed(graph: list[Stage], life: list[Any]) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from graph_joins import Joined
 from graph_kinds import Buckets, Cogrouped, Emitted, Model, Turn, Unique, Windows
 from graph_support import Failed, Job, Row, Stage
@@ -174,6 +175,7 @@ def rescaled(job: Job) -> None:
     assert all(job.state.parallelism[uid] == 1 + (before[uid] + epoch) % 5 for uid in chosen)
 
 
+@pytest.mark.slow
 @given(stages=graphs(), cuts=epochs(), timers=st.sampled_from(["in-order", "after-rows"]), shards=st.integers(1, 3))
 @settings(max_examples=100)
 def test_a_graph_gives_what_its_model_does_epoch_by_epoch(

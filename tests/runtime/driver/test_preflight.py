@@ -212,6 +212,7 @@ def tables(spark: SparkSession) -> Iterator[None]:
         spark.sql(f"drop {kind} preflight_{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "format", "problem"),
     [
@@ -258,6 +259,7 @@ def laid_out(spark: SparkSession) -> Iterator[None]:
         spark.sql(f"drop table if exists layout_{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "partition_by", "problem"),
     [

@@ -62,6 +62,7 @@ def test_one_driver_after_the_other(make_metadata: MakeMetadata, renames: bool) 
     assert world.now_ms < 3000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("renames", "retained"), [(True, 1), (False, 2)])
 def test_a_driver_paused_at_each_access(make_metadata: MakeMetadata, renames: bool, retained: int) -> None:
     """The first driver is paused before each of its accesses in turn, a second one takes over, recovers and takes
@@ -82,6 +83,7 @@ def test_a_driver_paused_at_each_access(make_metadata: MakeMetadata, renames: bo
     assert paused_at > 60
 
 
+@pytest.mark.slow
 @example([(0, 60), (1, 200)], True, 1)
 @example([(0, 1), (1, 71), (0, 50), (1, 79)], True, 2)
 @example([(0, 1), (1, 69), (0, 50), (1, 75)], True, 2)

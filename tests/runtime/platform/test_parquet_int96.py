@@ -92,6 +92,7 @@ def test_what_spark_writes_is_read_to_the_microsecond(
     assert ours(path) == sparks(spark, path) == micros
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
 def test_settings_of_readers_and_writers_do_not_matter_or_decide(
     spark: SparkSession, tmp_path: Path, zone: str

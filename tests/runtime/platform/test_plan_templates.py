@@ -40,6 +40,7 @@ def frame(spark: SparkSession, rows: int) -> DataFrame:
     return spark.range(rows).select((F.col("id") % 3).alias("key"), F.col("id").alias("a`b.c"))
 
 
+@pytest.mark.slow
 def test_it_is_the_operations_over_other_rows_with_other_functions_and_numbers(spark: SparkSession) -> None:
     """Rows, bound and function change; the template does not, and neither do the types."""
     template = PlanTemplate.of(spark, ROWS, counted, [COUNTED], ["bound"])
@@ -94,6 +95,7 @@ def as_rdd(rows: DataFrame) -> DataFrame:
     return DataFrame(java_session(spark).internalCreateDataFrame(query_execution(rows).toRdd(), schema, False), spark)
 
 
+@pytest.mark.slow
 def test_a_physical_plan_is_the_operations_over_other_rows_with_other_functions_and_numbers(
     spark: SparkSession, session: SparkSession
 ) -> None:

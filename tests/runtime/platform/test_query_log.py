@@ -80,6 +80,7 @@ def _steps(whole: bytes, checksum: bytes) -> list[Callable[[Path, str], Any]]:
 PARTS = ("sources/0", "offsets", "commits")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_a_query_goes_on_from_every_step_of_writing_its_log(queries: Queries, part: str) -> None:
     """A file of the log is there or it is not: a micro-batch without a commit is given again, and with the same rows

@@ -49,6 +49,7 @@ def hosts(object_store: S3Server, request: pytest.FixtureRequest, monkeypatch: p
     return Hosts(f"s3a://{bucket}/{request.node.name}", lambda host: monkeypatch.setenv(PLACE_VARIABLE, host))
 
 
+@pytest.mark.slow
 def test_one_that_was_taken_over_from_cannot_count(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even if it saw nothing of the newer claim: the swap fails."""
     first = hosts.take("first")

@@ -50,6 +50,7 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_killed_at_each_step(store: CheckpointStore, taken: int, target: Path) -> None:
     """Killed before and between the copies, before and after the metadata: the next one ends in the one savepoint."""

@@ -68,6 +68,7 @@ class Deliverer:
         return first
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_key_that_several_epochs_touched_comes_once_with_its_last_row(spark: SparkSession, tmp_path: Path) -> None:
     """Null, NaN, both zeros and nested values are keys as Spark groups them; files need not come in order of epochs."""

@@ -43,6 +43,7 @@ def spark_refuses(
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format", "ddl", "options", "partition_by"),
     [

@@ -185,6 +185,7 @@ class TestRealFormats:
         sink.commit(once)
         assert sorted(row.n for row in spark.read.schema(SCHEMA).json(str(tmp_path / "out")).collect()) == [1, 2]
 
+    @pytest.mark.slow
     def test_a_transactional_format_shows_rows_once(
         self, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -34,6 +34,7 @@ def slices(history: DataFrame, where: HistoryCut, event_time: str | None) -> lis
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event_time", ["ts", None])
 def test_each_row_is_in_one_slice(history: DataFrame, event_time: str | None) -> None:
     """The slices together are the history, each row once, with and without an event time."""
@@ -42,6 +43,7 @@ def test_each_row_is_in_one_slice(history: DataFrame, event_time: str | None) ->
     assert Counter(row for part in found for row in part) == Counter(tuple(row) for row in history.collect())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event_time", ["ts", None])
 def test_rest_is_what_the_next_slices_hold(history: DataFrame, event_time: str | None) -> None:
     """After some slices the rest is exactly the rows of the others."""

@@ -102,6 +102,7 @@ def stock(spark: SparkSession, folders: tuple[str, str], exprs: list[Column]) ->
     return sorted(spark.read.parquet(*folders).groupBy("k").agg(*exprs).collect())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["batch", "mixed", "streaming"])
 def test_arguments_mean_what_they_mean_in_stock_spark(
     spark: SparkSession, folders: tuple[str, str], tmp_path: Path, mode: str
@@ -113,6 +114,7 @@ def test_arguments_mean_what_they_mean_in_stock_spark(
     assert found[0].renamed.amount == 57
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "make"),
     [

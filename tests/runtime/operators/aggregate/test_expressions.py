@@ -55,6 +55,7 @@ def expressions() -> list[Column]:
     ]
 
 
+@pytest.mark.slow
 def test_expressions_equal_stock_spark_in_batch(kathmandu: SparkSession, tmp_path: Path) -> None:
     """Types and values, in a session time zone other than the process's, as parquet files."""
     history = rows(kathmandu, 300)
@@ -78,6 +79,7 @@ def test_expressions_equal_stock_spark_in_batch(kathmandu: SparkSession, tmp_pat
     assert sorted(map(str, actual.collect())) == sorted(map(str, expected.collect()))
 
 
+@pytest.mark.slow
 def test_expressions_follow_the_state_from_history_into_live(spark: SparkSession, tmp_path: Path) -> None:
     """The last update of each key, and of all rows without keys, is over history and live together."""
     everything = rows(spark, 120).select("k", "v", "m")
@@ -105,6 +107,7 @@ def test_expressions_follow_the_state_from_history_into_live(spark: SparkSession
         assert sorted(map(str, latest.values())) == sorted(map(str, everything.groupBy(*keys).agg(*exprs).collect()))
 
 
+@pytest.mark.slow
 def test_windows_and_sessions_may_be_part_of_an_expression(spark: SparkSession, tmp_path: Path) -> None:
     """As keys of the rows that Spark computes over."""
     history = rows(spark, 100)

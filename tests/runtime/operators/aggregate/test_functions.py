@@ -125,9 +125,9 @@ def further_aggregates() -> list[Column]:
     ("epochs", "style", "make"),
     [
         (1, "sorted", aggregates),
-        (3, "sorted", aggregates),
+        pytest.param(3, "sorted", aggregates, marks=pytest.mark.slow),
         (3, "random", aggregates),
-        (3, "random", further_aggregates),
+        pytest.param(3, "random", further_aggregates, marks=pytest.mark.slow),
     ],
 )
 def test_every_function_and_type_equals_stock_spark_however_the_input_is_cut(

@@ -41,6 +41,7 @@ def test_grouping_ids_are_sparks() -> None:
     assert SETS.described(["k", "p"]) == ["(k)", "(p)", "()"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 @pytest.mark.parametrize(
@@ -73,6 +74,7 @@ def test_groups_of_no_window_wait_for_the_end_and_count_late_rows(
     same(out, tuples(of_windows.toArrow()) + tuples(of_all.toArrow()))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("grouping", [GroupingSets.rollup(2), GroupingSets.cube(2), SETS])
 def test_a_real_null_is_not_a_key_that_is_left_out(spark: SparkSession, job: Any, grouping: GroupingSets) -> None:

@@ -22,6 +22,7 @@ DEVIATIONS = [0.39, 0.2, 0.05, 0.02]
 REGISTERS = st.lists(st.lists(st.integers(0, 2**15 - 1).filter(lambda code: code & 63)), max_size=5)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_estimates_equal_those_of_stock_spark(spark: SparkSession, job: Any, epochs: int) -> None:

@@ -42,6 +42,7 @@ def test_bounded_append_over_several_chunks_emits_all_keys_at_the_end(spark: Spa
     assert running.stored_entries() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_partial_rows_of_one_key_are_merged_wherever_batches_are_cut(spark: SparkSession, job: Any) -> None:
     """A key may come in several partial rows, and its rows may straddle any number of batches."""

@@ -50,6 +50,7 @@ def of_all(job: Any, operator: Any, frame: DataFrame, spark: SparkSession) -> li
     return tuples(given.select(*projection.columns).toArrow())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "values", "make"),
     [

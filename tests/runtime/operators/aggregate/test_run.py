@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.runtime.operators.aggregate.buffers import CountBuffer, ListBuffer, SumBuffer
@@ -237,6 +238,7 @@ def test_windows_in_update_mode_follow_the_model(epochs: list[Any]) -> None:
     check("window", "update", epochs)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(EPOCHS)
 def test_sessions_follow_the_model(epochs: list[Any]) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("style", ["sorted", "random"])
 @pytest.mark.parametrize("slide", ["10 minutes", "4 minutes"])
@@ -96,6 +97,7 @@ def test_event_time_as_a_key_of_its_own_is_complete_at_the_watermark(spark: Spar
     assert [row[1] for row in running.run(None, firing_ms=ms(2))] == [6]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/St_Johns"])
 def test_session_time_zone_makes_no_difference_to_instants(spark: SparkSession, job: Any, zone: str) -> None:

@@ -183,6 +183,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     kind=st.sampled_from(["for-ever", "key-time", "delay", "in-order"]),
     epochs=st.lists(st.tuples(ROWS, st.integers(0, 40), st.sampled_from(["sorted", "random"])), max_size=6),

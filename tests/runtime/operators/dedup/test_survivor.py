@@ -104,6 +104,7 @@ def test_the_first_row_of_a_micro_batch_stays(spark: SparkSession, job: Callable
     assert sorted(repr(bits(row)) for row in found) == sorted(repr(bits(row)) for row in expected.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [("k",), ("k", "d"), ("d", "st"), ("a",)])
 @pytest.mark.parametrize("event_time", [True, False])
 def test_the_least_row_of_unknown_order_stays_however_the_rows_are_cut(

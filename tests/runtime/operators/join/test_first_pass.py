@@ -43,6 +43,7 @@ def quick(spark: SparkSession) -> SparkSession:
     return session
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_pairs_and_rows_that_are_over_go_out_and_others_stay(quick: SparkSession, name: str) -> None:
     """Whatever watermark the pass ends at, with nulls and ties at the bounds and rows that are there twice."""

@@ -66,6 +66,7 @@ def same(found: list[Any], expected: list[Any], operator: Any) -> bool:
     return ordered(found) == ordered(expected)
 
 
+@pytest.mark.slow
 @given(
     how=st.sampled_from(HOWS),
     bounds=st.sampled_from(BOUNDS),
@@ -110,6 +111,7 @@ def test_epochs_put_out_what_the_model_does_and_forget_what_is_over(
         shard.cache.close()
 
 
+@pytest.mark.slow
 @given(
     how=st.sampled_from(HOWS),
     bounds=st.sampled_from([TimeBounds(-10_000, 10_000), TimeBounds(0, 20_000), TimeBounds()]),
@@ -149,6 +151,7 @@ def test_a_key_with_many_rows_is_as_any_other(
         shard.cache.close()
 
 
+@pytest.mark.slow
 @given(
     how=st.sampled_from(HOWS),
     bounds=st.sampled_from(BOUNDS),

@@ -92,6 +92,7 @@ def _ms(moment: Any) -> int:
     return round((moment - EPOCH.replace(tzinfo=None)).total_seconds() * 1000)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 60)), min_size=1, max_size=40),

@@ -101,6 +101,7 @@ def by_key(output: list[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     rows=rows_of_jobs,

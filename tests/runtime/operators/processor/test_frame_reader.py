@@ -63,6 +63,7 @@ def as_pyspark(batch: pa.RecordBatch, zone: str, **options: Any) -> pd.DataFrame
     return pd.concat(conversion.ArrowBatchTransformer.to_pandas(zoned, timezone=zone, **options), axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PANDAS_TYPES)
 @settings(max_examples=15, deadline=None)
 @given(st.data())

@@ -118,6 +118,7 @@ def by_key(output: list[tuple[Any, ...]]) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
+@pytest.mark.slow
 def test_micro_batches_follow_pysparks_rules(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A key's rows first, which put its timeout off; then those that have timed out, each once; state and timeouts
     of any order of updates, removals and timeouts.  The first batch may be a backlog."""

@@ -138,6 +138,7 @@ def stream(stage: Stage, cuts: list[list[Input]], ticks: bool, watermark_ms: int
     return output
 
 
+@pytest.mark.slow
 def test_a_backlog_is_the_orderly_stream(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A sorted pass gives, for any processor, what the orderly stream gives, and leaves the same timers (P1-P7)."""
 
@@ -173,6 +174,7 @@ def test_the_end_of_input_is_the_orderly_streams(tmp_path_factory: pytest.TempPa
     check()
 
 
+@pytest.mark.slow
 def test_however_it_is_cut_it_is_the_orderly_stream(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A history as a backlog, then the rest in micro-batches, with or without ticks: the same per key (P5, P11)."""
 

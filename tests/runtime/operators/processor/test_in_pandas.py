@@ -54,6 +54,7 @@ inputs = st.lists(
 )
 
 
+@pytest.mark.slow
 def test_rows_and_frames_give_the_same_and_take_over_from_each_other(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A backlog and micro-batches, each in either form over the state of the one before, timers in order or after."""
 

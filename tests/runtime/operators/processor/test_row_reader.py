@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from row_support import TYPES, same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 def test_reads_as_pyspark_does(name: str) -> None:
     """For every type, the reader's rows equal those of PySpark's own converter, nulls included."""
@@ -53,6 +54,7 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     time.tzset()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC"], indirect=True)
 def test_timestamps_are_local_time_in_any_zone(zone: str) -> None:
     """Whole columns, also over the hours in which a zone's offset changes, become what PySpark makes of each value."""

@@ -46,6 +46,7 @@ def written_of(schema: StructType, rows: Sequence[Any], keys: Sequence[Any] = ()
     return batch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 def test_writes_as_pyspark_does(name: str) -> None:
     """For every type, the writer's column equals what PySpark's own converter makes of the same rows."""

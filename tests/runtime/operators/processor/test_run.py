@@ -355,6 +355,7 @@ def test_use_of_state_in_init_is_refused(tmp_path: Path) -> None:
 # -- the two styles agree ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     rows=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 40)), min_size=1, max_size=25),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ def test_a_handler_that_returns_no_rows_is_an_error_as_in_stock(tmp_path: Path, 
     kind = type(returned).__name__
     with pytest.raises(
         UserCodeError,
-        match=rf"(?s)^File \"{__file__}\", line \d+, in {handler}: def {handler}.*\nTypeError: '{kind}' object is not"
+        match=rf"(?s)^File \"{re.escape(__file__)}\", line \d+, in {handler}: def {handler}"
+        rf".*\nTypeError: '{kind}' object is not"
         rf" iterable: {handler} returned {returned}; yield rows.* stage 'stage', {handler}, key \('a',\)",
     ):
         run(tmp_path, handler, lambda handle: returned)

@@ -53,6 +53,7 @@ def rows(token: str, upto: int = ROWS) -> list[str]:
     return sorted(f"{token}{at}" for at in range(upto))
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_senders_that_are_killed(kafka: Broker, topic: str) -> None:
     """Killed before a transaction is committed, with all of its messages in the log, or behind it: the next sender goes
@@ -69,6 +70,7 @@ def test_senders_that_are_killed(kafka: Broker, topic: str) -> None:
     assert sorted(seen(kafka, topic, "k")) == rows("k")
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_a_sender_that_wakes_up(kafka: Broker, topic: str) -> None:
     """Paused with a whole transaction in the log, while another one sends: awake it cannot commit that, sees how far
