@@ -31,7 +31,7 @@ def start_session(scratch: Path, jars: Sequence[Path] = ()) -> SparkSession:
         .appName("mixedmode demo")
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{_HERE / 'log4j2.properties'}")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={(_HERE / 'log4j2.properties').as_uri()}")
         .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
