@@ -15,8 +15,10 @@ import kafka_broker
 import maven_jars
 import pytest
 
+#: The interpreter behind this one's environment: the first line of a script takes no path with a space.
+PYTHON = Path(sys.executable).resolve()
 #: Stands for Java: listens where the broker would, and makes a file of its number.
-JAVA = f"""#!{sys.executable}
+JAVA = f"""#!{PYTHON}
 import os, socket, sys, time
 properties = dict(line.strip().split("=", 1) for line in open(sys.argv[-1]) if "=" in line)
 host, port = properties["advertised.listeners"].removeprefix("PLAINTEXT://").split(":")
@@ -95,7 +97,7 @@ def test_jars_that_are_not_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "registry gone" in refusal()
     paths = [jar.path for jar in maven_jars.locked(maven_jars.LOCK.read_text())]
     maven.write_text(
-        f"#!{sys.executable}\nimport pathlib, sys\nroot = pathlib.Path(sys.argv[sys.argv.index('--file') + 1]).parent\n"
+        f"#!{PYTHON}\nimport pathlib, sys\nroot = pathlib.Path(sys.argv[sys.argv.index('--file') + 1]).parent\n"
         f"for path in {paths!r}:\n    (root / path).parent.mkdir(exist_ok=True); (root / path).write_text('other')\n"
     )
     assert "checksum" in refusal()

@@ -289,12 +289,12 @@ def test_workers_with_a_wrong_python_are_told_at_the_start(cluster: standalone.C
             (packages / path.name).symlink_to(path)
     other = tmp_path / "other.py"
     other.write_text(OTHER_VERSION)
-    without = f'PYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"'
+    without = f'PYTHONPATH="$PYTHONPATH:{packages}" exec "{sys.executable}" -S "$@"'
     says = {
         "gone": (None, "cannot be started there: "),
         "bare": (without, "has not what tasks need: No module named 'mixedmode'"),
-        "other": (f'exec {sys.executable} {other} "$@"', "is of another version than the driver's: "),
-        "right": (f'exec {sys.executable} "$@"', ""),
+        "other": (f'exec "{sys.executable}" {other} "$@"', "is of another version than the driver's: "),
+        "right": (f'exec "{sys.executable}" "$@"', ""),
     }
     for name, (command, _) in says.items():
         for folder, line in ((here, says["right"][0]), (there, command)):

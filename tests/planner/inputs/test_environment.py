@@ -69,7 +69,7 @@ def test_the_drivers_own_interpreter_is_good_for_workers() -> None:
 
 def test_a_link_to_the_drivers_interpreter_is_good_for_workers(tmp_path: Path) -> None:
     """Another name of the same installation is the same environment."""
-    wrapper = script(tmp_path / "wrapped", f'exec {sys.executable} "$@"')
+    wrapper = script(tmp_path / "wrapped", f'exec "{sys.executable}" "$@"')
 
     assert environment.check_worker_python(str(wrapper)) == str(wrapper)
 
