@@ -78,7 +78,8 @@ def tell(name: str, spark: SparkSession, folder: Path, calls: EpochCalls) -> Non
             lose_one(spark, folder / "lost")
         world.land(batch(number))
         query.processAllAvailable()
-        support.wait_until(lambda: is_at_rest(query))
+        # A compaction's task on a lost executor would wait for it, as all tasks do here.
+        support.wait_until(lambda: support.is_at_rest(query))
     query.stop()
     for stage in range(len(query.lastProgress.stateOperators)):
         metrics = [record["stateOperators"][stage]["customMetrics"] for record in query.recentProgress]
@@ -89,14 +90,6 @@ def tell(name: str, spark: SparkSession, folder: Path, calls: EpochCalls) -> Non
     found = {(row[0], row[1]): row[2] for row in world.output()} if name == "one" else {}
     for number in range(1, STEADY + MORE + 1) if found else ():
         print(name, "places", *(found.get((number, shard), "nowhere") for shard in range(SHARDS)), flush=True)
-
-
-def is_at_rest(query: mixedmode.MixedQuery) -> bool:
-    """Nothing is done beside epochs: a compaction's task on a lost executor would wait for it, as all tasks do here."""
-    with query._runner._context.turn:
-        checkpoints = query._runner._run.checkpoints  # type: ignore[union-attr]
-        one = checkpoints.housekeeping._round
-        return checkpoints.in_flight is None and (one is None or one.at_rest.is_set())
 
 
 def lose_one(spark: SparkSession, flag: Path) -> None:

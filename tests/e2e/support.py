@@ -175,6 +175,14 @@ def wait_until(true: Callable[[], bool], seconds: float = 300) -> None:
         time.sleep(0.02)
 
 
+def is_at_rest(query: MixedQuery) -> bool:
+    """Nothing is done beside epochs: no checkpoint is completed, no state compacted, no file removed."""
+    with query._runner._context.turn:
+        checkpoints = query._runner._run.checkpoints  # type: ignore[union-attr]
+        one = checkpoints.housekeeping._round
+        return checkpoints.in_flight is None and (one is None or one.at_rest.is_set())
+
+
 def refusal(start: Callable[[], MixedQuery]) -> mixedmode.MixedModeError:
     """What a start() raises that must not give a query."""
     with pytest.raises(mixedmode.MixedModeError) as caught:
