@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from .running_job import RunContext
 
 
+#: More shards than these are not named.
+_MOST_SHARDS = 8
+
+
 def what_hangs(job: JobSpec, context: RunContext, threads: Iterable[int | None]) -> str:
     """What has not returned, in words.
 
@@ -57,6 +61,3 @@ def _of_tasks(job: JobSpec, running: RunningStage) -> str:
         return what
     operator = getattr(found[0].operator, "spoken", None) or found[0].operator.describe().get("operator", "operator")
     return f"{operator} of stage {found[0].uid!r}, shard {shards} (Spark's job {running.job!r})"
-
-
-_MOST_SHARDS = 8

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -17,6 +16,7 @@ from pyspark.errors import AnalysisException
 from . import files
 from .job import COLLECTED_SINKS, Job, JobFunction, Output
 from .results import Results, results
+from .session_options import session_options
 from .store import Store
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def run_stock(
 
     place = Place(spark, job, root, stream)
     sinks = [Sink(place, output) for output in job.outputs]
-    with _session(spark, job):
+    with session_options(spark, SESSION, job.session):
         queries: list[Any] = []
         try:
             for sink, writer in zip(sinks, _writers(place, job.function), strict=True):
@@ -222,7 +222,7 @@ def run_ours(
     place = Place(spark, job, root, stream)
     sinks = [Sink(place, output) for output in job.outputs]
     nightly = any(output.trigger != "processingTime" for output in job.outputs)
-    with _session(spark, job):
+    with session_options(spark, SESSION, job.session):
         if nightly:  # the first night there is only the history
             _one_run(place, function, sinks, lambda: None, nightly, None)
         found = _one_run(place, function, sinks, lambda: _arrive(job, root), nightly, expected)
@@ -334,20 +334,6 @@ def _write_inputs(job: Job, root: Path, numbers: slice, count: int = files.FILES
 
 def _arrive(job: Job, root: Path) -> None:
     _write_inputs(job, root / "live", slice(files.OF_HISTORY, None))
-
-
-@contextmanager
-def _session(spark: SparkSession, job: Job) -> Iterator[None]:
-    """The session's options while a job runs."""
-    asked = {**SESSION, **job.session}
-    before = {name: spark.conf.get(name, None) for name in asked}
-    for name, value in asked.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 def _files_of(spark: SparkSession, kind: str, folder: Path) -> DataFrame | None:

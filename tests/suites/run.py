@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mixedmode
 from jobs.job import Output
 from jobs.results import Results, results
+from jobs.session_options import session_options
 from jobs.verdicts import DIFFERS, REFUSED, SAME, Verdict
 from mixedmode.errors import UnsupportedOperationError
 from two_ways import TwoWays
@@ -29,7 +28,7 @@ def verdict(spark: SparkSession, case: Case, folder: Path) -> Verdict:
         AssertionError: stock does not what Spark's test says.
     """
     batches, restarts = case.batches()
-    with _session(spark, case):
+    with session_options(spark, _SESSION, case.session):
         ways = TwoWays(spark, folder, batches, case.inputs, restarts, named=case.named)
         if case.refused:
             return _refused(ways, case)
@@ -72,19 +71,6 @@ def _results(case: Case, rows: list[Any]) -> Results:
     keys = case.keys if case.mode == "update" and case.keys else None
     mode: Any = case.mode if keys or case.mode != "update" else "append"
     return results(Output(mode=mode, sink="noop", keys=keys, ordered=case.ordered), names, rows)
-
-
-@contextmanager
-def _session(spark: SparkSession, case: Case) -> Iterator[None]:
-    asked = {**_SESSION, **case.session}
-    before = {name: spark.conf.get(name, None) for name in asked}
-    for name, value in asked.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
 def _line(error: BaseException) -> str:
