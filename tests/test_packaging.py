@@ -91,7 +91,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT, copy, ignore=ignored)
     _build(f"backend.build_sdist({str(out)!r})", copy)
     (sdist,) = out.glob("*.tar.gz")
-    shutil.unpack_archive(sdist, place, filter="data")
+    shutil.unpack_archive(sdist, place)
     _build(f"backend.build_wheel({str(out)!r})", place / sdist.name.removesuffix(".tar.gz"))
     return out
 
