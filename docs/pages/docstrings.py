@@ -1,4 +1,4 @@
-"""An extension of griffe, which reads the docstrings for the pages of the API: makes Markdown of what they write otherwise.
+"""An extension of griffe, which reads docstrings for the pages of the API: it makes Markdown of our own notation.
 
 Roles of reStructuredText (``:meth:`start```) become code, and code that is indented becomes a block of Python.
 """
