@@ -1,10 +1,10 @@
 """Every error that mixedmode raises, as one tree.
 
-A message is a fact, the offending value and a hint.  Each class also subclasses the built-in that a caller
-would expect, so ``except ValueError`` around a bad option works without knowing this module.
+A message says what happened, the value at fault, and what to do.  Each class also subclasses the built-in class that a
+caller would expect: ``except ValueError`` catches a bad option.
 
-Each has a ``code``, which stays what it is while messages may be said better: that of its class, or a finer one that
-the place which raises it gives.  ``docs/troubleshooting.md`` has cause and cure for each of them.
+Each error has a ``code`` that stays the same when its message changes: the code of its class, or a finer one.
+``docs/troubleshooting.md`` has the cause and cure of each code.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class MixedModeError(Exception):
-    """Base of all errors of this library.
+    """The base class of all errors of this library.
 
     Args:
-        args: The message.
-        code: The finer code of this case; that of the class if it has none.
+        args: the message.
+        code: the finer code of this case; None: the code of the class.
     """
 
-    #: What is behind it, by a name that does not change: an entry of the page on troubleshooting.
+    #: A name of the cause that does not change: an entry of the page on troubleshooting.
     code: str = "MIXEDMODE_INTERNAL"
 
     def __init__(self, *args: object, code: str | None = None) -> None:
@@ -36,7 +36,7 @@ class MixedModeError(Exception):
 
 
 class OptionError(MixedModeError, ValueError):
-    """An option is unknown or its value not allowed.  The message names the option, the value and what is allowed."""
+    """An option is unknown, or its value is not allowed.  The message has the option, the value and what is allowed."""
 
     code = "MIXEDMODE_OPTION_INVALID"
 
@@ -48,13 +48,13 @@ class PlanError(MixedModeError, ValueError):
 
 
 class UnsupportedOperationError(PlanError, AttributeError):
-    """A frame of a job does not have an operation of Spark's.  The message says what to do instead."""
+    """A frame of a job does not have this operation of Spark.  The message says what to do instead."""
 
     code = "MIXEDMODE_NOT_SUPPORTED"
 
 
 class SetupError(MixedModeError, RuntimeError):
-    """Java, the worker interpreter or the kind of Spark session does not allow the job to run."""
+    """Java, Python or the Spark session does not allow the job to run.  The message says what to install or set."""
 
     code = "MIXEDMODE_SETUP_INVALID"
 
@@ -78,62 +78,64 @@ class CorruptStateError(CheckpointError):
 
 
 class MisplacedRowsError(MixedModeError, RuntimeError):
-    """A task was given rows of another shard's keys.  Nothing of what it did is used."""
+    """A task got rows of another shard's keys.  Its results are not used."""
 
     code = "MIXEDMODE_ROWS_MISPLACED"
 
 
 class UnknownStateError(CheckpointError, LookupError):
-    """A reader asked for a checkpoint, operator or variable that is not there; the message lists those that are."""
+    """A reader asked for a checkpoint, operator or variable that does not exist.  The message lists the existing ones."""
 
     code = "MIXEDMODE_STATE_UNKNOWN"
 
 
 class StateSchemaError(MixedModeError, TypeError):
-    """A state value does not fit its declared schema, or a changed schema cannot take over the stored state."""
+    """A value does not fit the schema of its state, or the stored state does not fit a changed schema."""
 
     code = "MIXEDMODE_STATE_SCHEMA"
 
 
 class OutputSchemaError(MixedModeError, TypeError):
-    """A processor yielded a row that does not fit the output schema.  The message names field, value and key."""
+    """A processor yielded a row that does not fit the output schema.  The message has field, value and key."""
 
     code = "MIXEDMODE_OUTPUT_SCHEMA"
 
 
 class SorterError(MixedModeError, RuntimeError):
-    """The external sorter cannot go on (budget too small, spill folder unusable, spill file corrupt)."""
+    """The external sorter cannot continue: budget too small, spill folder unusable, or spill file corrupt."""
 
     code = "MIXEDMODE_SORTER_FAILED"
 
 
 class OperatorEventError(MixedModeError, ValueError):
-    """An operator event is not plain data, too large, or has nobody to go to."""
+    """An operator event is not plain data, is too large, or has no receiver."""
 
     code = "MIXEDMODE_EVENT_INVALID"
 
 
 class CoordinatorError(MixedModeError, RuntimeError):
-    """A coordinator raised, or gave something that is not allowed.  ``__cause__`` holds its own error."""
+    """A coordinator raised an exception, or returned something that is not allowed.  ``__cause__`` is its own error."""
 
     code = "MIXEDMODE_COORDINATOR_FAILED"
 
 
 class UserCodeError(MixedModeError, RuntimeError):
-    """A handler of a processor, or a function of foreachBatch, raised.  The message begins with the place in the
-    user's code, then says what was raised, and by which stage, handler, key and time."""
+    """A handler of a processor, a function of foreachBatch, or a Python function of the input raised an exception.
+
+    The message begins with the line of the user's code, then has the exception, stage, handler, key and event time.
+    """
 
     code = "MIXEDMODE_USER_CODE_FAILED"
 
 
 class DataLossError(MixedModeError, RuntimeError):
-    """A source has forgotten messages that the job had not read yet.  The message names topic, partition, offsets."""
+    """A source has lost input that the job still needs.  The message says which: offsets of a topic, or files."""
 
     code = "MIXEDMODE_DATA_LOST"
 
 
 class QueryError(MixedModeError, RuntimeError):
-    """A running query failed.  ``__cause__`` holds the original error."""
+    """A running query failed.  ``__cause__`` is the original error, and this one is also of its class."""
 
     code = "MIXEDMODE_QUERY_FAILED"
 
@@ -173,6 +175,6 @@ def _restored(kinds: tuple[type[MixedModeError], ...], args: tuple[object, ...],
 
 
 class StopTimeoutError(QueryError, TimeoutError):
-    """A query did not end within the timeout of ``stop()``, and was given up.  The message names what hung."""
+    """A query did not end within the timeout of ``stop()`` and was given up.  The message says what hung."""
 
     code = "MIXEDMODE_STOP_TIMED_OUT"

@@ -57,7 +57,7 @@ def start_query(job: JobSpec) -> MixedQuery:
 
 
 class MixedQuery(RescaledQuery):
-    """A job that runs: backlog first, then live.
+    """A running job: backlog first, then live.  Returned by ``start()``.
 
     For example:
 

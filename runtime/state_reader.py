@@ -69,12 +69,12 @@ class CheckpointInfo:
 
     @property
     def time(self) -> datetime | None:
-        """When it was taken (UTC)."""
+        """The time at which it was taken (UTC)."""
         return None if self.timestamp_ms is None else datetime.fromtimestamp(self.timestamp_ms / 1000, timezone.utc)
 
     @property
     def complete(self) -> bool:
-        """True if nothing is known to be wrong with it."""
+        """True if no damage is known."""
         return self.damage is None
 
 
@@ -93,7 +93,7 @@ class OperatorInfo:
 
 
 def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None) -> StateReader:
-    """A reader of the checkpoints below a ``checkpointLocation``, or of a savepoint.
+    """Returns a reader of the checkpoints of a ``checkpointLocation``, or of a savepoint.
 
         mixedmode.state_reader("checkpoints").state("total").show()
 
@@ -102,7 +102,7 @@ def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None
         spark: the session that reads; None: the active one.
 
     Raises:
-        OptionError: it is no path.
+        OptionError: ``path`` is not a path.
         CheckpointError: there are no checkpoints of mixedmode at ``path``.
     """
     path = path_text("path of state_reader", path)
@@ -121,15 +121,16 @@ def state_reader(path: str | os.PathLike[str], spark: SparkSession | None = None
 
 
 class StateReader:
-    """Reads the checkpoints of one location.
+    """Reads the checkpoints of one location, without the job and also while it runs.
 
         reader = mixedmode.state_reader("checkpoints")
         reader.checkpoints(verify=True)
         reader.state("total").where("key.customer = 'c-1'").show()
         reader.lookup("c-1")
 
-    Wherever a method takes ``checkpoint``, None means the newest; wherever it takes ``operator`` or ``name``, None
-    means the only one.  Columns are those of Spark's ``statestore`` source; where we have more, they come last.
+    In all methods, ``checkpoint`` None means the newest one; ``operator`` or ``name`` None means the only one.  Columns
+    are
+    those of Spark's ``statestore`` source; additional ones come last.
     """
 
     def __init__(self, store: CheckpointStore, spark: SparkSession | None) -> None:
@@ -165,14 +166,18 @@ class StateReader:
     # -- what there is -----------------------------------------------------------------------------------------------
 
     def checkpoints(self, verify: bool = False) -> list[CheckpointInfo]:
-        """All checkpoints, oldest first, damaged ones included.
+        """Returns all checkpoints, oldest first, including damaged ones.
+
+            reader.checkpoints(verify=True)
 
         Args:
-            verify: compare the checksums of all state files (reads them), and read the file that says whose the
-                location is; otherwise the presence and sizes of state files.
+            verify: read all state files to compare their checksums, and the file with the identity of the location;
+                False:
+                check that the state files exist and have the right size.
 
         Raises:
-            CorruptStateError: ``verify``, and that file is damaged or missing: no job could go on from here.
+            CorruptStateError: with ``verify``, the identity file is damaged or missing, so that no job could start
+                here.
         """
         if verify and not isinstance(self._store, SavepointStore):
             self._store.identity()
@@ -206,7 +211,7 @@ class StateReader:
         )
 
     def operators(self, checkpoint: int | None = None) -> list[OperatorInfo]:
-        """The keyed stages of a checkpoint."""
+        """Returns the keyed stages of a checkpoint: ``reader.operators()``."""
         found = []
         for operator in self._metadata(checkpoint).operators:
             layout = operator.layout
@@ -218,7 +223,9 @@ class StateReader:
         return found
 
     def metadata(self, checkpoint: int | None = None) -> DataFrame:
-        """One row per operator and state variable: kind, schemas as DDL, TTL, schema version, shards.
+        """Returns one row per operator and state variable: kind, schemas as DDL, TTL, schema version, shards.
+
+            reader.metadata().show()
 
         The last two columns are the kind of the checkpoint, and whether it is drained (see :class:`CheckpointInfo`).
         """
@@ -267,25 +274,32 @@ class StateReader:
         return self._frame(scans[wanted])
 
     def timers(self, operator: str | None = None, checkpoint: int | None = None) -> DataFrame:
-        """Pending timers: ``key``, ``expiration_timestamp_ms``, ``partition_id``; ``timer_kind``, event or processing.
+        """Returns waiting timers: ``key``, ``expiration_timestamp_ms``, ``partition_id``, ``timer_kind`` (event or
+        processing).
 
-        All but the last as in Spark's ``statestore`` source with ``readRegisteredTimers``.
+            reader.timers().show()
+
+        All but the last column are as in Spark's ``statestore`` source with ``readRegisteredTimers``.
         """
         _, shards = self._opened(operator, checkpoint)
         return self._frame(TimerScan(shards))
 
     def lookup(self, *key: Any, operator: str | None = None, checkpoint: int | None = None) -> dict[str, Any]:
-        """State and timers of one key; only its shard is read.
+        """Returns state and timers of one key; reads only its shard.
+
+            reader.lookup("c-1")["state"]
 
         Args:
             key: one value per key column.
             operator: the keyed stage.
-            checkpoint: id of the checkpoint.
+            checkpoint: the id of the checkpoint.
 
         Returns:
             ``{"checkpoint": id, "key": Row, "found": bool, "state": {name: value}, "timers": {kind: [ms, ...]}}``.  A
-            value state is a Row or None, a list state a list of Rows, a map state a dict of Rows by Row.  ``found`` is
-            False if the checkpoint holds nothing of the key: no state that has not expired, and no timer.
+                value
+            state is a Row or None, a list state a list of Rows, a map state a dict of Rows by Row.  ``found`` is False
+                if the
+            checkpoint has neither timers nor unexpired state of the key.
         """
         stored, shards = self._opened(operator, checkpoint)
         layout = _layout(stored)

@@ -37,16 +37,14 @@ _MOST_TICKS = 1000
 
 @dataclass(frozen=True)
 class Event:
-    """What a processor has sent to its coordinator."""
+    """An event that a processor has sent to its coordinator."""
 
     shard: int
     event: Any
 
 
 class Harness(StateOfKeys):
-    """Runs a ``StatefulProcessor`` epoch by epoch, as a job would, in this process and without Spark.
-
-    ::
+    """Runs a ``StatefulProcessor`` epoch by epoch, as a job does, in this process and without Spark.
 
         harness = Harness(Rotations(), key="tailnum", schema="tailnum string, ts timestamp, delay long",
                           output="tailnum string, legs long", time_mode="eventTime", event_time="ts", delay="1 hour")
@@ -56,26 +54,26 @@ class Harness(StateOfKeys):
         harness.set_watermark(datetime(2024, 1, 2))
         harness.assert_same_results(rows)   # however the rows are cut
 
-    What runs is the operator, the state in RocksDB, the watermark and the driver's rules for epochs that a job has;
-    what Spark does, the shuffle and the sort, is done here.  Only processors can be run so: what Spark itself computes
-    (aggregates, joins, deduplication, ``select`` and ``where``) needs a session, see :func:`mixedmode.testing.run_job`.
+    It runs the same operator, RocksDB, watermark and epoch rules as a job.  It replaces only Spark: the shuffle and the
+    sort.  It can run processors only: operations of Spark itself (aggregates, joins, deduplication, ``select``,
+    ``where``) need a session, see :func:`mixedmode.testing.run_job`.
 
     Args:
         processor: an instance; of two inputs if ``schema`` is a pair.
-        key: the key column, or columns in order.  Of two inputs a pair, one for each, or one for both.
-        schema: the columns of the rows, as a ``StructType`` or DDL; a pair for a processor behind ``cogroup``.
-        output: the columns of the processor's rows, as ``outputStructType``.
+        key: the key column, or columns in order.  For two inputs a pair, one for each, or one for both.
+        schema: the columns of the rows, as a ``StructType`` or DDL; a pair for a processor after ``cogroup``.
+        output: the columns of the processor's output, as ``outputStructType``.
         time_mode: ``none``, ``processingTime`` or ``eventTime``, as ``timeMode``.
-        event_time: the column of ``withWatermark``; of two inputs a pair, None for one without.
-        delay: how far the watermark stays behind event times, as ``"1 hour"``.
-        in_pandas: the handlers take and give pandas frames (``transformWithStateInPandas``).
-        initial_state: rows to begin with, which go to ``handleInitialState`` in the first epoch.
-        initial_schema: their columns; the key columns are called as those of the rows.
+        event_time: the column of ``withWatermark``; for two inputs a pair, None for one without.
+        delay: the delay of the watermark, such as ``"1 hour"``.
+        in_pandas: the handlers take and yield pandas frames (``transformWithStateInPandas``).
+        initial_state: the first rows, which go to ``handleInitialState`` in the first epoch.
+        initial_schema: their columns; the key columns are named as those of the rows.
         coordinator: runs for real, and exchanges events with the processor.
-        options: of the job, as ``.option()`` takes them; for example ``execution.backlog.final-watermark``.
-        shards: how many the stage has; with one, keys come in their order.
-        processing_time: the clock's first reading, in milliseconds or as a datetime.
-        time_zone: in which pandas frames show timestamps; None: that of this process.
+        options: options of the job, as ``.option()`` takes them, such as ``execution.backlog.final-watermark``.
+        shards: the number of shards of the stage; with one, keys come in their order.
+        processing_time: the first value of the clock, in milliseconds or as a datetime.
+        time_zone: the zone of timestamps in pandas frames; None: that of this process.
 
     Raises:
         PlanError: an argument does not fit; the message names it.
@@ -158,17 +156,20 @@ class Harness(StateOfKeys):
     # -- rows and time -------------------------------------------------------------------------------------------------
 
     def backlog(self, rows: GivenRows, right: GivenRows = ()) -> Output:
-        """Rows as a backlog: sorted, one key at a time over state in memory, then the switch to the stream.
+        """Processes rows as a backlog: sorted, one key at a time with its state in memory, then the switch.
 
-        Later in the stream: a stream that fell back into backlog.  Under ``execution.runtime-mode = batch`` it is all
-        there is, and the input ends with it.
+            harness.backlog([("N1", datetime(2024, 1, 1), 5)])
+
+        Called again later: a stream that has fallen back into backlog.  Under ``execution.runtime-mode = batch`` the
+        input
+        ends with it.
 
         Args:
             rows: the rows.
-            right: those of the second input.
+            right: the rows of the second input.
 
         Returns:
-            What the processor gives, key after key.
+            The rows that the processor yields, key after key.
         """
         first = self._job.state.epoch == 0 and not self._switched
         with self._epoch("backlog") as epochs:
@@ -192,16 +193,19 @@ class Harness(StateOfKeys):
         *,
         settle: bool = True,
     ) -> Output:
-        """Rows as one micro-batch of the stream.
+        """Processes rows as one micro-batch of the stream.
+
+            harness.push([{"tailnum": "N1", "ts": datetime(2024, 1, 1), "delay": 5}])
 
         Args:
             rows: the rows.
-            right: those of the second input.
-            settle: :meth:`settle` then, as if nothing came for a while; False: the next rows come at once, before the
+            right: the rows of the second input.
+            settle: then call :meth:`settle`, as if no rows came for a while; False: the next rows come at once, before
+                the
                 watermark that these rows move has fired anything.
 
         Returns:
-            What the processor gives.
+            The rows that the processor yields.
         """
         with self._epoch("push") as epochs:
             self._switch()
@@ -211,14 +215,18 @@ class Harness(StateOfKeys):
         return self._output()
 
     def settle(self) -> Output:
-        """What is due fires, and events are delivered, without new rows, as in Spark's micro-batches without data."""
+        """Fires what is due and delivers events, without new rows, as micro-batches of Spark without data do:
+        ``harness.settle()``.
+        """
         with self._epoch("settle"):
             self._switch()
             self._settle()
         return self._output()
 
     def set_watermark(self, watermark: int | datetime) -> Output:
-        """Move the watermark on, as a row of another key that is later by the delay would; what is due fires.
+        """Moves the watermark, as a later row of another key would; everything that is due fires.
+
+            harness.set_watermark(datetime(2024, 1, 2))
 
         Args:
             watermark: in milliseconds, or a datetime.
@@ -240,7 +248,9 @@ class Harness(StateOfKeys):
         return self._output()
 
     def set_processing_time(self, now: int | datetime) -> Output:
-        """Move the clock on; what is due by then fires, and state whose time to live is over is gone.
+        """Moves the clock; everything that is due fires, and expired state (TTL) is removed.
+
+            harness.set_processing_time(datetime(2024, 1, 2))
 
         Args:
             now: in milliseconds, or a datetime.
@@ -258,7 +268,7 @@ class Harness(StateOfKeys):
         return self._output()
 
     def end(self) -> Output:
-        """The end of all input: event-time timers fire, then ``endInput()`` and ``finish()`` are called."""
+        """Ends all input: event-time timers fire, then ``endInput()`` and ``finish()`` are called: ``harness.end()``."""
         with self._epoch("end") as epochs:
             self._switch()
             self._job.events.hand_over()
@@ -271,13 +281,15 @@ class Harness(StateOfKeys):
         return self._output()
 
     def restart(self, shards: int | None = None) -> None:
-        """Go on from a checkpoint in what would be another process, the coordinator from its ``restore``.
+        """Continues from a checkpoint as a new process would; the coordinator continues from its ``restore``.
+
+            harness.restart(shards=4)
 
         Args:
-            shards: how many there are from now on, if there was more than one; None: as before.
+            shards: the new number of shards, if there was more than one; None: no change.
 
         Raises:
-            PlanError: the state cannot be dealt to so many.
+            PlanError: the state cannot have that many shards.
         """
         held = self._asked.stage.max_parallelism
         if shards is not None and not 1 <= shards <= held:
@@ -325,18 +337,18 @@ class Harness(StateOfKeys):
 
     @property
     def watermark(self) -> int | None:
-        """The watermark in milliseconds; None: there is none yet."""
+        """The watermark in milliseconds; None if there is none yet: ``harness.watermark``."""
         now_ms = self._job.state.stages[UID].watermark.current_ms
         return None if now_ms == MIN_WATERMARK else now_ms
 
     @property
     def processing_time(self) -> int:
-        """The clock, in milliseconds."""
+        """The clock, in milliseconds: ``harness.processing_time``."""
         return self._now_ms
 
     @property
     def late_rows(self) -> int:
-        """How many rows came too late so far, and were dropped."""
+        """The number of late rows that were dropped so far: ``assert harness.late_rows == 0``."""
         return self._late
 
     # -- comparisons ---------------------------------------------------------------------------------------------------
@@ -350,21 +362,25 @@ class Harness(StateOfKeys):
         seed: int | None = None,
         out_of_order: bool = False,
     ) -> None:
-        """Run the rows as one backlog, as a stream, and cut at random between the two; all must give the same.
+        """Runs the rows as one backlog, as a stream, and cut at random in between; all must give the same.
 
-        Each way is a harness of its own, made as this one.  Compared are all rows of output, in any order, up to the
-        end of the input, and, unless MAX_WATERMARK comes at the switch, output, state and timers before that end.  The
-        rows come in order of event time; some ways also restart from a checkpoint in between.
+            harness.assert_same_results(rows, cuts=5, out_of_order=True)
+
+        Each way has a harness of its own, made like this one.  It compares all output rows up to the end of the input,
+        in any
+        order.  Unless MAX_WATERMARK comes at the switch, it also compares output, state and timers before that end.
+        The rows
+        come in event-time order; some ways also restart from a checkpoint.
 
         Args:
             rows: the rows; without event times they come in this order.
-            right: those of the second input.
-            cuts: how many random ways there are.
-            seed: of those; None: a new one, which is printed.
-            out_of_order: random ways bring rows late, by up to the delay: in no way may results depend on it.
+            right: the rows of the second input.
+            cuts: the number of random ways.
+            seed: the seed of the random ways; None: a new one, which is printed.
+            out_of_order: random ways bring rows out of order, by up to the delay, which must not change the results.
 
         Raises:
-            AssertionError: two ways give something else; the message says how they cut, what differs, and the seed.
+            AssertionError: two ways differ; the message says how they cut, what differs, and the seed.
         """
         stage = self._asked.stage
         given = [(0, row) for row in plain_rows(rows, "assert_same_results()")]
@@ -410,7 +426,7 @@ class Harness(StateOfKeys):
     # -- its end -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Remove what it has on disk; also at the end of a ``with`` block, and when nobody has it any more."""
+        """Removes the files of the harness; a ``with`` block and garbage collection do so, too: ``harness.close()``."""
         self._job.close()
         self._folder.cleanup()
 

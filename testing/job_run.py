@@ -36,7 +36,7 @@ _DEFAULTS: dict[str, OptionValue] = {"pipeline.parallelism": 2}
 
 @dataclass
 class JobRun:
-    """What a run has given.  What it has on disk is gone with :meth:`close`, or when nobody has it any more."""
+    """The result of a run.  Its files are removed with :meth:`close`, or by garbage collection."""
 
     #: The rows that the backlog gave, visible at the switch; of a job without live source all rows.
     history: list[Row]
@@ -57,16 +57,16 @@ class JobRun:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows, in the order in which they became visible."""
+        """All output rows, in the order in which they became visible."""
         return [*self.history, *(row for batch in self.live for row in batch), *self.end]
 
     @property
     def state(self) -> StateReader:
-        """Reads the state as of the end of the run."""
+        """A reader of the state at the end of the run."""
         return state_reader(self.location, self._spark)
 
     def close(self) -> None:
-        """Remove what the run has left on disk."""
+        """Removes the files of the run."""
         self._folder.cleanup()
 
 
@@ -82,9 +82,7 @@ def run_job(
     options: Mapping[str, OptionValue] | None = None,
     spark: SparkSession | None = None,
 ) -> JobRun:
-    """Run a job from its backlog through some micro-batches, in a temporary place, and stop it.
-
-    ::
+    """Runs a job from its backlog through some micro-batches, in a temporary folder, and stops it.
 
         def totals(orders):
             return orders.withWatermark("ts", "1 hour").groupBy("customer").agg(F.sum("amount").alias("total"))
@@ -94,25 +92,26 @@ def run_job(
         assert run.history == [Row(customer="a", total=5)] and run.live == [[Row(customer="a", total=6)], []]
 
     Args:
-        frame: the job up to ``writeStream``: a function that makes it of what it reads, one argument for each schema;
-            or the frame itself, whose sources are then taken for those of the test.
-        history: the rows of the backlog.  Of several sources a dict by their numbers: those of a function's arguments,
-            of a frame in the order in which it names histories.
-        live: micro-batches, each as ``history``; one without rows lets the clock go on.  Of several live sources each
-            gets its rows at about the same time.
-        schema: the columns of what the function reads.
+        frame: the job up to ``writeStream``: a function of its inputs, with one argument for each schema; or the frame
+            itself, whose sources are then replaced by those of the test.
+        history: the rows of the backlog.  For several sources a dict by their numbers: the order of the function's
+            arguments, or that in which a frame names its histories.
+        live: micro-batches, each like ``history``; one without rows lets time pass.  Several live sources get their
+            rows
+            at about the same time.
+        schema: the columns of the function's inputs.
         clock: the processing time: one moment for all, or one for the backlog and one for each batch; None: now.
-        end: then fire what waits and finish the operators, as at the end of input.
+        end: then fire all waiting timers and windows and finish the operators, as at the end of input.
         output_mode: append, update or complete; None: as the job has it.
-        options: of the job, as ``.option()`` takes them.
+        options: options of the job, as ``.option()`` takes them.
         spark: the session; None: the active one.
 
     Raises:
         PlanError: an argument does not fit, or the job cannot be planned.
         OptionError: an option is unknown, or its value is not allowed.
         SetupError: there is no session.
-        UserCodeError: user code has raised; the message begins with the place.
-        QueryError: the query has failed otherwise.
+        UserCodeError: user code raised an exception; the message begins with its line.
+        QueryError: the query failed in another way.
     """
     spark = spark or SparkSession.getActiveSession()
     if spark is None:

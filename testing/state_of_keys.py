@@ -14,7 +14,7 @@ from .state_here import ViewOfState
 
 @dataclass(frozen=True)
 class Timer:
-    """A timer that waits."""
+    """A waiting timer."""
 
     #: The key's value, or a tuple of several.
     key: Any
@@ -23,14 +23,14 @@ class Timer:
 
 
 class StateOfKeys:
-    """What each key has in a harness."""
+    """The state and the timers of each key in a harness."""
 
     _asked: Asked
     _job: JobHere
     _now_ms: int
 
     def timers(self, key: object = ...) -> list[Timer]:
-        """The timers that wait, by time; ``key``: those of one key."""
+        """The waiting timers by time, of all keys or of one: ``harness.timers("N1")``."""
         found = [Timer(held, at_ms) for held, at_ms in self._view.timers()]
         if key is ...:
             return found
@@ -38,7 +38,9 @@ class StateOfKeys:
         return [timer for timer in found if self._asked.stage.identify(timer.key) == wanted]
 
     def state(self, name: str) -> dict[Any, Any]:
-        """A state variable of all keys that have it: a value, a list of values, or a dict, by key.
+        """The content of a state variable by key: a value, a list of values, or a dict.
+
+            harness.state("legs")
 
         Raises:
             UnknownStateError: the processor declares no such variable.
@@ -46,27 +48,29 @@ class StateOfKeys:
         return self._view.of_all_keys(name)
 
     def peek_value_state(self, name: str, key: object) -> tuple[Any, ...] | None:
-        """The value of one key; None: it has none."""
+        """The value of one key; None if it has none: ``harness.peek_value_state("legs", "N1")``."""
         found: tuple[Any, ...] | None = self._view.of_key(name, "value", key)
         return found
 
     def peek_list_state(self, name: str, key: object) -> list[tuple[Any, ...]]:
-        """The list of one key."""
+        """The list of one key: ``harness.peek_list_state("recent", "N1")``."""
         found: list[tuple[Any, ...]] = self._view.of_key(name, "list", key)
         return found
 
     def peek_map_state(self, name: str, key: object) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-        """The map of one key."""
+        """The map of one key: ``harness.peek_map_state("by_hour", "N1")``."""
         found: dict[tuple[Any, ...], tuple[Any, ...]] = self._view.of_key(name, "map", key)
         return found
 
     def update_value_state(self, name: str, key: object, value: tuple[Any, ...]) -> None:
-        """Set the value of one key.
+        """Sets the value of one key.
+
+            harness.update_value_state("legs", "N1", (3,))
 
         Args:
-            name: of the state variable.
-            key: the key's value, or a tuple of several.
-            value: what it is from now on.
+            name: the state variable.
+            key: the value of the key, or a tuple of several.
+            value: the new content.
 
         Raises:
             UnknownStateError: the processor declares no such value state.
@@ -74,12 +78,14 @@ class StateOfKeys:
         self._change(name, "value", key, value)
 
     def update_list_state(self, name: str, key: object, value: Sequence[tuple[Any, ...]]) -> None:
-        """Set the list of one key.
+        """Sets the list of one key.
+
+            harness.update_list_state("recent", "N1", [(1,), (2,)])
 
         Args:
-            name: of the state variable.
-            key: the key's value, or a tuple of several.
-            value: what it is from now on.
+            name: the state variable.
+            key: the value of the key, or a tuple of several.
+            value: the new content.
 
         Raises:
             UnknownStateError: the processor declares no such list state.
@@ -87,12 +93,14 @@ class StateOfKeys:
         self._change(name, "list", key, value)
 
     def update_map_state(self, name: str, key: object, value: Mapping[tuple[Any, ...], tuple[Any, ...]]) -> None:
-        """Set the map of one key.
+        """Sets the map of one key.
+
+            harness.update_map_state("by_hour", "N1", {(7,): (1,)})
 
         Args:
-            name: of the state variable.
-            key: the key's value, or a tuple of several.
-            value: what it is from now on.
+            name: the state variable.
+            key: the value of the key, or a tuple of several.
+            value: the new content.
 
         Raises:
             UnknownStateError: the processor declares no such map state.
@@ -100,7 +108,7 @@ class StateOfKeys:
         self._change(name, "map", key, value)
 
     def delete_state(self, name: str, key: object) -> None:
-        """Remove a variable of one key."""
+        """Removes a state variable of one key: ``harness.delete_state("legs", "N1")``."""
         self._change(name, self._view.variable(name).kind, key, None)
 
     @property

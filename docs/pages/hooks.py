@@ -22,7 +22,7 @@ COPIES = {
     "measurements.md": "benchmarks/README.md",
 }
 #: Pages made of the code, by a module beside this one each.
-MADE = ("api", "cli", "examples", "options")
+MADE = ("cli", "examples", "options")
 #: Pictures outside ``docs/``.
 PICTURES = ("benchmarks/growth.svg",)
 
@@ -43,6 +43,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page with its links pointing to pages of the site."""
     source = COPIES.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    if page.file.src_uri in ("public-jobs.md", "spark-suites.md"):
+        markdown = markdown.replace("] [", "] \\[")  # lists one after the other are no references
     return _LINK.sub(lambda found: _on_site(found[1], found[2] or "", (ROOT / source).parent), markdown)
 
 

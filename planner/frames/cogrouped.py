@@ -25,21 +25,22 @@ Frame = TypeVar("Frame")
 
 
 class MixedCogroupedData(DescribedKeys, Generic[Frame]):
-    """Rows of two inputs by key, ours: Spark has no stateful form of it; made by :meth:`MixedGroupedData.cogroup`.
+    """The rows of two inputs by key; returned by :meth:`MixedGroupedData.cogroup`.  Spark has no stateful form of it.
+
+        orders.groupBy("id").cogroup(payments.groupBy("order_id"))
 
     The processor is a ``StatefulProcessor`` whose ``handleInputRows(self, key, left, right, timerValues)`` gets two
-    iterators, as a function of ``applyInPandas`` behind ``cogroup`` gets two frames: of the rows of the left side, with
-    its columns, and of those of the right side.  One of them may have no rows.  State, timers, ``handleInitialState``
-    and all else are as with one input.
+    iterators: the rows of the left side, and those of the right side.  One of them may be empty.  State, timers and
+    ``handleInitialState`` work as with one input.
 
-    A call has all rows of its key in the epoch, or, where ``pipeline.timers`` is ``in-order``, those of one event time.
-    Each iterator has them in the order of their event times, and is to be read during the call.  Left ones come first
-    from the task: who reads right ones before them has the left ones put aside, on the local disk if they are many.
+    A call has all rows of its key in the epoch, or, if ``pipeline.timers`` is ``in-order``, those of one event time.
+    Each iterator has them in event-time order; read it during the call.  The task gets the left rows first: if you read
+    right rows before them, the left rows are buffered, on the local disk if they are many.
 
     Args:
         left: the rows of one side, and its keys.
-        right: those of the other.
-        result: makes the frame of what comes out of a stage.
+        right: those of the other side.
+        result: makes the frame of the output of a stage.
     """
 
     def __init__(
@@ -62,16 +63,18 @@ class MixedCogroupedData(DescribedKeys, Generic[Frame]):
         eventTimeColumnName: str = "",
         coordinator: OperatorCoordinator | None = None,
     ) -> Frame:
-        """Run one processor over both sides; arguments as of :meth:`MixedGroupedData.transformWithState`.
+        """Runs one processor over both sides; arguments as of :meth:`MixedGroupedData.transformWithState`.
+
+            both.transformWithState(Matches(), "id long, paid boolean", "append", "eventTime")
 
         Args:
             statefulProcessor: its ``handleInputRows`` takes ``key, left, right, timerValues``.
             outputStructType: as in Spark.
             outputMode: as in Spark.
-            timeMode: as in Spark; ``eventTime`` if one side at least has a watermark, of two the lesser one counts.
+            timeMode: as in Spark; ``eventTime`` if at least one side has a watermark; of two the lesser one counts.
             initialState: as in Spark.
             eventTimeColumnName: as in Spark.
-            coordinator: lives in the driver and exchanges events with the shards.
+            coordinator: runs on the driver and exchanges events with the shards.
 
         Raises:
             PlanError: the keys of the sides, or an argument, do not fit; the message names it.
@@ -99,7 +102,9 @@ class MixedCogroupedData(DescribedKeys, Generic[Frame]):
         eventTimeColumnName: str = "",
         coordinator: OperatorCoordinator | None = None,
     ) -> Frame:
-        """The same with iterators of pandas frames; arguments as of :meth:`transformWithState`.
+        """Runs one processor over both sides, with iterators of pandas frames.
+
+            both.transformWithStateInPandas(Matches(), "id long, paid boolean", "append", "eventTime")
 
         Args:
             statefulProcessor: its ``handleInputRows`` takes ``key, left, right, timerValues``.
@@ -108,7 +113,7 @@ class MixedCogroupedData(DescribedKeys, Generic[Frame]):
             timeMode: as in Spark.
             initialState: as in Spark.
             eventTimeColumnName: as in Spark.
-            coordinator: lives in the driver and exchanges events with the shards.
+            coordinator: runs on the driver and exchanges events with the shards.
 
         Raises:
             PlanError: the keys of the sides, or an argument, do not fit; the message names it.
@@ -128,11 +133,11 @@ class MixedCogroupedData(DescribedKeys, Generic[Frame]):
         )
 
     def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: use :meth:`transformWithState`."""
+        """Not supported: raises an error.  Use :meth:`transformWithState`."""
         raise _no_whole_groups("applyInPandas", "transformWithStateInPandas")
 
     def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: use :meth:`transformWithState`."""
+        """Not supported: raises an error.  Use :meth:`transformWithState`."""
         raise _no_whole_groups("applyInArrow", TWS)
 
 

@@ -53,33 +53,32 @@ def read(
     tolerate_gaps: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> MixedFrame:
-    """Describe a job over a Delta table: up to a version as its backlog, and from right behind that as its stream.
-
-    ::
+    """Describes a job over a Delta table: up to a version as its backlog, and from the next one as its stream.
 
         from mixedmode import delta
 
         flights = delta.read(spark, "lake/flights")
 
-    The history is the table as of ``version``, read as a batch.  The stream begins with the commit after that, whether
-    or not it is there yet.  Or give another history that holds what the table had up to ``version``: a copy, say.
+    The history is the table at ``version``, read as a batch.  The stream begins with the next commit, whether or not it
+    exists yet.  You can give another history that holds what the table had up to ``version``, such as a copy.
 
-    Where the log shows that commits behind the version are gone, or take rows away (where a stream of Delta ends),
-    ``start()`` says so before anything runs.  A job that goes on from a checkpoint goes on from the position of that.
+    ``start()`` raises an error if the log shows that commits after the version are gone or remove rows (a stream of
+    Delta
+    fails there).  A restarted job continues from the position of its checkpoint.
 
     Args:
         spark: a session with Delta's package, extension and catalog.
-        path: the table's folder.
-        table: instead of that, its name in the catalog.
-        version: the last version that the history has; None: the newest now, or that which ``history`` reads.  A job in
-            runtime-mode streaming that is restarted within its history must be given the one that it began with.
-        parse: makes rows of the table's rows; None: they are the rows.
+        path: the folder of the table.
+        table: instead of the folder, the name in the catalog.
+        version: the last version of the history; None: the newest, or the one that ``history`` reads.  A job in
+            runtime-mode streaming that is restarted within its history must get the version that it began with.
+        parse: makes rows of the table's rows; None: no change.
         history: a batch DataFrame with the columns of those rows; None: the table itself.
-        tolerate_gaps: begin all the same, with a warning, if the log shows that commits are lost.
+        tolerate_gaps: log a warning instead of an error if the log shows that commits are lost.
         options: further options of Delta's stream: ``maxFilesPerTrigger``, ``skipChangeCommits``…
 
     Raises:
-        PlanError: there is no such table or version, or it does not fit the history.
+        PlanError: the table or version does not exist, or does not fit the history.
         OptionError: an option says which versions are read.
     """
     refuse_connect(spark)

@@ -11,12 +11,12 @@ from ..inputs.inputs import Inputs
 
 
 class Described(ABC):
-    """Rows with a schema, made of a job's inputs."""
+    """A frame with a schema."""
 
     @property
     @abstractmethod
     def schema(self) -> StructType:
-        """Names and types of the columns."""
+        """The names and types of the columns: ``orders.schema["amount"].dataType``."""
 
     @abstractmethod
     def _read(self) -> Inputs:
@@ -24,19 +24,27 @@ class Described(ABC):
 
     @property
     def columns(self) -> list[str]:
+        """The names of the columns: ``orders.columns``."""
         return self.schema.fieldNames()
 
     @property
     def dtypes(self) -> list[tuple[str, str]]:
+        """The names of the columns with their types as text: ``dict(orders.dtypes)["amount"]``."""
         return [(field.name, field.dataType.simpleString()) for field in self.schema.fields]
 
     @property
     def isStreaming(self) -> bool:
-        """True if there is a live source, that is, if the job has no end of its own."""
+        """True if there is a live source; a job without one ends by itself: ``orders.isStreaming``."""
         return self._read().is_streaming
 
     def printSchema(self, level: int | None = None) -> None:
-        """Print the schema as a tree; ``level``: how deep, None: all of it."""
+        """Prints the schema as a tree.
+
+            orders.printSchema()
+
+        Args:
+            level: the depth; None: all levels.
+        """
         print(self.schema.treeString(level) if level is not None else self.schema.treeString())
 
     def __repr__(self) -> str:

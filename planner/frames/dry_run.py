@@ -24,7 +24,13 @@ from ..plans.sink_request import SinkRequest
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a job would do, and the first rows that it makes of a sample; prints as both."""
+    """The plan of a job, and the first rows of its result for a sample; prints as both.
+
+    For example:
+
+        tried = writer.dryRun()
+        tried.rows
+    """
 
     #: What ``start()`` would do.
     plan: ExecutionPlan

@@ -51,7 +51,10 @@ _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class MixedFrame(ColumnAccess, ViewedFrame):
-    """Rows of a job as one frame; made by :func:`~mixedmode.read` and by keyed stages, immutable."""
+    """The rows of a job, immutable; returned by :func:`~mixedmode.read` and by keyed stages.
+
+    Example: ``orders = mixedmode.read(history=spark.read.parquet("lake"), live=landing)``
+    """
 
     @classmethod
     def _of(cls, stage: KeyedStage) -> MixedFrame:
@@ -62,6 +65,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
 
     @property
     def schema(self) -> StructType:
+        """The names and types of the columns: ``orders.schema["amount"].dataType``."""
         schema = self._inputs.schema
         return without_carrier(schema) if self._has_carrier else schema
 
@@ -71,7 +75,10 @@ class MixedFrame(ColumnAccess, ViewedFrame):
     # -- stateless operations that are more than a map -----------------------------------------------------------------
 
     def select(self, *cols: ColumnOrName | list[ColumnOrName]) -> MixedFrame:
-        """The columns; aggregates alone make one group of all rows, as on a ``DataFrame``."""
+        """Selects columns.  Aggregates alone make one group of all rows, as on a ``DataFrame``.
+
+        Example: ``orders.select("customer", (F.col("amount") * 2).alias("twice"))``
+        """
         columns = cols[0] if len(cols) == 1 and isinstance(cols[0], list) else cols
         names = [column for column in columns if isinstance(column, str)]
         if self._inputs.arrangement and len(names) == len(columns) and names in (self.columns, ["*"]):
@@ -80,7 +87,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return super().select(*columns) if one_group is None else one_group
 
     def selectExpr(self, *expr: str | list[str]) -> MixedFrame:
-        """As :meth:`select`, of SQL texts."""
+        """Selects columns given as SQL: ``orders.selectExpr("customer", "amount * 2 AS twice")``."""
         texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
         one_group = self._one_group([F.expr(text) if isinstance(text, str) else text for text in texts])
         return super().selectExpr(*texts) if one_group is None else one_group
@@ -89,9 +96,14 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return self.agg(*columns) if is_aggregate(self._inputs.template, self._own(columns)) else None
 
     def withColumnRenamed(self, existing: str, new: str) -> MixedFrame:
+        """Renames a column; as in Spark: ``orders.withColumnRenamed("id", "order_id")``."""
         return self.withColumnsRenamed({existing: new})
 
     def withColumnsRenamed(self, colsMap: dict[str, str]) -> MixedFrame:
+        """Renames several columns; as in Spark.
+
+        Example: ``orders.withColumnsRenamed({"id": "order_id", "ts": "ordered_at"})``
+        """
         watermark = self._watermark
         if watermark is not None:
             for existing, new in colsMap.items():
@@ -101,12 +113,16 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return self._map("withColumnsRenamed", lambda frame: frame.withColumnsRenamed(colsMap))
 
     def transform(self, func: Callable[..., DataFrame], *args: Any, **kwargs: Any) -> MixedFrame:
-        """Apply a function of a DataFrame to each input, for example a join with a static table.
+        """Applies a function of a DataFrame to each input, for example a join with a static table.
 
-        It is called once for history and once for live (behind a keyed stage: for an empty frame, and then for each
-        epoch's rows), and must give the same columns each time.  What it makes must not keep state, or else be good for
-        these rows themselves (``dropDuplicates``, ``groupBy(…).agg(…)``, another ``transform``): then it is given them.
-        The watermarked column is the one that has its name afterwards.
+            orders.transform(lambda frame: frame.join(spark.read.parquet("rates"), "country"))
+
+        The function is called once for history and once for live (after a keyed stage: for an empty frame, and then for
+        the
+        rows of each epoch), and must return the same columns each time.  If its result has state, it is called once
+        with
+        this frame itself, so it may call what this frame has (``dropDuplicates``, ``groupBy(…).agg(…)``, another
+        ``transform``).  Afterwards the column with the name of the watermarked column is the event time.
         """
         mapped = self._inputs.map("transform", lambda frame: transformed(frame, func, args, kwargs))
         inputs = replace(mapped, parts=checked(mapped.parts).parts)
@@ -123,7 +139,9 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return result
 
     def orderBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int], **kwargs: Any) -> MixedFrame:
-        """Sort the result where it is shown; for outputMode ``complete`` alone, as in Spark.
+        """Sorts the result; only for outputMode ``complete``, as in Spark.
+
+            totals.orderBy(F.desc("spent"))
 
         Raises:
             PlanError: there is no keyed stage before it.
@@ -133,14 +151,16 @@ class MixedFrame(ColumnAccess, ViewedFrame):
     sort = orderBy
 
     def limit(self, num: int) -> MixedFrame:
-        """The first rows of the stream; right behind an aggregate, for outputMode ``complete``, of the result.
+        """Keeps the first rows of the stream.  After an aggregate in outputMode ``complete``: of the result.
 
-        As in Spark the first rows are those of all epochs: what has gone out counts.  They are the first by event time
-        where there is a watermark, else as they have arrived; behind a stage without one, whichever it hands on first.
-        Not for outputMode ``update``.
+            totals.orderBy(F.desc("spent")).limit(10)
+
+        As in Spark, rows of all epochs count.  The first rows are the first by event time if there is a watermark, else
+        in the
+        order of arrival; after a stage without a watermark their order is undefined.  Not for outputMode ``update``.
 
         Raises:
-            PlanError: that is no number of rows.
+            PlanError: ``num`` is not a number of rows.
         """
         outputs = self._inputs.outputs
         if outputs and all(cast(KeyedStage, part.origin).is_aggregate for part in outputs):
@@ -156,16 +176,18 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return MixedFrame(self._inputs.arranged(what, function), self._watermark)
 
     def observe(self, observation: str, *exprs: Column) -> MixedFrame:
-        """Have aggregates of all rows that pass here computed, of each epoch, for ``query.lastProgress``.
+        """Computes aggregates of all rows that pass here, for each epoch.
 
-        ``lastProgress["observedMetrics"][name]`` is a ``Row`` of them, as in the progress of a ``StreamingQuery``.
+        ``query.lastProgress["observedMetrics"][name]`` is a ``Row`` of them, as in a ``StreamingQuery``.
+
+            orders.observe("orders", F.count("*").alias("n"), F.max("amount").alias("largest"))
 
         Args:
             observation: the name.
             exprs: aggregates, as of ``DataFrame.observe``.
 
         Raises:
-            PlanError: that is no name, or there is no aggregate.
+            PlanError: the name is not allowed, or there is no aggregate.
         """
         if isinstance(observation, Observation):
             raise PlanError(
@@ -183,10 +205,13 @@ class MixedFrame(ColumnAccess, ViewedFrame):
     # -- event time and keys -------------------------------------------------------------------------------------------
 
     def withWatermark(self, eventTime: str, delayThreshold: str) -> MixedFrame:
-        """Declare the event-time column, and how late rows may come.
+        """Declares the event-time column, and how late rows may come.
+
+            orders.withWatermark("ts", "1 hour")
 
         Raises:
-            PlanError: the column is missing, no timestamp, or another than before, or the delay is no duration.
+            PlanError: the column is missing, is not a timestamp, or differs from an earlier one; or the delay is not a
+                duration.
         """
         for name, given in (("eventTime", eventTime), ("delayThreshold", delayThreshold)):
             if not isinstance(given, str):
@@ -211,7 +236,9 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return MixedFrame(inputs, Watermark(column, delay_ms))
 
     def groupBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData[MixedFrame]:
-        """Group by key: names, columns, expressions, ``F.window`` or ``F.session_window``, or 1-based ordinals.
+        """Groups by key: names, columns, expressions, ``F.window``, ``F.session_window``, or 1-based positions.
+
+            orders.groupBy("customer", F.window("ts", "1 day")).agg(F.sum("amount"))
 
         Raises:
             PlanError: a key is missing or has a type without an order, or the watermarked column is gone.
@@ -221,21 +248,29 @@ class MixedFrame(ColumnAccess, ViewedFrame):
     groupby = groupBy
 
     def rollup(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData[MixedFrame]:
-        """Group by all of the keys, by all but the last, and so on, down to one group of all rows; for :meth:`agg`.
+        """Groups by all keys, by all but the last, and so on, down to one group of all rows; for :meth:`agg`.
+
+            orders.rollup("country", "customer").agg(F.sum("amount"))
 
         Raises:
-            PlanError: as :meth:`groupBy`, or there is no key, or one is a session window.
+            PlanError: as :meth:`groupBy`; or there is no key, or one is a session window.
         """
         return self._grouped("rollup", cols)
 
     def cube(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData[MixedFrame]:
-        """Group by every choice of the keys, all and none among them; errors as of :meth:`rollup`."""
+        """Groups by every combination of the keys; errors as of :meth:`rollup`.
+
+        Example: ``orders.cube("country", "customer").agg(F.sum("amount"))``
+        """
         return self._grouped("cube", cols)
 
     def groupingSets(
         self, groupingSets: Sequence[Sequence[ColumnOrName | int]], *cols: ColumnOrName | int
     ) -> MixedGroupedData[MixedFrame]:
-        """Group by each of some sets of the keys ``cols``; errors as of :meth:`rollup`, or a set has other columns."""
+        """Groups by each of the given sets of keys; errors as of :meth:`rollup`, or a set has other columns.
+
+        Example: ``orders.groupingSets([["country"], ["customer"]], "country", "customer").agg(F.sum("amount"))``
+        """
         return self._grouped("groupingSets", cols, groupingSets)
 
     def _grouped(self, what: str, cols: Sequence[Any], sets: Any = None) -> MixedGroupedData[MixedFrame]:
@@ -251,29 +286,38 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return MixedGroupedData(own, keys, MixedFrame._of, self._own_here, grouping)
 
     def agg(self, *exprs: Column | dict[str, str]) -> Any:
-        """Aggregate all rows as one group: ``groupBy().agg(…)``."""
+        """Aggregates all rows as one group, as ``groupBy().agg(…)``: ``orders.agg(F.sum("amount").alias("spent"))``."""
         return self.groupBy().agg(*exprs)
 
     def dropDuplicates(self, subset: list[str] | tuple[str, ...] | None = None) -> MixedFrame:
-        """Drop rows whose values in these columns (None: in all) have come before.
+        """Drops rows whose values in these columns (None: in all) have occurred before.
 
-        Of the rows of one backlog, or of one micro-batch, the one with the least event time stays, and of those the
-        first, as files and their rows come one after the other.  With the watermark's column, or a window of it, among
-        the columns, keys that the watermark has passed are forgotten; without, every key is remembered for ever.
+            orders.dropDuplicates(["id", "ts"])
+
+        Of the rows of a backlog or a micro-batch, the one with the least event time stays; of several such rows the
+        first, in
+        the order of files and of their rows.  If the watermark's column, or a window of it, is among the columns, keys
+        that
+        the watermark has passed are forgotten; otherwise every key is remembered for ever.
 
         Raises:
-            PlanError: a column is missing or has no type that can be compared.
+            PlanError: a column is missing, or its values cannot be compared.
         """
         return self._deduplicated(subset, "dropDuplicates")
 
     drop_duplicates = dropDuplicates
 
     def distinct(self) -> MixedFrame:
-        """Drop rows that have come before: :meth:`dropDuplicates` by all columns."""
+        """Drops rows that have occurred before: :meth:`dropDuplicates` by all columns: ``orders.distinct()``."""
         return self._deduplicated(None, "distinct")
 
     def dropDuplicatesWithinWatermark(self, subset: list[str] | tuple[str, ...] | None = None) -> MixedFrame:
-        """Drop rows whose values in these columns (None: in all) have come before, within the watermark's delay.
+        """Drops rows whose values in these columns have occurred before, within the watermark's delay.
+
+            orders.dropDuplicatesWithinWatermark(["id"])
+
+        Args:
+            subset: the columns; None: all.
 
         Raises:
             PlanError: as :meth:`dropDuplicates`, or there is no watermark.
@@ -298,13 +342,15 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return StageInput(rows._inputs, rows._watermark, self.schema)
 
     def uid(self, uid: str) -> MixedFrame:
-        """Name the keyed stage: the id under which its state is stored, the same for the life of the state.
+        """Names the keyed stage.  Its state is stored under this name.
 
-        It is what a savepoint's state is found by again when the job has changed.
+        Keep the name for the life of the state: a savepoint finds the state by it after the job has changed.
+
+            orders.groupBy("customer").agg(F.sum("amount")).uid("totals")
 
         Raises:
-            PlanError: it is no name for a folder, this is not what a stage gives, as it gives it, or the stage has
-                another name already.
+            PlanError: the name is not allowed, this frame is not the direct output of a stage, or the stage already has
+                another name.
         """
         if not isinstance(uid, str) or not _UID.fullmatch(uid):
             raise PlanError(
@@ -325,7 +371,12 @@ class MixedFrame(ColumnAccess, ViewedFrame):
 
     @property
     def writeStream(self) -> MixedStreamWriter:
-        """Where to and how, as PySpark's ``DataStreamWriter``."""
+        """The writer, as PySpark's ``DataStreamWriter``.
+
+        For example:
+
+            totals.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "ckpt").start()
+        """
         self._check_stateless("writeStream")
         output, names = told_apart(self._without_carrier())
         if not self._inputs.outputs:

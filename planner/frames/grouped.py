@@ -40,15 +40,17 @@ Frame = TypeVar("Frame")
 
 
 class MixedGroupedData(DescribedKeys, Generic[Frame]):
-    """Rows by key; made by :meth:`MixedFrame.groupBy`.
+    """Rows by key; returned by :meth:`MixedFrame.groupBy`.
+
+        orders.groupBy("customer").agg(F.sum("amount"))
 
     Args:
-        own: what is grouped, with a name for each column.
-        keys: the grouping.
-        result: makes the frame of what comes out of a stage.
-        of_frames: makes columns that were taken from joined frames those of what is grouped.
-        grouping: the grouping sets; None: one, of all keys.
-        pivot: the values that each aggregate is computed of; None: all rows.
+        own: the rows, with a name for each column.
+        keys: the keys.
+        result: makes the frame of the output of a stage.
+        of_frames: translates columns of joined frames.
+        grouping: the grouping sets; None: one set of all keys.
+        pivot: the values for which each aggregate is computed; None: all rows.
     """
 
     def __init__(
@@ -89,7 +91,9 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
         eventTimeColumnName: str = "",
         coordinator: OperatorCoordinator | None = None,
     ) -> Frame:
-        """Run a PySpark ``StatefulProcessor``; the same arguments as ``GroupedData.transformWithState``, and one more.
+        """Runs a PySpark ``StatefulProcessor``; arguments as of ``GroupedData.transformWithState``, plus one.
+
+            orders.groupBy("customer").transformWithState(Totals(), "customer string, n long", "append", "none")
 
         Args:
             statefulProcessor: as in Spark.
@@ -98,7 +102,7 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
             timeMode: as in Spark.
             initialState: as in Spark.
             eventTimeColumnName: as in Spark.
-            coordinator: lives in the driver and exchanges events with the shards.
+            coordinator: runs on the driver and exchanges events with the shards.
 
         Raises:
             PlanError: an argument does not fit; the message names it.
@@ -127,8 +131,11 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
         eventTimeColumnName: str = "",
         coordinator: OperatorCoordinator | None = None,
     ) -> Frame:
-        """Run a ``StatefulProcessor`` whose handlers get and yield pandas frames; otherwise :meth:`transformWithState`,
-        and with the same state: a job may go from one to the other.
+        """Runs a ``StatefulProcessor`` whose handlers get and yield pandas frames.
+
+        The state is that of :meth:`transformWithState`: a job may change from one to the other.
+
+            orders.groupBy("customer").transformWithStateInPandas(Totals(), "customer string, n long", "append", "none")
 
         Args:
             statefulProcessor: as in Spark.
@@ -137,7 +144,7 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
             timeMode: as in Spark.
             initialState: as in Spark.
             eventTimeColumnName: as in Spark.
-            coordinator: lives in the driver and exchanges events with the shards.
+            coordinator: runs on the driver and exchanges events with the shards.
 
         Raises:
             PlanError: an argument does not fit; the message names it.
@@ -165,7 +172,9 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
         outputMode: str,
         timeoutConf: str,
     ) -> Frame:
-        """Run a function of key, pandas frames and PySpark's ``GroupState``; the same arguments as in Spark.
+        """Runs a function of key, pandas frames and PySpark's ``GroupState``; arguments as in Spark.
+
+            orders.groupBy("customer").applyInPandasWithState(count, "n long", "n long", "update", "NoTimeout")
 
         Args:
             func: as in Spark.
@@ -185,7 +194,9 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
     # -- aggregates ----------------------------------------------------------------------------------------------------
 
     def agg(self, *exprs: Column | dict[str, str], **unknown: Any) -> Frame:
-        """Aggregate by column functions (``F.sum("x").alias("s")``) or one dict of column to function name.
+        """Aggregates by column functions, or by one dict of column to function name.
+
+            orders.groupBy("customer").agg(F.sum("amount").alias("spent"), F.count("*").alias("orders"))
 
         Raises:
             PlanError: an expression does not fit these columns, or a function is not supported.
@@ -201,39 +212,50 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
         return self._result(aggregate_stage(self._rows, self._keys, given, self._grouping, self._pivot))
 
     def count(self) -> Frame:
-        """Rows of each group, as column ``count``."""
+        """Counts the rows of each group, in a column ``count``: ``orders.groupBy("customer").count()``."""
         return self.agg(F.count(F.lit(1)).alias("count"))
 
     def sum(self, *cols: str) -> Frame:
-        """Sums of the given columns, or of all numeric ones."""
+        """Computes sums of the given columns, or of all numeric ones: ``orders.groupBy("customer").sum("amount")``."""
         return self._numeric("sum", F.sum, cols)
 
     def avg(self, *cols: str) -> Frame:
-        """Averages of the given columns, or of all numeric ones."""
+        """Computes averages of the given columns, or of all numeric ones.
+
+        Example: ``orders.groupBy("customer").avg("amount")``
+        """
         return self._numeric("avg", F.avg, cols)
 
     def mean(self, *cols: str) -> Frame:
-        """The same as :meth:`avg`."""
+        """The same as :meth:`avg`: ``orders.groupBy("customer").mean("amount")``."""
         return self._numeric("mean", F.avg, cols)
 
     def min(self, *cols: str) -> Frame:
-        """Least values of the given columns, or of all numeric ones."""
+        """Computes minimums of the given columns, or of all numeric ones.
+
+        Example: ``orders.groupBy("customer").min("amount")``
+        """
         return self._numeric("min", F.min, cols)
 
     def max(self, *cols: str) -> Frame:
-        """Greatest values of the given columns, or of all numeric ones."""
+        """Computes maximums of the given columns, or of all numeric ones.
+
+        Example: ``orders.groupBy("customer").max("amount")``
+        """
         return self._numeric("max", F.max, cols)
 
     def pivot(self, pivot_col: str, values: Sequence[Any] | None = None) -> MixedGroupedData[Frame]:
-        """Each of the aggregates that follow once for every one of some values of a column, side by side.
+        """Computes each of the following aggregates once for each of some values of a column, side by side.
+
+            orders.groupBy("customer").pivot("country", ["de", "fr"]).agg(F.sum("amount"))
 
         Args:
             pivot_col: the column.
-            values: its values; rows with other values are in no column.
+            values: its values; rows with other values do not count.
 
         Raises:
-            PlanError: there are no values (Spark's own streams need them, too), the column is missing, or this is not
-                behind ``groupBy``.
+            PlanError: ``values`` is missing (Spark's own streams need it, too), the column is missing, or this does not
+                follow ``groupBy``.
         """
         self._check_plain("pivot")
         if not isinstance(pivot_col, str):
@@ -292,10 +314,13 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
     # -- two inputs ----------------------------------------------------------------------------------------------------
 
     def cogroup(self, other: MixedGroupedData[Frame]) -> MixedCogroupedData[Frame]:
-        """These rows beside others, each grouped by its own keys, for one processor; see :class:`MixedCogroupedData`.
+        """Combines these rows with others, grouped by their own keys, for one processor.
+
+            both = orders.groupBy("id").cogroup(payments.groupBy("order_id"))
+            both.transformWithState(Matches(), schema, "append", "none")
 
         Raises:
-            PlanError: ``other`` is not what ``groupBy`` of a frame of this package gives.
+            PlanError: ``other`` is not the ``groupBy`` of a frame of a job.
         """
         self._check_plain(COGROUP)
         if isinstance(other, SparkGroupedData):
@@ -315,7 +340,7 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
     # -- what is not there ---------------------------------------------------------------------------------------------
 
     def applyInPandas(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
+        """Not supported: raises an error.  Use :meth:`transformWithState` or :meth:`agg`."""
         raise PlanError(
             "applyInPandas is not supported: it needs all rows of a key at once, which a stream never has; use"
             " transformWithState or agg",
@@ -323,14 +348,14 @@ class MixedGroupedData(DescribedKeys, Generic[Frame]):
         )
 
     def apply(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
+        """Not supported: raises an error.  Use :meth:`transformWithState` or :meth:`agg`."""
         raise PlanError(
             "apply is not supported, as applyInPandas is not; use transformWithState or agg",
             code="MIXEDMODE_NOT_SUPPORTED",
         )
 
     def applyInArrow(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: use :meth:`transformWithState` or :meth:`agg`."""
+        """Not supported: raises an error.  Use :meth:`transformWithState` or :meth:`agg`."""
         raise PlanError(
             "applyInArrow is not supported, as applyInPandas is not; use transformWithState or agg",
             code="MIXEDMODE_NOT_SUPPORTED",

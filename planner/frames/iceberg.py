@@ -48,34 +48,35 @@ def read(
     tolerate_gaps: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> MixedFrame:
-    """Describe a job over an Iceberg table: up to a snapshot as its backlog, and from right behind that as its stream.
-
-    ::
+    """Describes a job over an Iceberg table: up to a snapshot as its backlog, and from the next one as its stream.
 
         from mixedmode import iceberg
 
         flights = iceberg.read(spark, "lake.flights")
 
-    The history is the table as of ``snapshot``, read as a batch.  The stream begins with the snapshot after that,
-    whether or not it is there yet.  Or give another history that holds what the table had up to ``snapshot``.
+    The history is the table at ``snapshot``, read as a batch.  The stream begins with the next snapshot, whether or not
+    it
+    exists yet.  You can give another history that holds what the table had up to ``snapshot``.
 
-    Where the table's snapshots show that it has been rolled back behind that one, that those after it are gone, or that
-    one takes rows away (where a stream of Iceberg ends), ``start()`` says so before anything runs.  A job that goes on
-    from a checkpoint goes on from the position of that.
+    ``start()`` raises an error if the snapshots show that the table was rolled back before that one, that later ones
+    are
+    gone, or that one removes rows (a stream of Iceberg fails there).  A restarted job continues from the position of
+    its
+    checkpoint.
 
     Args:
         spark: a session with Iceberg's runtime.
-        table: the table's name in a catalog of Iceberg, or the folder of one without a catalog.
-        snapshot: id of the last snapshot that the history has; None: the newest now, or that which ``history`` reads.
-            A job in runtime-mode streaming that is restarted within its history must be given the one that it began
-            with.
-        parse: makes rows of the table's rows; None: they are the rows.
+        table: the name of the table in a catalog of Iceberg, or the folder of a table without a catalog.
+        snapshot: the id of the last snapshot of the history; None: the newest, or the one that ``history`` reads.  A
+            job
+            in runtime-mode streaming that is restarted within its history must get the one that it began with.
+        parse: makes rows of the table's rows; None: no change.
         history: a batch DataFrame with the columns of those rows; None: the table itself.
-        tolerate_gaps: begin all the same, with a warning, if the snapshots show that rows are lost.
+        tolerate_gaps: log a warning instead of an error if the snapshots show that rows are lost.
         options: further options of Iceberg's stream: ``streaming-max-files-per-micro-batch``…
 
     Raises:
-        PlanError: there is no such table or snapshot, or it does not fit the history.
+        PlanError: the table or snapshot does not exist, or does not fit the history.
         OptionError: an option says which snapshots are read.
     """
     refuse_connect(spark)

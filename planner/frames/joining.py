@@ -40,7 +40,7 @@ def columns_explained(what: str) -> Iterator[None]:
 
 
 class JoiningFrame(UnitedFrame):
-    """Rows that others may be joined with."""
+    """Rows that can be joined with others."""
 
     @classmethod
     @abstractmethod
@@ -68,15 +68,18 @@ class JoiningFrame(UnitedFrame):
         return type(self)(replace(joined._inputs, static_ids=ids), joined._watermark)
 
     def join(self, other: Any, on: Any = None, how: str | None = None) -> Self:
-        """Join with the rows of another ``read()`` or keyed stage, which is a keyed stage, or with a static frame.
+        """Joins with another frame of a job, which makes a keyed stage, or with a static frame.
 
         Rows of two streams wait for each other; with watermarks and a range of event times in the condition, until no
         partner can come any more.  A static frame is read anew for each epoch.
 
+            orders.join(payments, F.expr("o.id = p.id AND p.ts BETWEEN o.ts AND o.ts + INTERVAL 1 HOUR"), "left")
+
         Args:
-            other: what ``read`` or a stage gives, a streaming DataFrame, or a batch one.
-            on: a name, names, or a condition; of two streams some column of one must be equal to one of the other.
-            how: of streams inner (None), left, right, full, leftsemi; of others inner, left, leftsemi, leftanti, cross.
+            other: the result of ``read`` or of a stage, a streaming DataFrame, or a batch DataFrame.
+            on: a name, names, or a condition.  For two streams a column of one must equal a column of the other.
+            how: for streams inner (the default), left, right, full or leftsemi; else inner, left, leftsemi, leftanti or
+                cross.
 
         Raises:
             PlanError: Spark does not support such a join of streams, or a column is ambiguous.
@@ -88,10 +91,12 @@ class JoiningFrame(UnitedFrame):
         return self._of(plan_join(self._stage_input("join"), other._stage_input("join"), on, how))
 
     def crossJoin(self, other: Any) -> Self:
-        """Every row with every row of a static frame, which is read anew for each epoch.
+        """Joins every row with every row of a static frame, which is read anew for each epoch.
+
+            orders.crossJoin(rates)
 
         Raises:
-            PlanError: that is another stream, of which rows without an equal column would have to wait for ever.
+            PlanError: ``other`` is a stream, whose rows would have to wait for ever.
         """
         if isinstance(other, JoiningFrame) or (isinstance(other, DataFrame) and other.isStreaming):
             return self.join(other, how="cross")

@@ -66,9 +66,7 @@ def read(
     tolerate_gaps: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> MixedFrame:
-    """Describe a job over a Kafka topic: behind the history that was kept of it, or alone.
-
-    ::
+    """Describes a job over a Kafka topic: after the history that was kept of it, or alone.
 
         from mixedmode import kafka
 
@@ -79,41 +77,48 @@ def read(
             history=spark.read.parquet("lake/flights"),
         )
 
-    Where the history ends and the topic begins:
+    The history ends and the topic begins in one of three ways:
 
-    - *by positions*, unless ``cut`` is given: two columns of the history say which message each row was.  The topic is
-      read from right behind the greatest offset of each partition; a partition that the history lacks is read from its
-      earliest offset.  The columns are read at every call, by one Spark job.  What a lake gains afterwards is left out,
-      since it comes from the topic.  A history that is itself a batch of this topic (a :func:`snapshot`) need not have
-      them: the topic goes on where that ends.  A job that goes on from a checkpoint goes on from the positions of that.
-    - *by time*, with ``cut=("ts", "2024-12-01")``: rows before that moment are the history's, rows from it on the
-      topic's, by a column that both have.  The topic is read from its earliest offset.  A row without a value there is
-      on neither side.  The moment must stay the same over restarts.
-    - *alone*, without a history: all that the topic holds when the job starts is its backlog.
+    - **By positions**, unless ``cut`` is given.  Two columns of the history say which message each row was.  The topic
+    is
+      read from right after the greatest offset of each partition; a partition that the history does not have is read
+    from
+      its earliest offset.  Each call runs one Spark job that reads these columns.  Rows that the lake gets afterwards
+    are
+      left out, because they come from the topic.  A history that is itself a batch of this topic (a :func:`snapshot`)
+      needs no such columns.  A restarted job continues from the positions of its checkpoint.
+    - **By time**, with ``cut=("ts", "2024-12-01")``.  Rows before that moment come from the history, rows from it on
+    from
+      the topic, by a column that both have.  The topic is read from its earliest offset.  A row without a value in that
+      column is on neither side.  The moment must stay the same over restarts.
+    - **Alone**, without a history: everything that the topic holds when the job starts is its backlog.
 
-    Where positions show that messages are lost (the topic has forgotten what the history does not have yet), doubled,
-    or of no known position, ``start()`` says so before anything runs; of a cut by time, that the topic has forgotten
-    messages and what is left begins after the cut.
+    ``start()`` raises an error if positions show that messages are lost (the topic has deleted some that the history
+    does
+    not have), doubled, or of unknown position.  For a cut by time it does so if the topic has deleted messages and the
+    remaining ones begin after the cut.
 
     Args:
         spark: a session with Spark's Kafka connector.
-        bootstrap: the brokers, ``host:port`` with commas between.
-        topic: the topic's name.
-        parse: makes rows of messages, as ``spark.readStream.format("kafka")`` gives them (``key``, ``value``,
-            ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``); None: they are the rows.
-        history: a batch DataFrame with the columns of those rows; or a :func:`snapshot` of the topic.
-        positions: the history's columns with a message's partition and offset.  If the parsed messages do not have
-            them, the job does not, either.
-        cut: a column with times, and the moment at which the topic takes over (a text is of the session's time zone).
-        tolerate_gaps: begin all the same, with a warning, if positions show that messages are, or may be, lost or
+        bootstrap: the brokers, ``host:port`` separated by commas.
+        topic: the name of the topic.
+        parse: makes rows of messages, as ``spark.readStream.format("kafka")`` returns them (``key``, ``value``,
+            ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``); None: the messages are the rows.
+        history: a batch DataFrame with the columns of those rows, or a :func:`snapshot` of the topic.
+        positions: the columns of the history with partition and offset of a message.  If the parsed messages do not
+            have
+            them, the job does not have them, either.
+        cut: a column with times, and the moment at which the topic takes over (a text is in the session's time zone).
+        tolerate_gaps: log a warning instead of an error if positions show that messages are, or may be, lost or
             doubled.
         options: further options of Spark's connector: ``kafka.*``, ``maxOffsetsPerTrigger``, ``failOnDataLoss``…
 
     Raises:
-        PlanError: no broker can be reached, there is no such topic, or it cannot be asked for its offsets; the history
-            is not of this topic, or the columns differ.
+        PlanError: no broker can be reached, the topic does not exist or does not tell its offsets; the history is not
+            of
+            this topic, or the columns differ.
         OptionError: an option says which messages are read.
-        SetupError: the session lacks the connector.
+        SetupError: the session has no Kafka connector.
     """
     source, rows_of = _source(bootstrap, topic, options), _parser(parse)
     for name, pair in (("positions", positions), ("cut", cut)):
@@ -174,22 +179,24 @@ def snapshot(
     parse: Parse | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """What a topic holds now, as a batch DataFrame that is the same each time it is read.
+    """Returns the present content of a topic as a batch DataFrame that is the same each time it is read.
 
-    Spark asks a topic for its end anew whenever a frame is read, and a job reads its history more than once; here the
-    ends are asked for once, by this call.
+        history = kafka.snapshot(spark, "broker:9092", "flights")
+
+    Spark asks a topic for its end whenever a frame is read, and a job reads its history more than once.  This call asks
+    for the ends once.
 
     Args:
         spark: a session with Spark's Kafka connector.
         bootstrap: the brokers.
-        topic: the topic's name.
-        parse: makes rows of messages; None: they are the rows.
+        topic: the name of the topic.
+        parse: makes rows of messages; None: the messages are the rows.
         options: further options of Spark's connector.
 
     Raises:
-        PlanError: the topic cannot be asked for its offsets.
+        PlanError: the topic does not tell its offsets.
         OptionError: an option says which messages are read.
-        SetupError: the session lacks the connector.
+        SetupError: the session has no Kafka connector.
     """
     source, rows_of = _source(bootstrap, topic, options), _parser(parse)
     known = topic_range(spark, topic, source)

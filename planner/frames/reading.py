@@ -14,7 +14,7 @@ def read(
     history: DataFrame | None = None,
     live: DataFrame | Sequence[DataFrame] | Mapping[str, DataFrame] | None = None,
 ) -> MixedFrame:
-    """Describe a job over a bounded history, an unbounded live source, or first one and then the other.
+    """Describes a job over a bounded history, an unbounded live source, or first one and then the other.
 
         orders = mixedmode.read(
             history=spark.read.parquet("lake/orders"),
@@ -24,12 +24,12 @@ def read(
 
     Args:
         history: a batch DataFrame (``spark.read…``) with the columns of ``live``, in any order.  Columns that ``live``
-            lacks, such as a partition's, are left out.
-        live: a streaming DataFrame (``spark.readStream…``); or several with the same columns, which are read side by
-            side, each with a watermark of its own.  A list calls them ``live-1``, ``live-2``…, a dict gives names.
+            does not have, such as a partition column, are left out.
+        live: a streaming DataFrame (``spark.readStream…``), or several with the same columns.  Several are read side by
+            side, each with its own watermark.  A list names them ``live-1``, ``live-2``…; a dict gives names.
 
     Raises:
-        PlanError: none is given, one is of the wrong kind, or their columns differ.
+        PlanError: both are missing, one is of the wrong kind, or their columns differ.
         SetupError: the session or its workers' Python cannot run the job.
     """
     return MixedFrame(*read_inputs(history, live))

@@ -55,22 +55,23 @@ _QUERY = {
 
 
 def sql(sqlQuery: str, args: dict[str, Any] | list[Any] | None = None, **kwargs: Any) -> MixedFrame:
-    """The rows of a job that a query in SQL gives: of views, or of frames by names in braces.
+    """Returns the rows of a job that an SQL query describes: over views, or over frames by names in braces.
 
         orders.withWatermark("ts", "1 hour").createOrReplaceTempView("orders")
         counts = mixedmode.sql("SELECT window(ts, '5 minutes') AS span, count(*) AS n FROM orders GROUP BY 1")
         large = mixedmode.sql("SELECT customer, amount FROM {rows} WHERE amount > 100", rows=orders)
 
-    Behind ``createOrReplaceTempView`` of a job's frame ``spark.sql`` gives the same.
+    After ``createOrReplaceTempView`` of a job's frame, ``spark.sql`` returns the same.
 
     Args:
-        sqlQuery: the query; a frame's place has its name in braces.
+        sqlQuery: the query, with names of frames in braces.
         args: parameters, as of ``spark.sql``.
         kwargs: frames by their names in the query, and static DataFrames, columns and values, as of ``spark.sql``.
 
     Raises:
-        PlanError: the query reads no rows of a job, Spark does not take it, it is a command, or there are no calls of
-            frames for a part of it, which the message names.
+        PlanError: the query reads no rows of a job, Spark does not accept it, it is a command, or a part of it cannot
+            be
+            expressed as calls of frames; the message names that part.
     """
     frames: dict[str, MixedFrame] = {name: given for name, given in kwargs.items() if isinstance(given, MixedFrame)}
     others = {name: given for name, given in kwargs.items() if name not in frames}

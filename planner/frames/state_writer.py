@@ -21,7 +21,7 @@ def state_writer(
     savepoint: str | os.PathLike[str] | None = None,
     spark: SparkSession | None = None,
 ) -> StateWriter:
-    """A writer of savepoints: what a job is to begin with, or another savepoint with changes.
+    """Returns a writer of savepoints: the first state of a job, or another savepoint with changes.
 
         writer = mixedmode.state_writer(savepoint="sp/7")
         writer.state("total", corrected).remove_keys(forgotten).write("sp/8")
@@ -29,15 +29,15 @@ def state_writer(
         mixedmode.state_writer(frame.writeStream).state("total", totals).write("savepoints/first")
 
     Args:
-        job: what ``writeStream`` has led to, as for ``start()``.  The state is checked against it: stages, variables,
-            key, ``pipeline.max-parallelism``.  It is not started.
-        savepoint: the savepoint to change, which stays as it is; None: the new one holds what is set, and no more.
-        spark: the session; None: the job's, or the active one.
+        job: the writer of the job, as for ``start()``.  The state is checked against it: stages, variables, key,
+            ``pipeline.max-parallelism``.  The job is not started.
+        savepoint: the savepoint to change, which itself does not change; None: the new one holds only what is set.
+        spark: the session; None: that of the job, or the active one.
 
     Raises:
-        OptionError: neither was given, or ``pipeline.max-parallelism`` is not the savepoint's.
+        OptionError: both are missing, or ``pipeline.max-parallelism`` is not that of the savepoint.
         CheckpointError: there is no savepoint at that path, or it is not for the job.
-        PlanError: the job cannot be planned as described, or keeps no state.
+        PlanError: the job cannot be planned as described, or has no state.
     """
     if job is not None and not isinstance(job, MixedStreamWriter):
         raise OptionError(

@@ -34,7 +34,9 @@ _Rows = TypeVar("_Rows")
 
 
 class NullFunctions(Generic[_Rows]):
-    """What ``na`` gives: three methods of a frame under other names.
+    """The methods of ``frame.na``.
+
+        orders.na.fill(0, ["amount"])
 
     Args:
         drop: ``dropna``.
@@ -47,7 +49,7 @@ class NullFunctions(Generic[_Rows]):
 
 
 class StatelessFrame(Described):
-    """Rows on which operations are good for each row by itself."""
+    """Rows with the operations that treat each row by itself."""
 
     @abstractmethod
     def _map(
@@ -80,53 +82,66 @@ class StatelessFrame(Described):
         )
 
     def filter(self, condition: ColumnOrName) -> Self:
+        """Keeps the rows for which a condition is true; as in Spark: ``orders.filter("amount > 0")``."""
         own = self._taken([condition], F.expr)
         return self._map("filter", lambda frame: frame.filter(*own(frame)))
 
     def where(self, condition: ColumnOrName) -> Self:
+        """The same as :meth:`filter`: ``orders.where(F.col("amount") > 0)``."""
         own = self._taken([condition], F.expr)
         return self._map("where", lambda frame: frame.where(*own(frame)))
 
     def withColumn(self, colName: str, col: Column) -> Self:
+        """Adds or replaces a column; as in Spark: ``orders.withColumn("day", F.to_date("ts"))``."""
         own = self._taken([col])
         return self._map("withColumn", lambda frame: frame.withColumn(colName, *own(frame)))
 
     def withColumns(self, *colsMap: dict[str, Column]) -> Self:
+        """Adds or replaces several columns; as in Spark.
+
+        Example: ``orders.withColumns({"day": F.to_date("ts"), "net": F.col("amount") / 1.19})``
+        """
         if len(colsMap) != 1 or not isinstance(colsMap[0], dict):
             return self._map("withColumns", lambda frame: frame.withColumns(*colsMap))  # Spark says what is wrong
         names, own = list(colsMap[0]), self._taken([*colsMap[0].values()])
         return self._map("withColumns", lambda frame: frame.withColumns(dict(zip(names, own(frame), strict=True))))
 
     def drop(self, *cols: ColumnOrName) -> Self:
+        """Removes columns; names that do not exist are ignored, as in Spark: ``orders.drop("comment")``."""
         own = self._own(cols)
         return self._map("drop", lambda frame: frame.drop(*self._of_frame(frame, own)))
 
     def dropna(
         self, how: str = "any", thresh: int | None = None, subset: str | tuple[str, ...] | list[str] | None = None
     ) -> Self:
-        """Leave out rows with nulls.
+        """Removes rows with nulls.
+
+            orders.dropna(subset=["customer"])
 
         Args:
-            how: ``any`` null is enough, or ``all`` values must be null.
-            thresh: fewer values than this are too few; ``how`` then says nothing.
-            subset: the columns that are looked at; None: all.
+            how: ``any``: one null is enough; ``all``: all values must be null.
+            thresh: rows with fewer values than this are removed; ``how`` then has no effect.
+            subset: the columns to check; None: all.
 
         Raises:
-            PlanError: Spark does not take it, or the inputs would have other columns afterwards.
+            PlanError: Spark does not accept the arguments, or the inputs would have other columns afterwards.
         """
         columns = self._all_quoted if subset is None else subset
         return self._map("dropna", lambda frame: frame.dropna(how, thresh, columns))
 
     def fillna(self, value: Any, subset: str | tuple[str, ...] | list[str] | None = None) -> Self:
+        """Replaces nulls with a value; as in Spark: ``orders.fillna({"amount": 0, "country": "unknown"})``."""
         return self._map("fillna", lambda frame: frame.fillna(value, subset))
 
     def replace(self, to_replace: Any, value: Any = _NO_VALUE, subset: str | list[str] | None = None) -> Self:
-        """Put other values in the place of some; as in Spark.
+        """Replaces values; as in Spark.
+
+            orders.replace({"N/A": "unknown"}, subset=["country"])
 
         Args:
-            to_replace: a value, several, or a dict of old to new ones.
-            value: the new one, or as many; not with a dict.
-            subset: the columns that are looked at; None: all of a type that fits.
+            to_replace: one value, several values, or a dict of old to new values.
+            value: the new value, or as many as there are old ones; not with a dict.
+            subset: the columns to change; None: all columns of a type that fits.
 
         Raises:
             PlanError: the inputs would have other columns afterwards.
@@ -137,7 +152,7 @@ class StatelessFrame(Described):
 
     @property
     def na(self) -> NullFunctions[Self]:
-        """``drop``, ``fill`` and ``replace``, as ``DataFrame.na``."""
+        """``drop``, ``fill`` and ``replace``, as ``DataFrame.na``: ``orders.na.fill(0)``."""
         return NullFunctions(self.dropna, self.fillna, self.replace)
 
     @property
@@ -152,13 +167,15 @@ class StatelessFrame(Described):
         variableColumnName: str,
         valueColumnName: str,
     ) -> Self:
-        """Several columns of a row as rows of a name and a value each; in Spark all others are left out.
+        """Turns columns into rows of a name and a value; as in Spark, other columns are removed.
+
+            daily.unpivot("customer", ["mon", "tue"], "day", "amount")
 
         Args:
-            ids: columns that each of the rows has.
+            ids: the columns that each row keeps.
             values: the columns that become rows; None: all that are not in ``ids``.
-            variableColumnName: holds their names.
-            valueColumnName: holds their values.
+            variableColumnName: the column for their names.
+            valueColumnName: the column for their values.
 
         Raises:
             AnalysisException: Spark's own, if the values have no common type.
@@ -178,7 +195,9 @@ class StatelessFrame(Described):
     melt = unpivot
 
     def to(self, schema: StructType) -> Self:
-        """The columns of a schema, by name, cast to its types where nothing is lost, as in Spark.
+        """Selects the columns of a schema by name and casts them to its types if nothing is lost; as in Spark.
+
+            orders.to(schema)
 
         Raises:
             AnalysisException: Spark's own, if a column is missing or has another type.
@@ -195,21 +214,30 @@ class StatelessFrame(Described):
         fraction: float | None = None,
         seed: int | None = None,
     ) -> Self:
-        """Rows at random, of each epoch by itself; arguments as in Spark."""
+        """Keeps a random part of the rows of each epoch; arguments as in Spark.
+
+        Example: ``orders.sample(fraction=0.01, seed=1)``
+        """
         given: Any = (withReplacement, fraction, seed)
         return self._map("sample", lambda frame: frame.sample(*given))
 
     def sampleBy(self, col: ColumnOrName, fractions: dict[Any, float], seed: int | None = None) -> Self:
-        """Rows at random, a part of its own of those with each value of a column; arguments as in Spark."""
+        """Keeps a random part of the rows for each value of a column; arguments as in Spark.
+
+        Example: ``orders.sampleBy("country", {"de": 0.1, "fr": 0.2}, seed=1)``
+        """
         [own] = self._own([col])
         return self._map("sampleBy", lambda frame: frame.sampleBy(own, dict(fractions), seed))
 
     def alias(self, alias: str) -> Self:
-        """Give the rows a name, by which their columns may be called: ``F.col("name.column")``."""
+        """Names the rows, so that you can write ``F.col("name.column")``.
+
+        Example: ``orders.alias("o").select("o.customer")``
+        """
         return self._map("alias", lambda frame: frame.alias(alias))
 
     def toDF(self, *cols: str) -> Self:
-        """The same columns under other names, by position."""
+        """Renames all columns by position; as in Spark: ``orders.toDF("id", "ts", "amount")``."""
 
         def renamed(frame: DataFrame) -> DataFrame:
             are_ours = [RESERVED.fullmatch(name) is not None for name in frame.columns]
@@ -223,21 +251,30 @@ class StatelessFrame(Described):
         return self._map("toDF", renamed)
 
     def withMetadata(self, columnName: str, metadata: dict[str, Any]) -> Self:
+        """Sets the metadata of a column; as in Spark: ``orders.withMetadata("amount", {"unit": "EUR"})``."""
         return self._map("withMetadata", lambda frame: frame.withMetadata(columnName, metadata))
 
     def hint(self, name: str, *parameters: Any) -> Self:
-        """A hint for Spark, as on a ``DataFrame``; those about partitions as :meth:`repartition`."""
+        """Gives Spark a hint, as on a ``DataFrame``.  Hints about partitions act as :meth:`repartition`.
+
+        Example: ``orders.hint("broadcast")``
+        """
         if name.lower() in _OF_PARTITIONS:
             return self._partitioned(f"hint {name}", lambda frame: frame.hint(name, *parameters))
         return self._map("hint", lambda frame: frame.hint(name, *parameters))
 
     def colRegex(self, colName: str) -> Column:
-        """The columns whose names a pattern matches."""
+        """Returns the columns whose names match a pattern; as in Spark.
+
+        For example:
+
+            orders.select(orders.colRegex("`amount_.*`"))
+        """
         return self._read().template.colRegex(colName)
 
     @property
     def sparkSession(self) -> SparkSession:
-        """The session of the inputs."""
+        """The session of the inputs: ``orders.sparkSession.conf.get("spark.sql.session.timeZone")``."""
         return self._read().spark
 
     # -- what a keyed stage does itself --------------------------------------------------------------------------------
@@ -251,18 +288,21 @@ class StatelessFrame(Described):
         """
 
     def repartition(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> Self:
-        """How many files an epoch writes, in a job without a keyed stage; of several calls the last one counts.
+        """Sets the number of files that an epoch writes, in a job without a keyed stage; the last call counts.
 
-        Otherwise without effect: a keyed stage deals rows to its shards itself (option ``pipeline.parallelism``).
+        It has no other effect: a keyed stage distributes rows to its shards by itself (option
+        ``pipeline.parallelism``).
+
+            orders.filter("amount > 0").repartition(4)
         """
         return self._partitioned("repartition", lambda frame: frame.repartition(numPartitions, *cols))
 
     def repartitionByRange(self, numPartitions: int | ColumnOrName, *cols: ColumnOrName) -> Self:
-        """As :meth:`repartition`."""
+        """Has the effect of :meth:`repartition`: ``orders.repartitionByRange(4, "ts")``."""
         return self._partitioned("repartitionByRange", lambda frame: frame.repartitionByRange(numPartitions, *cols))
 
     def coalesce(self, numPartitions: int) -> Self:
-        """As :meth:`repartition`."""
+        """Has the effect of :meth:`repartition`: ``orders.coalesce(1)``."""
         return self._partitioned("coalesce", lambda frame: frame.coalesce(numPartitions))
 
     # -- joins with static frames --------------------------------------------------------------------------------------
@@ -270,7 +310,7 @@ class StatelessFrame(Described):
     def join(
         self, other: DataFrame, on: str | Column | list[str] | list[Column] | None = None, how: str | None = None
     ) -> Self:
-        """Join with a static frame, which is read anew for each epoch, as Spark reads it for each micro-batch.
+        """Joins with a static frame, which is read anew for each epoch, as Spark reads it for each micro-batch.
 
         Args:
             other: a batch DataFrame.
@@ -278,7 +318,7 @@ class StatelessFrame(Described):
             how: inner (the default), left, leftsemi, leftanti or cross.
 
         Raises:
-            PlanError: that is no static frame, or such a join has no answer before a stream's end.
+            PlanError: ``other`` is not static, or such a join has no answer before the end of a stream.
         """
         static = check_static("join", other, how)
         own = self._own([on]) if isinstance(on, Column) else None
@@ -298,7 +338,7 @@ class StatelessFrame(Described):
             ) from error
 
     def crossJoin(self, other: DataFrame) -> Self:
-        """Every row with every row of a static frame, which is read anew for each epoch."""
+        """Joins every row with every row of a static frame, which is read anew for each epoch."""
         static = check_static("crossJoin", other)
         side = broadcast_if_small(static) if self._is_behind_stage else static
         return self._beside(static, self._map("crossJoin", lambda frame: frame.crossJoin(side)))
@@ -306,16 +346,18 @@ class StatelessFrame(Described):
     # -- functions of batches of rows ----------------------------------------------------------------------------------
 
     def mapInPandas(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
-        """Rows through a Python function of pandas frames, as in Spark.
+        """Maps rows with a Python function of pandas frames; as in Spark.
+
+            orders.mapInPandas(lambda frames: (f[f.amount > 0] for f in frames), orders.schema)
 
         Args:
-            func: takes an iterator of frames, and gives one.
-            schema: columns of what it gives.
-            barrier: as in Spark; not behind a keyed stage.
-            profile: as in Spark; not behind a keyed stage.
+            func: takes an iterator of frames and returns one.
+            schema: the columns of the result.
+            barrier: as in Spark; not after a keyed stage.
+            profile: as in Spark; not after a keyed stage.
 
         Raises:
-            PlanError: a barrier or profile is asked for behind a keyed stage, whose tasks these are.
+            PlanError: ``barrier`` or ``profile`` is given after a keyed stage.
         """
         self._check_own_tasks("mapInPandas", barrier, profile)
         return self._map(
@@ -325,13 +367,15 @@ class StatelessFrame(Described):
         )
 
     def mapInArrow(self, func: Any, schema: StructType | str, barrier: bool = False, profile: Any = None) -> Self:
-        """Rows through a Python function of Arrow batches, as in Spark; arguments as of :meth:`mapInPandas`.
+        """Maps rows with a Python function of Arrow batches; as in Spark.
+
+            orders.mapInArrow(lambda batches: (b.slice(0, 10) for b in batches), orders.schema)
 
         Args:
-            func: takes an iterator of batches, and gives one.
-            schema: columns of what it gives.
-            barrier: as in Spark; not behind a keyed stage.
-            profile: as in Spark; not behind a keyed stage.
+            func: takes an iterator of batches and returns one.
+            schema: the columns of the result.
+            barrier: as in Spark; not after a keyed stage.
+            profile: as in Spark; not after a keyed stage.
 
         Raises:
             PlanError: as :meth:`mapInPandas`.

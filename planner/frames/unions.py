@@ -29,20 +29,22 @@ def read_inputs(history: Any, live: Any) -> tuple[Inputs, Watermark | None]:
 
 
 class UnitedFrame(StatelessFrame):
-    """Inputs and their watermark, as one frame that others can be put beside."""
+    """Rows that can be united with others."""
 
     def __init__(self, inputs: Inputs, watermark: Watermark | None = None) -> None:
         self._inputs = inputs
         self._watermark = watermark
 
     def union(self, other: Self | DataFrame) -> Self:
-        """The rows of both, columns by position; each live input keeps a watermark of its own.
+        """Combines the rows of two frames; columns by position.  Each live input keeps its own watermark.
 
-        Histories become one history, live inputs are read side by side.  A history counts for the watermark of the
-        live inputs that it was read with.  A batch DataFrame becomes a history, a streaming one a live input.
+        Histories become one history; live inputs are read side by side.  A history counts for the watermark of the live
+        inputs that it was read with.  A batch DataFrame becomes a history, a streaming one a live input.
+
+            web_orders.union(shop_orders)
 
         Raises:
-            PlanError: the columns differ, or the watermarks are not of one column.
+            PlanError: the columns differ, or the watermarks are on different columns.
         """
         other = self._as_mine("union", other, dict(zip(self.columns, getattr(other, "columns", ()), strict=False)))
         if len(self.columns) != len(other.columns):
@@ -65,11 +67,18 @@ class UnitedFrame(StatelessFrame):
         return self._united("union", type(self)(aligned, watermark))
 
     def unionAll(self, other: Self | DataFrame) -> Self:
-        """The same as :meth:`union`."""
+        """The same as :meth:`union`: ``web_orders.unionAll(shop_orders)``."""
         return self.union(other)
 
     def unionByName(self, other: Self | DataFrame, allowMissingColumns: bool = False) -> Self:
-        """As :meth:`union`, columns by name; ``allowMissingColumns`` fills what one side lacks with nulls."""
+        """Combines the rows as :meth:`union`, with columns by name.
+
+            web_orders.unionByName(shop_orders, allowMissingColumns=True)
+
+        Args:
+            other: the other frame.
+            allowMissingColumns: fill columns that one side does not have with nulls.
+        """
         other = self._as_mine("unionByName", other, {name: name for name in getattr(other, "columns", ())})
         if not allowMissingColumns:
             return self._united("unionByName", other)

@@ -10,31 +10,40 @@ from .described import Described
 
 
 class ViewedFrame(Described):
-    """Rows that statements in SQL may call by a name."""
+    """Rows that SQL statements can use by a name."""
 
     def createOrReplaceTempView(self, name: str) -> None:
-        """Have ``spark.sql`` and ``spark.table`` know these rows by a name; they return a frame of the job.
+        """Names these rows, so that ``spark.sql`` and ``spark.table`` return a frame of the job.
 
             orders.withWatermark("ts", "1 hour").createOrReplaceTempView("orders")
             counts = spark.sql("SELECT window(ts, '5 minutes') AS span, count(*) AS n FROM orders GROUP BY 1")
 
-        In the session's catalog there is a stand-in: an action or a query of Spark's own over it is an error.
+        The session's catalog gets a placeholder.  An action, or a query of stock Spark, on the view raises an error.
 
         Raises:
-            AnalysisException: Spark's own, if that is no name.
+            AnalysisException: Spark's own, if the name is not allowed.
         """
         register_view(cast(JobRows, self), "createOrReplaceTempView", name)
 
     def createTempView(self, name: str) -> None:
-        """As :meth:`createOrReplaceTempView`; an error if there is such a view already."""
+        """As :meth:`createOrReplaceTempView`, but raises an error if the view exists.
+
+        Example: ``orders.createTempView("orders")``
+        """
         register_view(cast(JobRows, self), "createTempView", name)
 
     def createOrReplaceGlobalTempView(self, name: str) -> None:
-        """As :meth:`createOrReplaceTempView`, for all sessions: ``global_temp.<name>``."""
+        """As :meth:`createOrReplaceTempView`, for all sessions: ``global_temp.<name>``.
+
+        Example: ``orders.createOrReplaceGlobalTempView("orders")``
+        """
         register_view(cast(JobRows, self), "createOrReplaceGlobalTempView", name)
 
     def createGlobalTempView(self, name: str) -> None:
-        """As :meth:`createTempView`, for all sessions: ``global_temp.<name>``."""
+        """As :meth:`createTempView`, for all sessions: ``global_temp.<name>``.
+
+        Example: ``orders.createGlobalTempView("orders")``
+        """
         register_view(cast(JobRows, self), "createGlobalTempView", name)
 
     registerTempTable = createOrReplaceTempView

@@ -42,7 +42,10 @@ _DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
 
 
 class MixedStreamWriter:
-    """Collects what the user wants of the output; made by ``MixedFrame.writeStream``."""
+    """Collects the options of the output; returned by ``MixedFrame.writeStream``.
+
+    Example: ``totals.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "ckpt").start()``
+    """
 
     def __init__(self, output: Inputs, names: tuple[str, ...] | None = None) -> None:
         self._output = output
@@ -65,16 +68,19 @@ class MixedStreamWriter:
     # -- as DataStreamWriter -------------------------------------------------------------------------------------------
 
     def queryName(self, queryName: str) -> MixedStreamWriter:
-        """Name the query; the name of the table for format ``memory``."""
+        """Names the query; for format ``memory`` also the table: ``writer.queryName("totals")``."""
         if not isinstance(queryName, str) or not queryName.strip():
             raise PlanError(f"queryName must be a non-empty string, got {queryName!r}")
         self._name = queryName
         return self
 
     def format(self, source: str) -> MixedStreamWriter:
-        """The kind of sink: parquet (the default), memory, console, noop, or any that Spark writes (csv, delta, …).
+        """Sets the sink: parquet (the default), memory, console, noop, kafka, or a format that Spark writes (csv,
+        delta, …).
 
-        Of calls of ``format``, :meth:`foreachBatch` and :meth:`foreach` the last one counts, as in Spark.
+        Among ``format``, :meth:`foreachBatch` and :meth:`foreach` the last call counts, as in Spark.
+
+            writer.format("parquet")
         """
         if not isinstance(source, str) or not source.strip():
             raise PlanError(f"format must be a non-empty string, got {source!r}; use for example 'parquet'")
@@ -82,9 +88,11 @@ class MixedStreamWriter:
         return self
 
     def option(self, key: str, value: OptionValue) -> MixedStreamWriter:
-        """Set one option of the job (``execution.…``, ``pipeline.…``, ``state.…``, ``sorter.…``) or of the sink.
+        """Sets an option of the job (``execution.…``, ``pipeline.…``, ``state.…``, ``sorter.…``) or of the sink.
 
-        Keys are compared without case; None takes the option back.
+        Upper and lower case of the key do not matter.  None removes the option.
+
+            writer.option("execution.checkpointing.interval", "10 s")
         """
         if not isinstance(key, str) or not key.strip():
             raise OptionError(f"the name of an option must be a non-empty string, got {key!r}")
@@ -95,18 +103,27 @@ class MixedStreamWriter:
         return self
 
     def options(self, **options: OptionValue) -> MixedStreamWriter:
-        """Set several options; names with dots go in as ``**{"execution.runtime-mode": "batch"}``."""
+        """Sets several options; pass names with dots as ``**{"execution.runtime-mode": "batch"}``.
+
+        Example: ``writer.options(path="out", checkpointLocation="ckpt")``
+        """
         for key, value in options.items():
             self.option(key, value)
         return self
 
     def optionsFile(self, path: str | os.PathLike[str]) -> MixedStreamWriter:
-        """Take options from a TOML file; ``.option()`` wins over it, it wins over ``spark.conf``."""
+        """Reads options from a TOML file.  ``.option()`` overrides it, and it overrides ``spark.conf``.
+
+        Example: ``writer.optionsFile("job.toml")``
+        """
         self._file = file_layer(path_text("path of optionsFile()", path))
         return self
 
     def outputMode(self, outputMode: str) -> MixedStreamWriter:
-        """What is written: ``append`` (final rows only), ``update`` (changed rows) or ``complete`` (all rows)."""
+        """Sets what is written: ``append`` (final rows only), ``update`` (changed rows) or ``complete`` (all rows).
+
+        Example: ``writer.outputMode("update")``
+        """
         self._output_mode = check_output_mode(outputMode, "outputMode", "append, update or complete")
         return self
 
@@ -119,13 +136,15 @@ class MixedStreamWriter:
         availableNow: bool | None = None,
         realTime: str | None = None,
     ) -> MixedStreamWriter:
-        """When the live source is read; exactly one of them.
+        """Sets when the live source is read; give exactly one argument.
+
+            writer.trigger(availableNow=True)
 
         Args:
-            processingTime: as often as this, a duration such as ``"5 seconds"``; ``"0 seconds"`` is at once.
+            processingTime: the interval, such as ``"5 seconds"``; ``"0 seconds"`` (the default): as soon as possible.
             once: True: as ``availableNow``.
-            continuous: refused, as such a query has no micro-batches.
-            availableNow: True: what is there is read, and the job ends.
+            continuous: refused, because such a query has no micro-batches.
+            availableNow: True: the job processes all available input and ends.
             realTime: refused, as ``continuous``.
 
         Raises:
@@ -156,14 +175,20 @@ class MixedStreamWriter:
         return self
 
     def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> MixedStreamWriter:
-        """Call a function with the rows of each epoch (a batch DataFrame) and the id of the call, which only grows."""
+        """Calls a function with the rows of each epoch (a batch DataFrame) and the id of the call, which only grows.
+
+        Example: ``writer.foreachBatch(lambda rows, batch_id: rows.write.mode("append").saveAsTable("totals"))``
+        """
         if not callable(func):
             raise PlanError(f"foreachBatch needs a function of (DataFrame, int), got {func!r}")
         self._foreach_batch = func
         return self
 
     def partitionBy(self, *cols: str | list[str]) -> MixedStreamWriter:
-        """Columns by which the format lays rows out; for formats that Spark's DataFrameWriter writes."""
+        """Sets the columns by which the format partitions its files; for formats that Spark's DataFrameWriter writes.
+
+        Example: ``writer.partitionBy("country")``
+        """
         names = cols[0] if len(cols) == 1 and isinstance(cols[0], (list, tuple)) else cols
         wrong = [name for name in names if not isinstance(name, str) or not name]
         if wrong:
@@ -172,24 +197,26 @@ class MixedStreamWriter:
         return self
 
     def uid(self, uid: Any) -> NoReturn:
-        """Not here: the keyed stage is named before ``writeStream``."""
+        """Not supported: raises an error.  Name the keyed stage, before ``writeStream``."""
         raise PlanError(f"uid({uid!r}) names the keyed stage, not its output; call it before writeStream")
 
     def clusterBy(self, *cols: Any) -> NoReturn:
-        """Not supported."""
+        """Not supported: raises an error."""
         raise PlanError(
             "clusterBy is not supported; write the layout yourself in foreachBatch", code="MIXEDMODE_NOT_SUPPORTED"
         )
 
     def foreach(self, f: Any) -> MixedStreamWriter:
-        """Have each row taken in Spark's tasks, by a function of a row or by an object with ``process(row)``.
+        """Calls a function of a row, or an object with ``process(row)``, for each row in Spark's tasks.
+
+            writer.foreach(print)
 
         Args:
-            f: the function or object; an object's ``open(partition_id, epoch_id)`` and ``close(error)``, if it has
-                them, are called around the rows of each partition, with the id of a call of :meth:`foreachBatch`.
+            f: the function or object.  If an object has ``open(partition_id, epoch_id)`` and ``close(error)``, they are
+                called before and after the rows of each partition, with the id of a call of :meth:`foreachBatch`.
 
         Raises:
-            PlanError: it is neither.
+            PlanError: ``f`` is neither.
         """
         self._foreach_batch = RowByRow(f)
         return self
@@ -203,18 +230,20 @@ class MixedStreamWriter:
         queryName: str | None = None,
         **options: OptionValue,
     ) -> MixedQuery:
-        """Start the job with a table as its output: one append per checkpoint; it is created if it does not exist.
+        """Starts the job with a table as output: one append per checkpoint.  The table is created if it does not exist.
+
+            writer.option("checkpointLocation", "ckpt").toTable("totals")
 
         Args:
-            tableName: the table, with catalog and schema or without.
-            format: of its files; None: the table's own, or for a new one the session's default.
-            outputMode: as :meth:`outputMode`; None: as it was set.
-            partitionBy: as :meth:`partitionBy`; None: as it was set.
-            queryName: as :meth:`queryName`; None: as it was set.
+            tableName: the table, with or without catalog and schema.
+            format: the format of its files; None: that of the table, or for a new one the session's default.
+            outputMode: as :meth:`outputMode`; None: as set before.
+            partitionBy: as :meth:`partitionBy`; None: as set before.
+            queryName: as :meth:`queryName`; None: as set before.
             options: as :meth:`options`.
 
         Raises:
-            PlanError: that is no name, or as :meth:`start`.
+            PlanError: the name is not allowed, or as :meth:`start`.
             OptionError, CheckpointError: as :meth:`start`.
         """
         if not isinstance(tableName, str) or not tableName.strip():
@@ -231,20 +260,22 @@ class MixedStreamWriter:
         queryName: str | None = None,
         **options: OptionValue,
     ) -> MixedQuery:
-        """Start the job; returns at once with its handle.
+        """Starts the job and returns its handle at once.
+
+            query = writer.start("out")
 
         Args:
-            path: folder of the output, as option ``path``; None: as it was set.
-            format: as :meth:`format`; None: as it was set.
-            outputMode: as :meth:`outputMode`; None: as it was set.
-            partitionBy: as :meth:`partitionBy`; None: as it was set.
-            queryName: as :meth:`queryName`; None: as it was set.
+            path: the folder of the output, as option ``path``; None: as set before.
+            format: as :meth:`format`; None: as set before.
+            outputMode: as :meth:`outputMode`; None: as set before.
+            partitionBy: as :meth:`partitionBy`; None: as set before.
+            queryName: as :meth:`queryName`; None: as set before.
             options: as :meth:`options`.
 
         Raises:
-            OptionError: an option is unknown, or its value is not allowed, or a folder cannot be used.
-            PlanError: the job cannot be planned as described, or its sink cannot take what comes out.
-            CheckpointError: the checkpoint location, or the savepoint to begin with, is not for this job.
+            OptionError: an option is unknown, its value is not allowed, or a folder cannot be used.
+            PlanError: the job cannot be planned as described, or its sink cannot take the output.
+            CheckpointError: the checkpoint location, or the savepoint to start from, belongs to another job.
         """
         self.options(**options)
         if outputMode is not None:
@@ -267,18 +298,20 @@ class MixedStreamWriter:
     # -- ours ----------------------------------------------------------------------------------------------------------
 
     def plan(self) -> ExecutionPlan:
-        """What ``start()`` would do; starts nothing and writes nothing."""
+        """Returns what ``start()`` would do.  Starts nothing and writes nothing: ``print(writer.plan())``."""
         return self._compile()[0]
 
     def described(self) -> JobSpec:
-        """The job as the runtime gets it; nothing is started and nothing written."""
+        """Returns the job as the runtime gets it.  Starts nothing and writes nothing: ``job = writer.described()``."""
         return self._compile()[1]
 
     def explain(self, extended: bool = False) -> None:
-        """Print the plan.
+        """Prints the plan.
+
+            writer.explain()
 
         Args:
-            extended: with how each phase works, all settings, and Spark's plans of the inputs.
+            extended: also print how each phase works, all settings, and Spark's plans of the inputs.
         """
         print_plan(self.plan().explain(extended))
 
@@ -306,20 +339,23 @@ class MixedStreamWriter:
         return facts_html("MixedStreamWriter", self._asked())
 
     def dryRun(self, rows: int = 20, sample: int = 1_000) -> DryRun:
-        """The plan, and the first rows of the result for a sample of the history; writes nothing, claims no location.
+        """Returns the plan, and the first rows of the result for a sample of the history.  Writes nothing.
 
-        The sample is run for real, in a temporary place, as a history that ends there: windows and timers fire.  A
-        coordinator is opened and closed.  Of the live source nothing is read.
+            print(writer.dryRun(rows=5))
+
+        The sample really runs, in a temporary folder, as a history that ends there: windows and timers fire.  A
+        coordinator is
+        opened and closed.  The live source is not read.
 
         Args:
-            rows: how many rows of the result to give.
-            sample: how many rows of each history to take, the first that are found behind ``select`` and ``where``.
+            rows: the number of result rows to return.
+            sample: the number of rows of each history to use: the first ones after ``select`` and ``where``.
 
         Raises:
             OptionError: as of :meth:`start`.
             PlanError: as of :meth:`start`, or a number is less than 1.
-            UserCodeError: a processor has raised.
-            QueryError: the run over the sample has failed.
+            UserCodeError: a processor raised an exception.
+            QueryError: the run over the sample failed.
         """
         explicit = Layer(".option()", dict(self._options))
         return dry_run(self._output, self._request(), self._file, explicit, rows=rows, sample=sample)

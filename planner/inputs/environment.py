@@ -44,7 +44,7 @@ class Environment:
 
 
 def check_environment() -> Environment:
-    """Check Python, Java, PySpark and the workers' interpreter; needs no Spark session.
+    """Checks Python, Java, PySpark and the workers' Python; needs no Spark session.
 
         mixedmode.check_environment()
 

@@ -92,7 +92,7 @@ class StagePlan(BaseModel):
 
 
 class ExecutionPlan(BaseModel):
-    """Everything that was decided about a job; ``str(plan)`` is its explain text.
+    """All decisions about a job; ``str(plan)`` is the text that ``explain()`` prints.
 
     For example:
 
@@ -132,12 +132,12 @@ class ExecutionPlan(BaseModel):
 
     @property
     def operator(self) -> dict[str, Any]:
-        """What the last stage's operator says of itself."""
+        """The description of the operator of the last stage."""
         return self.stages[-1].operator
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What may give results that the author does not expect, or cost them state; ``start()`` logs it."""
+        """Warnings about unexpected results or state that grows for ever; ``start()`` logs them."""
         found = [source.warning for source in self.sources if source.warning is not None]
         found += [stage.warning for stage in self.stages if stage.warning is not None]
         found += [self.sink.warning] if self.sink.warning is not None else []
@@ -164,7 +164,11 @@ class ExecutionPlan(BaseModel):
         return f"{what}: set .uid('…'), so that its state is found again in savepoints when the job changes"
 
     def explain(self, extended: bool = False) -> str:
-        """The plan as text; extended adds how each phase works, all settings and Spark's plans of the inputs."""
+        """Returns the plan as text.
+
+        Args:
+            extended: also how each phase works, all settings, and Spark's plans of the inputs.
+        """
         return render(self, extended=extended)
 
     def __str__(self) -> str:

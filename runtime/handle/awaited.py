@@ -17,10 +17,12 @@ _LONGEST_WAIT_S = 1.0
 
 
 class AwaitedQuery(ToldQuery):
-    """A query that can be waited for, and watched."""
+    """A query that others can wait for, and watch."""
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Wait until the query ends.
+        """Waits until the query ends.
+
+            query.awaitTermination()
 
         Args:
             timeout: seconds to wait; None: for ever.
@@ -46,12 +48,16 @@ class AwaitedQuery(ToldQuery):
     def watch(
         self, until: PhaseKind | None = None, timeout: float | None = None, console: Console | None = None
     ) -> bool:
-        """Show what the query does until it ends: a bar of its backlog, then a table of its stream.
+        """Shows the query until it ends: a bar of its backlog, then a table of its stream.
 
-        In a terminal and in a notebook the same place is drawn anew, elsewhere a line is written every few seconds, and
-        for what happens.  ``mixedmode watch LOCATION`` shows the same from another process.  Ctrl-C ends the watching
-        (``KeyboardInterrupt``), and leaves the query alone in a notebook; in a script PySpark's own handler of it has
-        cancelled the Spark jobs in hand before, and so ended the query if it had any.
+            query.watch(until="live")
+
+        A terminal and a notebook cell are redrawn.  Elsewhere a line is printed every few seconds, and for each event.
+        ``mixedmode watch LOCATION`` shows the same from another process.  Ctrl-C ends the watching
+        (``KeyboardInterrupt``).  In
+        a notebook the query continues.  In a script PySpark's own handler cancels the running Spark jobs before, which
+        ends
+        the query if it had any.
 
         Args:
             until: a phase ("live", …) at whose beginning to return; None: watch until the query has ended.
@@ -84,10 +90,12 @@ class AwaitedQuery(ToldQuery):
         return done
 
     def processAllAvailable(self) -> None:
-        """Wait until everything that the sources hold now is processed and visible in the sink (for tests).
+        """Waits until everything that the sources hold now is processed and visible in the sink (for tests).
 
-        Should the checkpoint fail that is to show it, within
-        ``execution.checkpointing.tolerable-failed-checkpoints``, the one that is due next is waited for.
+            query.processAllAvailable()
+
+        If the checkpoint fails within ``execution.checkpointing.tolerable-failed-checkpoints``, it waits for the next
+        one.
 
         Raises:
             QueryError: the query failed, or is paused.
@@ -116,7 +124,9 @@ class AwaitedQuery(ToldQuery):
             self._raise()
 
     def wait_for(self, phase: str, timeout: float) -> bool:
-        """Wait until the query has reached a phase or has ended; True if it was reached.
+        """Waits until the query has reached a phase or has ended; returns True if it reached the phase.
+
+            query.wait_for("live", timeout=60)
 
         Args:
             phase: its name, as :meth:`explain` prints it ("backlog", "switch", "live", …).

@@ -29,18 +29,24 @@ class EndedQuery(AwaitedQuery):
     _close: Callable[[], None]
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop the query and wait for its end.
+        """Stops the query and waits for its end.
 
-        In the live phase the epoch in hand is finished and a checkpoint is taken: all processed rows are visible.
-        A backlog that is stopped leaves nothing and starts again from its beginning.  Called from the query's own
-        ``foreachBatch`` function it returns at once, and the query ends after that function.
+            query.stop(timeout=60)
 
-        If a function or a task in hand has not returned in time, its Spark jobs are cancelled and the run is given up:
-        the location is free, and the next start processes again what has no checkpoint.  A Python function on the
-        driver cannot be ended from outside; its thread stays until it returns, and nothing of it is used then.
+        In the live phase the running epoch is finished and a checkpoint is taken: all processed rows are visible.  A
+        backlog at
+        batch speed has no checkpoint; the next start reuses its finished shards.  Called from the query's own
+        ``foreachBatch``
+        function, ``stop`` returns at once, and the query ends after that function.
+
+        If a function or a task has not returned in time, its Spark jobs are cancelled and the run is given up: the
+        location is
+        free, and the next start processes again what has no checkpoint.  A Python function on the driver cannot be
+        ended from
+        outside: its thread stays until it returns, and its result is not used.
 
         Args:
-            timeout: seconds to wait; None: as long as ``execution.stop.timeout`` says, by default as long as it takes.
+            timeout: seconds to wait; None: as ``execution.stop.timeout`` says, by default without limit.
 
         Raises:
             StopTimeoutError: the run was given up.  The message names the function, or stage and shards, that hung.
@@ -81,26 +87,34 @@ class EndedQuery(AwaitedQuery):
         raise error
 
     def pause(self) -> None:
-        """Begin no further epoch; returns when the query stands still.
+        """Starts no further epoch; returns when the query stands still.
 
-        The epoch in hand is finished and a checkpoint is taken: all processed rows are visible, nothing is pending.
-        The query keeps its state, its place in the sources, and its checkpointLocation; :meth:`resume` has it go on.
-        Meanwhile :meth:`savepoint`, :meth:`stopWithSavepoint` and :meth:`stop` work.  In a backlog at batch speed the
-        shards in hand are finished and kept; there is no checkpoint before its end.
+            query.pause()
 
-        Processing time goes on: its timers that become due in a pause, and state whose time to live ends in it, wait
-        for its end.  For ``pipeline.watermark.idle-timeout`` it does not.  A query that is started again is not paused.
+        The running epoch is finished and a checkpoint is taken: all processed rows are visible, and nothing is pending.
+        The
+        query keeps its state, its source positions and its checkpointLocation; :meth:`resume` continues it.  During the
+        pause
+        :meth:`savepoint`, :meth:`stopWithSavepoint` and :meth:`stop` work.  In a backlog at batch speed running shards
+        are
+        finished and kept; there is no checkpoint before its end.
+
+        Processing time continues: timers that become due, and state whose time to live ends, wait for the end of the
+        pause.
+        The pause does not count for ``pipeline.watermark.idle-timeout``.  A query that is started again is not paused.
 
         Raises:
-            QueryError: the query has ended, is resumed or ends before it stands still, or its checkpoint fails within
-                ``execution.checkpointing.tolerable-failed-checkpoints``, and the query goes on.
+            QueryError: the query has ended, is resumed or ends before it stands still; or its checkpoint fails within
+                ``execution.checkpointing.tolerable-failed-checkpoints``, and the query continues.
         """
         if self._runner.is_inside:
             raise QueryError("pause() in the query's own foreachBatch function would wait for itself")
         self._runner.ask_pause().result()
 
     def resume(self) -> None:
-        """Go on after :meth:`pause`; nothing happens if the query is not paused.
+        """Continues after :meth:`pause`; has no effect if the query is not paused.
+
+            query.resume()
 
         Raises:
             QueryError: the query has ended.
@@ -108,39 +122,46 @@ class EndedQuery(AwaitedQuery):
         self._runner.resume()
 
     def savepoint(self, path: str | os.PathLike[str], wait: bool = False) -> str:
-        """Take a savepoint, and go on; returns its path when it is complete.
+        """Takes a savepoint while the query continues; returns its path when it is complete.
 
-        It holds what was processed before it was taken up; the query goes on while the files are copied, and does not
-        end before they are.
+            query.savepoint("savepoints/7")
+
+        It holds what was processed when the savepoint began.  The query continues while the files are copied, and does
+        not end
+        before they are.
 
         Args:
             path: a folder that is empty or does not exist, local or a URI.
-            wait: in a backlog without checkpoints (``execution.interval-during-backlog`` is 0) wait for the switch;
-                False: that is an error.
+            wait: in a backlog without checkpoints (``execution.interval-during-backlog`` is 0), wait for the switch;
+                False: raise an error.
 
         Raises:
-            OptionError: it is no path.
+            OptionError: ``path`` is not a path.
             CheckpointError: there is something at the path.
-            QueryError: it cannot be taken now, or failed; the query goes on.
+            QueryError: it cannot be taken now, or failed; the query continues.
         """
         return self._savepoint(SavepointRequest(path_text("path of savepoint()", path), wait=wait))
 
     def stopWithSavepoint(self, path: str | os.PathLike[str], drain: bool = False, wait: bool = False) -> str:
-        """End the query with a savepoint; returns its path when it is complete and the query has ended.
+        """Ends the query with a savepoint; returns its path when it is complete and the query has ended.
+
+            query.stopWithSavepoint("savepoints/7")
 
         Args:
             path: a folder that is empty or does not exist, local or a URI.
             drain: first fire all event-time timers and open windows, as at the end of input, and finish the operators:
-                for a job that is to end for good.  Without it nothing fires, and a job that goes on from the savepoint
-                gives what an undisturbed one would.
+                for
+                a job that ends for good.  Without it nothing fires, and a job that starts from the savepoint gives what
+                an undisturbed one would.
             wait: as for :meth:`savepoint`.
 
         Raises:
-            OptionError: it is no path.
-            CheckpointError: there is something at the path, or it cannot be written to; the query goes on.
-            QueryError: it cannot be taken now (the query goes on), or it failed (and the query with it: nothing of it
-                is visible, and the next start goes on from the last checkpoint as if it had not been asked for; unless
-                its checkpoint is complete, which the message says: then the next start writes the savepoint first).
+            OptionError: ``path`` is not a path.
+            CheckpointError: there is something at the path, or it cannot be written; the query continues.
+            QueryError: it cannot be taken now (the query continues), or it failed, and the query with it.  Then nothing
+                of
+                it is visible, and the next start continues from the last checkpoint.  If the message says that the
+                checkpoint is complete, the next start first writes the savepoint.
         """
         place = path_text("path of stopWithSavepoint()", path)
         found = self._savepoint(SavepointRequest(place, Stop.DRAIN if drain else Stop.SUSPEND, wait))

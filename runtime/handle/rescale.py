@@ -10,36 +10,37 @@ from .ended import EndedQuery
 
 
 class RescaledQuery(EndedQuery):
-    """A query whose shards can be dealt anew while it runs."""
+    """A query whose number of shards can change while it runs."""
 
     def rescale(
         self, parallelism: int, stage: str | None = None, wait: bool = False, timeout: float | None = None
     ) -> None:
-        """Go on with another number of shards, without a stop; returns when a checkpoint holds them.
-
-        Between two epochs the query takes a checkpoint, deals the key groups of its state to the new shards, and takes
-        another checkpoint; results are those of a query that was left alone.  A process that dies meanwhile leaves the
-        old shards or the new ones.  In a pause it is done at once.  Replicas of the state are built anew by the next
-        epochs, from the files that there are.
-
-        A later start goes on with these shards, unless ``pipeline.parallelism`` is set: an option says how many there
-        are to be.
-
-        For example:
+        """Changes the number of shards while the query runs; returns when a checkpoint holds the new shards.
 
             query.rescale(16)
 
+        Between two epochs the query takes a checkpoint, assigns the key groups to the new shards, and takes another
+        checkpoint.  The results are those of a query that was left alone.  If the process dies meanwhile, the next
+        start has
+        the old shards or the new ones.  In a pause it happens at once.  The next epochs build the working copies of the
+        new
+        shards from the existing files.
+
+        A later start keeps the new number, unless ``pipeline.parallelism`` is set: then that option counts.
+
         Args:
-            parallelism: shards of each stage, from 1 to ``pipeline.max-parallelism``; a power of two spares an exchange
-                where Spark aggregates, and between stages that have as many and are in the same key groups.
-            stage: the uid of the one stage that it is for, as ``explain()`` shows it; None: all that have not finished.
-            wait: in a backlog at batch speed wait for the switch; False: that is an error.
+            parallelism: the number of shards of each stage, from 1 to ``pipeline.max-parallelism``.  Powers of two
+                avoid
+                shuffles where Spark aggregates, and between stages that have as many shards and the same key groups.
+            stage: the uid of one stage, as ``explain()`` shows it; None: all stages that have not finished.
+            wait: in a backlog at batch speed, wait for the switch; False: raise an error.
             timeout: seconds to wait; None: for ever.
 
         Raises:
-            ValueError: there cannot be so many shards, or so little time.
-            QueryError: it cannot be done now, it was not done in time, or it failed (and the query with it, if its
-                checkpoint may not fail).
+            ValueError: the number of shards or the timeout is not allowed.
+            QueryError: it cannot be done now, was not done in time, or failed (and the query with it, if its checkpoint
+                may
+                not fail).
         """
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout of rescale() must be greater than 0 seconds, got {timeout}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ToldQuery:
-    """A query that tells of itself."""
+    """A query that describes itself."""
 
     runId: str
     _job: JobSpec
@@ -41,26 +41,29 @@ class ToldQuery:
 
     @property
     def id(self) -> str:
-        """Id of the query, a UUID: the same over restarts from one checkpointLocation."""
+        """The id of the query, a UUID: the same for all runs on one checkpointLocation: ``query.id``."""
         assert self._runner.identity is not None, "start() has claimed the location"
         return self._runner.identity.query_id
 
     @property
     def name(self) -> str | None:
-        """The name given with ``queryName``."""
+        """The name set with ``queryName``: ``query.name``."""
         return self._job.name
 
     @property
     def isActive(self) -> bool:
-        """True while the query runs."""
+        """True while the query runs: ``query.isActive``."""
         return not self._ended.is_set()
 
     @property
     def status(self) -> dict[str, Any]:
-        """What the query is doing now; in a backlog with rows so far, rows/s, ETA and shards done.
+        """What the query is doing now, as a dictionary; during a backlog with its progress and ETA.
 
-        ``phase`` is ``done`` when the job has come to its own end; ``mode`` is the phase's, as in progress records:
-        ``backlog`` or ``streaming``; ``shards`` the number of shards of each stage.
+            query.status["phase"]
+
+        ``phase`` is ``done`` when the job has come to its own end; ``mode`` is that of the phase: ``backlog`` (sorted
+        by key)
+        or ``streaming``; ``shards`` has the number of shards of each stage.
         """
         now = self._runner.now
         phase, active = now.phase, self.isActive
@@ -89,27 +92,30 @@ class ToldQuery:
 
     @property
     def lastProgress(self) -> QueryProgress | None:
-        """The last finished epoch; None before the first."""
+        """The last finished epoch; None before the first: ``query.lastProgress.numInputRows``."""
         recent = self._history.recent
         return recent[-1] if recent else None
 
     @property
     def recentProgress(self) -> list[QueryProgress]:
-        """The last 100 finished epochs, oldest first."""
+        """The last 100 finished epochs, oldest first: ``[epoch.batchDuration for epoch in query.recentProgress]``."""
         return self._history.recent
 
     @property
     def checkpoints(self) -> list[dict[str, Any]]:
-        """The last 100 checkpoints that this run has completed, oldest first."""
+        """The last 100 checkpoints that this run has completed, oldest first: ``query.checkpoints[-1]``."""
         return [FrozenDict(report.to_json()) for report in self._history.checkpoints]
 
     @property
     def lateRows(self) -> DataFrame:
-        """Rows that came too late, with the watermark they were behind, up to the last complete checkpoint.
+        """The late rows up to the last complete checkpoint, each with the watermark that it was behind.
+
+            query.lateRows.show()
 
         Raises:
-            QueryError: the query drops late rows, since ``pipeline.late-data.path`` is unset; or it has several stages,
-                whose rows have columns of their own (:meth:`lateRowsOf`).
+            QueryError: ``pipeline.late-data.path`` is not set, so late rows are dropped; or the query has several
+                stages,
+                each with its own columns (:meth:`lateRowsOf`).
         """
         uids = [stage.uid for stage in self._job.stages]
         if self._job.late_rows is not None and len(uids) > 1:
@@ -120,10 +126,12 @@ class ToldQuery:
         return self.lateRowsOf(uids[0])
 
     def lateRowsOf(self, uid: str) -> DataFrame:
-        """As :attr:`lateRows`, of one of several stages: the rows that were late there, as they came to it.
+        """The late rows of one of several stages, with the columns of its input.
+
+            query.lateRowsOf("hourly").show()
 
         Args:
-            uid: the stage's id, as ``explain()`` shows it.
+            uid: the id of the stage, as ``explain()`` shows it.
 
         Raises:
             QueryError: the query drops late rows, or it has no such stage.
@@ -140,39 +148,46 @@ class ToldQuery:
 
     @property
     def lifecycle(self) -> Lifecycle:
-        """What happened in this run, in order: phases, switch, checkpoints, end.
+        """The events of this run, in order: phases, switch, checkpoints, end.
 
-        Prints as a table of the event history of each task: sources, shards of the keyed stage, sink.
+            print(query.lifecycle)
+
+        ``.tasks`` has the history of each task: sources, shards of the keyed stages, sink.
         """
         running = self._runner.running
         return Lifecycle(self._history.events, [] if running is None else running.tasks.lifecycle.events)
 
     def history(self, run: str | None = None, since_ms: int | None = None) -> list[RunEvent]:
-        """What all runs on the query's ``checkpointLocation`` have told, oldest first; also what other processes have.
+        """Returns the events of all runs on the query's ``checkpointLocation``, oldest first; also of other processes.
 
-        It is read from the event log below the location (``mixedmode history`` prints the same).  Of what came often
-        there is a line a second, and less of what is long ago.
+            query.history()
+
+        They come from the event log below the location (``mixedmode history`` prints the same).  Frequent events are
+        kept at
+        most once a second, and less often for older times.
 
         Args:
-            run: id of one run, or how it begins; None: all runs.
-            since_ms: events before this moment (ms since 1970) are left out; None: none is.
+            run: the id of one run, or its beginning; None: all runs.
+            since_ms: leave out events before this moment (ms since 1970); None: all events.
 
         Raises:
-            CheckpointError: it cannot be read.
+            CheckpointError: the event log cannot be read.
         """
         self._events.flush()
         return list(read_history(self._location, run=run, since_ms=since_ms))
 
     def explain(self, extended: bool = False) -> None:
-        """Print the plan that this query executes, with the reason for each decision.
+        """Prints the plan that this query executes, with the reason for each decision.
+
+            query.explain()
 
         Args:
-            extended: with how each phase works, all settings, and Spark's plans of the inputs.
+            extended: also print how each phase works, all settings, and Spark's plans of the inputs.
         """
         print_plan(self._job.explain(extended))
 
     def exception(self) -> QueryError | None:
-        """Why the query failed; None if it runs or ended well."""
+        """Returns the error of a failed query; None if the query runs or ended well: ``query.exception()``."""
         if self._error is None:
             return None
         return query_error(f"query {self.name or self.runId} failed: {cause_first(self._error)}", self._error)

@@ -15,21 +15,22 @@ _CLOCKS_MS = 600_000
 
 
 def read_history(location: str, *, run: str | None = None, since_ms: int | None = None) -> Iterator[RunEvent]:
-    """The events of all runs on a checkpoint location, oldest first.
+    """Returns the events of all runs on a checkpoint location, oldest first.
 
         for event in mixedmode.read_history("checkpoints"):
             print(event)
 
-    A run that was killed ends without :class:`~.events.RunEnded`.  What a newer version of mixedmode has written, and
-    this one does not know, is an :class:`~.events.UnknownEvent`.
+    A run that was killed has no :class:`~.events.RunEnded`.  An event of a newer version of mixedmode that this version
+    does
+    not know is an :class:`~.events.UnknownEvent`.
 
     Args:
         location: the job's ``checkpointLocation``, a folder or a URI.
-        run: id of one run, or how it begins; None: all.
-        since_ms: events before this moment (ms since 1970) are left out; None: none is.
+        run: the id of one run, or its beginning; None: all runs.
+        since_ms: leave out events before this moment (ms since 1970); None: all events.
 
     Raises:
-        CheckpointError: the location cannot be read, or is none.
+        CheckpointError: the location cannot be read, or is not one.
     """
     try:
         yield from _events(history_of(location), run, since_ms)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class MetricsExport:
-    """Metrics that are offered; :meth:`close` ends that.  It is its own context manager.
+    """Metrics that are exported until :meth:`close`; also a context manager.
 
     Args:
         values: the listener that keeps them.
-        port: where they are served; None: they are not.
-        ends: what is to be done at the end.
+        port: the port that serves them; None: none does.
+        ends: what to do at the end.
     """
 
     def __init__(self, values: MetricValues, port: int | None, *ends: Callable[[], object]) -> None:
@@ -30,7 +30,7 @@ class MetricsExport:
         self.port = port
 
     def close(self) -> None:
-        """Offer them no longer."""
+        """Ends the export."""
         remove_listener(self._values)
         for end in self._ends:
             end()
@@ -46,20 +46,20 @@ class MetricsExport:
 def prometheus(
     port: int | None = 9464, host: str = "127.0.0.1", registry: CollectorRegistry | None = None
 ) -> MetricsExport:
-    """Offer the metrics of all runs of this process to Prometheus, at ``http://host:port/metrics``.
+    """Exports the metrics of all runs of this process to Prometheus, at ``http://host:port/metrics``.
 
-    Call it before the first ``start()``: what has happened before is not counted.
+        mixedmode.metrics.prometheus(port=9464)
+
+    Call it before the first ``start()``: earlier events are not counted.
 
     Args:
-        port: where they are served; 0: any free port (``.port`` of what is returned), None: they are not, they are
-            only in the ``registry``.
-        host: the address that is listened on; by default only this machine can ask.
-        registry: a registry of ``prometheus_client`` that gets them, with whatever else is in it; None: one of their
-            own.
+        port: the port; 0: any free port (``.port`` of the result); None: no port, only the ``registry``.
+        host: the address to listen on; by default only this machine can connect.
+        registry: a registry of ``prometheus_client`` that gets the metrics, with all others in it; None: a new one.
 
     Raises:
         SetupError: ``prometheus-client`` is not installed.
-        OSError: the port cannot be had.
+        OSError: the port is not available.
     """
     try:
         import prometheus_client
@@ -99,12 +99,14 @@ def prometheus(
 
 
 def opentelemetry(meter_provider: MeterProvider | None = None) -> MetricsExport:
-    """Offer the metrics of all runs of this process to OpenTelemetry, as instruments of the meter ``mixedmode``.
+    """Exports the metrics of all runs of this process to OpenTelemetry, as instruments of the meter ``mixedmode``.
+
+        mixedmode.metrics.opentelemetry()
 
     Names are those of Prometheus without the endings for unit and kind: ``mixedmode.input_rows``.
 
     Args:
-        meter_provider: whose readers get them; None: that of the process.
+        meter_provider: the provider; None: that of the process.
 
     Raises:
         SetupError: ``opentelemetry-api`` is not installed.

@@ -19,7 +19,7 @@ def is_routine(event: object) -> bool:
 
 
 class RunListener:
-    """Is told what happens in the runs of mixedmode queries, as ``StreamingQueryListener`` is of Spark's.
+    """Gets the events of the runs of mixedmode queries, as ``StreamingQueryListener`` gets those of Spark's.
 
         class Pager(mixedmode.RunListener):
             def onRunEnded(self, event):
@@ -28,14 +28,16 @@ class RunListener:
 
         mixedmode.add_listener(Pager())
 
-    Override the methods of the events that you want; all others do nothing.  Or override :meth:`onEvent`, which gets
-    every event.  A listener is called on a thread of its own, with one event at a time, in order; events of several
-    queries may alternate.  A listener that is too slow loses the oldest of those events that come often
-    (``onEpochApplied``, ``onBacklogProgressed``, ``onPositionsKnown``, ``onCheckpointCompleted``), which is logged.
-    What it raises is logged once, with its traceback, and no job is concerned.
+    Override the methods of the events that you need, or :meth:`onEvent`, which gets every event.  mixedmode calls a
+    listener on a thread of its own, with one event at a time, in order; events of several queries may alternate.  A
+    slow
+    listener loses the oldest of the frequent events (``onEpochApplied``, ``onBacklogProgressed``, ``onPositionsKnown``,
+    ``onCheckpointCompleted``), which is logged.  An exception of a listener is logged once, with its traceback, and
+    does not
+    affect any job.
 
     Raises:
-        TypeError: (of a class) a method is called as that of an event, but there is no such event.
+        TypeError: (of a class) a method has the name of an event that does not exist.
     """
 
     def __init_subclass__(cls) -> None:
@@ -48,7 +50,7 @@ class RunListener:
                 raise TypeError(f"{cls.__name__}.{name} is no method of a RunListener: {hint}")
 
     def onEvent(self, event: RunEvent) -> None:
-        """Anything has happened; calls the method of that event."""
+        """Gets every event, and calls the method of that event."""
         method = getattr(self, f"on{type(event).__name__}", None)
         if method is not None:
             method(event)
@@ -57,22 +59,22 @@ class RunListener:
         """A run has begun."""
 
     def onRunRestored(self, event: events.RunRestored) -> None:
-        """It goes on from a checkpoint."""
+        """The run continues from a checkpoint."""
 
     def onPhaseBegan(self, event: events.PhaseBegan) -> None:
         """A phase of its plan has begun."""
 
     def onBacklogProgressed(self, event: events.BacklogProgressed) -> None:
-        """A sorted pass has come further; about every second."""
+        """A sorted pass has made progress; about every second."""
 
     def onEpochApplied(self, event: events.EpochApplied) -> None:
         """An epoch has succeeded: a backlog pass, a micro-batch, or a tick of the clock."""
 
     def onPositionsKnown(self, event: events.PositionsKnown) -> None:
-        """It is known what an epoch has read of the live inputs, and what waits there."""
+        """The positions that an epoch has read from the live inputs are known, and what waits there."""
 
     def onSourceChanged(self, event: events.SourceChanged) -> None:
-        """A source has come out of backlog, or fallen into it."""
+        """A source has left the backlog, or fallen back into it."""
 
     def onDataLost(self, event: events.DataLost) -> None:
         """A source has forgotten what was to be read."""
@@ -84,7 +86,7 @@ class RunListener:
         """A checkpoint is complete, and its output visible."""
 
     def onCheckpointFailed(self, event: events.CheckpointFailed) -> None:
-        """A checkpoint has come to nothing."""
+        """A checkpoint has failed."""
 
     def onSavepointWritten(self, event: events.SavepointWritten) -> None:
         """A savepoint is complete."""
@@ -136,7 +138,7 @@ LISTENERS = Listeners()
 
 
 def add_listener(listener: RunListener) -> None:
-    """Have a listener told of all runs of this process from now on; once, however often it is added.
+    """Adds a listener for all runs of this process from now on; adding it again has no effect.
 
         class Failures(mixedmode.RunListener):
             def onRunEnded(self, event):
@@ -148,17 +150,17 @@ def add_listener(listener: RunListener) -> None:
         listener: a :class:`RunListener`.
 
     Raises:
-        TypeError: it is none.
+        TypeError: ``listener`` is not one.
     """
     LISTENERS.add(listener)
 
 
 def remove_listener(listener: RunListener) -> None:
-    """Tell a listener nothing any more; nothing happens if it was not added.
+    """Removes a listener; has no effect if it was not added.
 
         mixedmode.remove_listener(listener)
 
     Args:
-        listener: what was given to :func:`add_listener`.
+        listener: the argument of :func:`add_listener`.
     """
     LISTENERS.remove(listener)

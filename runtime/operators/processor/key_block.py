@@ -26,7 +26,7 @@ Columns: TypeAlias = pa.StructArray | pa.RecordBatch | pa.Table | Mapping[str, A
 
 
 class KeyBlock:
-    """Some keys of a shard, each with all rows that it has in this epoch.
+    """Some keys of a shard, each with all rows that it has in this epoch; the argument of ``handleArrowRows``.
 
         def handleArrowRows(self, block: mixedmode.KeyBlock, timerValues: TimerValues) -> Iterator[pa.RecordBatch]:
             counted = block.value("count")
@@ -35,10 +35,10 @@ class KeyBlock:
             yield pa.record_batch({"customer": block.keys["customer"], "n": n})
 
     Attributes:
-        keys: the key columns, a row for each key.
-        rows: the input columns; the rows of a key stand together, in the order of the keys, by event time if there is
+        keys: the key columns, one row for each key.
+        rows: the input columns; the rows of a key are together, in the order of the keys, and by event time if there is
             one.
-        starts: where in ``rows`` each key's begin, and at the end how many there are.
+        starts: the position in ``rows`` where the rows of each key begin, and at the end the number of rows.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class KeyBlock:
 
     @cached_property
     def key_of_row(self) -> np.ndarray:
-        """For each row the place of its key in ``keys``."""
+        """The position in ``keys`` of the key of each row."""
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
 
     def value(self, name: str) -> ValueColumn:
-        """The value state of that name, of all keys of the block.
+        """The value state of a name, for all keys of the block.
 
         Raises:
-            StateSchemaError: there is none of that name, it is a list or a map, or its values have such inside.
+            StateSchemaError: there is no such value state, or its values contain lists or maps.
         """
         self.check_open()
         found = self._values.get(name)
@@ -95,15 +95,15 @@ class KeyBlock:
         return found
 
     def registerTimers(self, expiryTimestampMs: Any) -> None:
-        """Register a timer for each key.
+        """Registers a timer for each key.
 
         Args:
-            expiryTimestampMs: when, in ms, an int64 array with one for each key; null: the key gets none.
+            expiryTimestampMs: the times in ms, an int64 array with one for each key; null: no timer for the key.
         """
         self._note_timers("registerTimers", expiryTimestampMs, True)
 
     def deleteTimers(self, expiryTimestampMs: Any) -> None:
-        """Delete a timer of each key; arguments as of :meth:`registerTimers`."""
+        """Deletes a timer of each key; arguments as of :meth:`registerTimers`."""
         self._note_timers("deleteTimers", expiryTimestampMs, False)
 
     def _note_timers(self, method: str, times_ms: Any, registered: bool) -> None:
@@ -176,7 +176,7 @@ def merged(calls: Sequence[BlockTimers]) -> BlockTimers:
 
 
 class ValueColumn:
-    """One value state of all keys of a block."""
+    """A value state of all keys of a block."""
 
     def __init__(self, block: KeyBlock, descriptor: StateDescriptor, columns: RowColumns) -> None:
         self._block = block
@@ -190,21 +190,23 @@ class ValueColumn:
         self._changed: np.ndarray | None = None
 
     def get(self) -> pa.StructArray:
-        """The value of each key; null where there is none."""
+        """The value of each key; null if it has none."""
         self._block.check_open()
         return self._columns.decode(self._stored(), self._now_ms)
 
     def update(self, values: Columns, where: Any = None) -> None:
-        """Set the value of each key; with a TTL its time starts again.
+        """Sets the value of each key; with a TTL its time starts again.
 
         Args:
-            values: a column for each field of the state, found by name, with a value for each key.
-            where: a boolean array with an entry for each key: those that are False or null keep what they have.
-                None: all keys are set.
+            values: one column for each field of the state, by name, with one value for each key.
+            where: a boolean array with one entry for each key: keys with False or null keep their value.  None: all
+                keys
+                are set.
 
         Raises:
-            StateSchemaError: a field is missing, has another type, or nulls that it may not have; a column is no field;
-                or a value that is set is null as a whole.
+            StateSchemaError: a field is missing, has another type or nulls that it may not have; a column is not a
+                field; or
+                a whole value is null.
         """
         self._block.check_open()
         places = self._places(where)
@@ -226,7 +228,7 @@ class ValueColumn:
         self._set(places, self._columns.encode(columns, self._now_ms))
 
     def clear(self, where: Any = None) -> None:
-        """Remove the value of each key; ``where`` as in :meth:`update`."""
+        """Removes the value of each key; ``where`` as in :meth:`update`."""
         self._block.check_open()
         places = self._places(where)
         self._set(places, pa.nulls(len(self._block) if places is None else len(places), pa.binary()))

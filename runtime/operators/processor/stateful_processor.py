@@ -36,7 +36,7 @@ class ProcessorHandle(spark.StatefulProcessorHandle):
 
 
 class StatefulProcessor(_Processor):
-    """PySpark's ``StatefulProcessor`` with types that a processor fits; at run time nothing else than that one.
+    """PySpark's ``StatefulProcessor`` with types that fit a processor; at run time the same class.
 
         class Totals(mixedmode.StatefulProcessor):
             def init(self, handle: mixedmode.ProcessorHandle) -> None:
@@ -49,7 +49,7 @@ class StatefulProcessor(_Processor):
 
             def close(self) -> None: ...
 
-    Behind ``cogroup`` ``handleInputRows`` takes ``key, left, right, timerValues``.
+    After ``cogroup``, ``handleInputRows`` takes ``key, left, right, timerValues``.
     """
 
     if TYPE_CHECKING:

@@ -49,65 +49,79 @@ class OperatorCoordinator:
 
         frame.groupBy("key").transformWithState(Counts(), "key string, n long", "append", "none", coordinator=Hot())
 
-    Events are plain data (see :mod:`.event_codec`).  Each end receives each event exactly once and in the order in
-    which the other has sent it, also when the query fails and is started again: the coordinator's state is part of
-    every checkpoint, together with the events that are on their way.
+    Events are plain data.  Each side receives each event exactly once and in the order in which the other side sent it,
+    also when the query fails and is started again: the coordinator's state is part of every checkpoint, together with
+    the
+    events that are on their way.
 
-    The runtime calls all methods one after the other, all but :meth:`close` with ``context.lock`` held.  A coordinator
-    with threads of its own may send from them at any time.  Where such a thread changes what :meth:`checkpoint` returns
-    and sends an event that belongs to the change, it does both under ``with context.lock:``, so that a checkpoint has
-    both or none.
+    The runtime calls all methods one after the other, all but :meth:`close` with ``context.lock`` held.  Threads of a
+    coordinator may send events at any time.  If such a thread changes the state that :meth:`checkpoint` returns and
+    sends
+    an event that belongs to the change, it must do both inside ``with context.lock:``, so that a checkpoint has both or
+    none.
 
-    An exception in a method fails the query with a ``CoordinatorError``; a restart goes on from the last checkpoint.
-    One in :meth:`checkpoint` fails that checkpoint, and the query if no more may fail
-    (``execution.checkpointing.tolerable-failed-checkpoints``); one in :meth:`close` is logged.
+    An exception in a method fails the query with a ``CoordinatorError``; a restart continues from the last checkpoint.
+    One
+    in :meth:`checkpoint` fails that checkpoint, and the query if no more checkpoints may fail
+    (``execution.checkpointing.tolerable-failed-checkpoints``).  One in :meth:`close` is logged.
     """
 
     #: Dataclasses as which events come back; others come back as dicts.
     eventTypes: tuple[type, ...] = ()
 
     def restore(self, state: bytes) -> None:
-        """Take over the state of the checkpoint that the query goes on from; called before :meth:`open`, if there is
-        one.  Nothing of an earlier run of this object may survive it."""
+        """Takes over the state of the checkpoint from which the query continues; called before :meth:`open` if there is
+        one.
+
+        Discard everything of an earlier run of this object.
+        """
 
     def open(self, context: CoordinatorContext) -> None:
-        """The query starts.  Without a :meth:`restore` before it the coordinator begins anew, even if the object has
-        been used by an earlier run."""
+        """The query starts.  Without a :meth:`restore` before it, the coordinator starts anew, even if an earlier run
+        used the object.
+        """
 
     def subtaskReset(self, shard: int, checkpointId: int) -> None:
-        """After :meth:`open`, once per shard: the shard goes on from this checkpoint, as the coordinator does.  What
-        was on its way comes by itself.  The number of shards may have changed.
+        """Called after :meth:`open`, once per shard: the shard continues from this checkpoint, as the coordinator does.
 
-        ``query.rescale()`` changes it while the query runs: then this is called once for each of the new shards, with
-        the last complete checkpoint, to which neither side goes back."""
+        Events that were on their way arrive without your help.  The number of shards may have changed.
+        ``query.rescale()``
+        changes it while the query runs: then this method is called once for each new shard, with the last complete
+        checkpoint,
+        to which neither side goes back.
+        """
 
     def handleEventFromSubtask(self, shard: int, event: Any) -> None:
-        """An event that a processor has sent with ``handle.coordinator.send``.  ``shard`` counts as at the time of
-        sending.
+        """Gets an event that a processor has sent with ``handle.coordinator.send``.
+
+        Args:
+            shard: the number of the shard at the time of sending.
+            event: the event.
 
         Raises:
-            NotImplementedError: the coordinator does not define it, so the event would be lost.
+            NotImplementedError: the coordinator does not define this method, so the event would be lost.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no handleEventFromSubtask(shard, event), but shard {shard} sent {event!r:.80}"
         )
 
     def checkpoint(self) -> bytes:
-        """The state that :meth:`restore` needs; it tells of everything that was received and sent so far.
+        """Returns the state that :meth:`restore` needs; it must cover everything that was received and sent so far.
 
-        The checkpoint is cut when this returns: an event that is sent inside belongs to it, wherever in here that
-        happens.  After a restore it comes from the checkpoint and is not to be sent again, so the state that is
-        returned must tell of it, too: send first and serialise then, or serialise what will have been sent.
+        The checkpoint is cut when this method returns: an event that it sends belongs to the checkpoint.  After a
+        restore the
+        event comes from the checkpoint and must not be sent again, so the returned state must cover it, too: send first
+        and
+        then serialise, or serialise what will have been sent.
         """
         return b""
 
     def close(self) -> None:
-        """The query ends, for whatever reason; called once after :meth:`open`, even if that failed.  A coordinator's
-        threads end here."""
+        """The query ends; called once after :meth:`open`, even if that failed.  End the coordinator's threads here."""
 
 
 class ShardGateway:
-    """The way to one shard; made by :meth:`CoordinatorContext.gateway`.
+    """Sends events to one shard; returned by :meth:`CoordinatorContext.gateway`.
 
     For example:
 
@@ -119,18 +133,20 @@ class ShardGateway:
         self.shard = shard
 
     def send(self, event: Any) -> None:
-        """Send an event to the processor of this shard: ``handleEvent(event)`` is called with it before the rows of one
-        of the next epochs, that of the switch at the earliest.  Thread-safe; returns at once.
+        """Sends an event to the processor of this shard; thread-safe, returns at once.
+
+        ``handleEvent(event)`` gets it before the rows of one of the next epochs, at the earliest that of the switch.
 
         Raises:
-            OperatorEventError: it is not plain or too large, the processor has no ``handleEvent``, or the query has
-                ended.
+            OperatorEventError: the event is not plain data or too large, the processor has no ``handleEvent``, or the
+                query
+                has ended.
         """
         self._channel.send((self.shard,), event)
 
 
 class CoordinatorContext:
-    """What a coordinator is given for one run of the query.
+    """The coordinator's access to one run of the query.
 
     For example:
 
@@ -146,25 +162,28 @@ class CoordinatorContext:
 
     @property
     def parallelism(self) -> int:
-        """Number of shards; under :attr:`lock` it stays what it is."""
+        """The number of shards; it does not change while you hold :attr:`lock`."""
         return self._channel.shards
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """Held by the runtime while it calls the coordinator; see :class:`OperatorCoordinator`."""
+        """The lock that the runtime holds while it calls the coordinator; see :class:`OperatorCoordinator`."""
         return self._channel.lock
 
     def gateway(self, shard: int) -> ShardGateway:
-        """The way to a shard, from 0 to ``parallelism - 1``."""
+        """Returns the gateway to a shard, from 0 to ``parallelism - 1``."""
         if not 0 <= shard < self.parallelism:
             raise IndexError(f"shard must be between 0 and {self.parallelism - 1}, got {shard}")
         return ShardGateway(self._channel, shard)
 
     def broadcast(self, event: Any) -> None:
-        """Send an event to all shards.  If their number is changed while it is on its way, by a restart or
-        ``query.rescale()``, each of the new ones gets it once."""
+        """Sends an event to all shards.
+
+        If their number changes while it is on its way (by a restart or ``query.rescale()``), each new shard gets it
+        once.
+        """
         self._channel.send(None, event)
 
     def failJob(self, cause: BaseException) -> None:
-        """Fail the query, from whatever thread: for errors in threads of the coordinator's own."""
+        """Fails the query; for errors in threads of the coordinator.  May be called from every thread."""
         self._channel.fail(cause)
