@@ -38,6 +38,7 @@ from .folders import (
     check_apart,
     check_no_credentials,
     check_not_read,
+    check_replaced,
     checkpoint_location,
     checkpoints_in_output,
 )
@@ -108,6 +109,8 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     }
     check_no_credentials(path=path, **others, **{"execution.savepoint.path": settings.savepoint_path})
     check_apart(path=used_path, path_is_sparks=is_sparks, **others)
+    if settings.sink_existing == "replace":
+        check_replaced(used_path, **others)
     read = [(part.name, part.frame) for part in graph.lanes.parts]
     check_not_read(read, path=None if is_sparks else used_path, **others)
     for one in last:

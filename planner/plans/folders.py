@@ -136,6 +136,31 @@ def checkpoints_in_output(location: str | None, path: str | None) -> str | None:
     )
 
 
+def check_replaced(path: str | None, **folders: str | None) -> None:
+    """Check that an output whose rows are to be removed holds nothing else of the job: Spark removes whole folders.
+
+    Args:
+        path: the output; None: it is no folder.
+        folders: by the names of their options; None: not set.
+
+    Raises:
+        OptionError: a folder is inside the output.
+    """
+    for name, folder in folders.items():
+        if path is None or folder is None:
+            continue
+        try:
+            inner, outer = place_of(name, folder), place_of("path", path)
+        except OptionError:
+            continue  # a filesystem that only Spark knows
+        if inner.is_within(outer, "."):
+            raise OptionError(
+                f"{name} = {folder!r} is inside path {path!r}, and execution.sink.existing = 'replace' empties that;"
+                " give it a folder of its own",
+                code="MIXEDMODE_LOCATION_SHARED",
+            )
+
+
 def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
     """Check that no readers or clean-ups would take one folder's files for another's.
 

@@ -145,3 +145,16 @@ def test_where_it_cannot_be_done(outputs: Outputs) -> None:
     ):
         error = refusal(writer.option("execution.sink.existing", "replace").start)
         assert error.code == "MIXEDMODE_OPTION_CONFLICT" and "execution.sink.existing" in str(error)
+    inside = outputs.writer(at="out/_checkpoints").option("execution.sink.existing", "replace")
+    assert refusal(inside.start).code == "MIXEDMODE_LOCATION_SHARED"
+
+
+def test_what_is_removed(outputs: Outputs) -> None:
+    """Files that readers take for rows, and nothing else that somebody keeps in the folder."""
+    kept = ["sub/notes.txt", "_mixedmode/other/staged.parquet", "_SUCCESS"]
+    for name in (*kept, "part-old.parquet"):
+        (outputs.out / name).parent.mkdir(parents=True, exist_ok=True)
+        (outputs.out / name).touch()
+    outputs.run(outputs.writer().option("execution.sink.existing", "replace"))
+    assert all((outputs.out / name).exists() for name in kept) and not (outputs.out / "part-old.parquet").exists()
+    assert outputs.rows() == [("a", 1), ("b", 2)]

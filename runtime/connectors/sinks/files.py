@@ -138,9 +138,7 @@ class ParquetSink(Sink):
         old = [
             info.path
             for info in found
-            if info.type == fs.FileType.File
-            and info.path not in own
-            and not any(is_hidden(part) for part in info.path[skip:].split("/"))
+            if info.type == fs.FileType.File and info.path not in own and _is_seen(info.path[skip:])
         ]
         delete_files(self._filesystem, old)
 
@@ -231,6 +229,15 @@ def partition_paths(spark: SparkSession, schema: StructType, partition_by: Seque
         zone_of(time_zone)
     # The folders have the names that partitionBy was given, as in Spark.
     return PartitionPaths(tuple(columns), tuple(partition_by), tuple(field.dataType for field in fields), time_zone)
+
+
+def _is_seen(name: str) -> bool:
+    """Whether readers of an output take a file for a part of it, by its path below the folder.
+
+    They go into folders of partitions and into no others.
+    """
+    *folders, file = name.split("/")
+    return not is_hidden(file) and all("=" in folder and not is_hidden(folder) for folder in folders)
 
 
 def _and_above(folder: str) -> list[str]:
