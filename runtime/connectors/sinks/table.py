@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ....errors import OptionError
+from ....errors import OptionError, SetupError
 from ...platform.columns import column_fold
+from ...platform.connector_packages import package_hint
 from ...platform.failpoints import failpoint
 from ...platform.spark_errors import spark_says
 from ...platform.spark_formats import data_source
@@ -141,6 +142,13 @@ class TableSink(DeliverySink):
         try:
             data_source(spark, self.name)
         except Exception as error:
+            hint = package_hint(self.name, spark.version)
+            if hint is not None:
+                raise SetupError(
+                    f"format {self.name!r} is not known to this session\nSpark downloads a package only when its JVM"
+                    f" starts: {hint}",
+                    code="MIXEDMODE_CONNECTOR_MISSING",
+                ) from error
             raise OptionError(
                 f"format {self.name!r} is not supported; use one of parquet, memory, console, noop, any that this"
                 " session can write (csv, json, orc, jdbc, a registered Python data source, delta with its package, …),"
