@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -66,7 +67,7 @@ def table_of(rows: Sequence[GivenRow], schema: StructType, what: str) -> pa.Tabl
     """Rows as a table.
 
     Args:
-        rows: the rows; columns that they leave out are null.
+        rows: the rows; those that are dicts have all columns.
         schema: the columns.
         what: what they were given to, for errors.
 
@@ -89,10 +90,17 @@ def _values(row: Any, schema: StructType, what: str) -> tuple[Any, ...]:
     if isinstance(row, Row) and hasattr(row, "__fields__"):
         row = dict(zip(row.__fields__, row, strict=True))
     if isinstance(row, Mapping):
-        unknown = [name for name in row if name not in names]
+        unknown, missing = [name for name in row if name not in names], [name for name in names if name not in row]
         if unknown:
-            raise PlanError(f"{what} has {', '.join(map(repr, unknown))}, which the schema has not: {told}")
-        return tuple(row.get(name) for name in names)
+            left = {name.lower(): name for name in missing or names}
+            near = [left[name] for name in get_close_matches(str(unknown[0]).lower(), left, n=1)]
+            hint = f"; did you mean {near[0]}?" if near else f": {told}"
+            raise PlanError(f"{what} has {', '.join(map(repr, unknown))}, which the schema has not{hint}")
+        if missing:
+            raise PlanError(
+                f"{what} lacks column {', '.join(map(repr, missing))}; give each column of the schema, None for null"
+            )
+        return tuple(row[name] for name in names)
     if not isinstance(row, (tuple, list)):
         raise PlanError(f"{what} is {row!r:.80}; give a Row, a dict, or a tuple that fits {told}")
     if len(row) != len(names):

@@ -15,6 +15,7 @@ from ...runtime.checkpoints.store import CheckpointStore
 from ...runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from ...runtime.state_reader import StateReader
 from ...state.registry import StateRegistry
+from ..inputs.environment import check_java
 from .console import moment_text, print_facts, print_table, size
 
 if TYPE_CHECKING:
@@ -170,13 +171,18 @@ def _show_operator(operator: dict[str, Any]) -> None:
 
 
 def local_session() -> SparkSession:
-    """The active Spark session, or one of this process alone that says nothing."""
+    """The active Spark session, or one of this process alone that says nothing.
+
+    Raises:
+        SetupError: there is no Java to start one with.
+    """
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    check_java()
     session = (
         SparkSession.builder.master("local[2]")
         .appName("mixedmode inspect")

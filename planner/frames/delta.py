@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from ...errors import PlanError
 from ...runtime.connectors.sources.live_sources import FIRST_OFFSET
+from ...runtime.platform.connector_packages import check_connector, package_hint
 from ...runtime.platform.filesystem import path_text
 from ...runtime.platform.spark_delta import DeltaRead, delta_reads, kept_commits, removing_commits
 from ...runtime.platform.spark_errors import spark_says
@@ -35,11 +36,6 @@ _WHY_OURS = (
 #: Options with which a stream goes on behind a commit that takes rows away.
 _GOES_ON = ("skipchangecommits", "ignorechanges", "ignoredeletes")
 _HINT = "Give a later version, or begin all the same with delta.read(…, tolerate_gaps=True)"
-_PACKAGE_HINT = (
-    "make the session with spark.jars.packages = 'io.delta:delta-spark_<Spark's minor version>_2.13:<version>',"
-    " spark.sql.extensions = 'io.delta.sql.DeltaSparkSessionExtension' and spark.sql.catalog.spark_catalog ="
-    " 'org.apache.spark.sql.delta.catalog.DeltaCatalog'"
-)
 
 
 def read(
@@ -80,9 +76,11 @@ def read(
     Raises:
         PlanError: the table or version does not exist, or does not fit the history.
         OptionError: an option says which versions are read.
+        SetupError: the session lacks Delta's package.
     """
     refuse_connect(spark)
     source = _Table.of(spark, path, table)
+    check_connector(spark, "delta")
     given, rows_of = source_options(options, _OURS, _WHY_OURS), parse or as_they_are
     newest = source.newest()
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
@@ -136,7 +134,10 @@ class _Table:
             frame: DataFrame = reader.table(self.name) if self.path is None else reader.load(self.path)
             return frame
         except PySparkException as error:
-            raise PlanError(f"{self.label} cannot be read: {spark_says(error)}; {_PACKAGE_HINT}") from error
+            hint = package_hint("delta", self.spark.version)
+            raise PlanError(
+                f"{self.label} cannot be read: {spark_says(error)}; if the table is there, {hint}"
+            ) from error
 
     def newest(self) -> DeltaRead:
         """What it is now."""

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from ...errors import PlanError
 from ...runtime.connectors.sources.live_sources import FIRST_OFFSET
+from ...runtime.platform.connector_packages import check_connector
 from ...runtime.platform.spark_errors import spark_says
 from ...runtime.platform.spark_iceberg import IcebergSnapshot, current_snapshot_id, iceberg_reads, snapshots
 from ..inputs.environment import refuse_connect
@@ -78,9 +79,11 @@ def read(
     Raises:
         PlanError: the table or snapshot does not exist, or does not fit the history.
         OptionError: an option says which snapshots are read.
+        SetupError: the session lacks Iceberg's runtime.
     """
     refuse_connect(spark)
     source = _Table.of(spark, table)
+    check_connector(spark, "iceberg")
     given, rows_of = source_options(options, _OURS, _WHY_OURS), parse or as_they_are
     known, newest = source.snapshots()
     held = _held(source, history)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from ...errors import PlanError
 from ...runtime.platform.columns import is_case_sensitive
+from ...runtime.platform.connector_packages import check_connector
 from ...runtime.platform.spark_kafka import check_topic, topic_range
 from ...runtime.platform.spark_sources import fixed_ends
 from ..inputs.environment import refuse_connect
@@ -121,6 +122,7 @@ def read(
         SetupError: the session has no Kafka connector.
     """
     source, rows_of = _source(bootstrap, topic, options), _parser(parse)
+    check_connector(spark, "kafka")
     for name, pair in (("positions", positions), ("cut", cut)):
         if pair is not None and (not isinstance(pair, (tuple, list)) or len(pair) != 2):
             raise PlanError(f"{name} = {pair!r} must be a pair, such as {_PAIRS[name]}")
@@ -199,6 +201,7 @@ def snapshot(
         SetupError: the session has no Kafka connector.
     """
     source, rows_of = _source(bootstrap, topic, options), _parser(parse)
+    check_connector(spark, "kafka")
     known = topic_range(spark, topic, source)
     reader = spark.read.format("kafka").options(**source, subscribe=topic)
     begins, ends = (offsets_option(topic, offsets) for offsets in (known.begins, known.ends))

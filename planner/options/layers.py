@@ -20,6 +20,8 @@ from .registry import OPTIONS, Option, format_value
 
 #: Where options live in ``spark.conf``.
 CONF_PREFIX = "spark.mixedmode."
+#: So many names are offered for one that is like none.
+_MOST_NAMED = 3
 #: First words of option names that are ours; an unknown name in them is an error and never goes to the sink.
 NAME_SPACES = ("execution.", "pipeline.", "state.", "sorter.")
 #: What the writer itself takes of the names without a dot, by their lower case; ``path`` is too short to be guessed.
@@ -120,7 +122,8 @@ def _check_not_ours(written: str, layer: Layer) -> None:
     if slip is None and layer.takes_sink_options and not name.startswith(NAME_SPACES):
         return
     near = slip or _nearest(name, known, 0.6)
-    hint = f"did you mean {near}?" if near else f"the options are {', '.join(option.name for option in OPTIONS)}"
+    like = [known[one] for one in difflib.get_close_matches(name, known, n=_MOST_NAMED, cutoff=0)]
+    hint = f"did you mean {near}?" if near else f"the nearest are {', '.join(like)}"
     raise OptionError(f"unknown option {written} (from {layer.origin}); {hint}", code="MIXEDMODE_OPTION_UNKNOWN")
 
 

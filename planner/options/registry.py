@@ -157,6 +157,15 @@ OPTIONS: tuple[Option, ...] = (
         "greater in a later row of the same key",
     ),
     Option(
+        "execution.sink.existing",
+        "sink_existing",
+        one_of("auto", "append", "replace"),
+        "auto, append, replace",
+        "what a job with a new `checkpointLocation` does about rows that its output holds. `auto`: `start()` fails if"
+        " this job has written them under another `checkpointLocation`; to rows of others it appends, with a warning."
+        " `append`: it appends. `replace`: its first commit removes them",
+    ),
+    Option(
         "execution.backlog.final-watermark",
         "final_watermark",
         one_of("auto", "max", "observed"),

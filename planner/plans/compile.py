@@ -34,7 +34,14 @@ from ..stages.stage import KeyedStage
 from ..stages.tail import check_order_column, output_key, plan_tail, plan_union
 from .backlog_engine import choose_backlog_engine
 from .final_watermark import max_refusal, refuse_max, with_final_watermarks
-from .folders import check_apart, check_no_credentials, check_not_read, checkpoint_location
+from .folders import (
+    check_apart,
+    check_no_credentials,
+    check_not_read,
+    check_replaced,
+    checkpoint_location,
+    checkpoints_in_output,
+)
 from .graph import StageGraph
 from .key_groups import earlier_shards
 from .observed import observed_once
@@ -44,6 +51,7 @@ from .row_order import unordered_histories
 from .sink_request import (
     SinkRequest,
     check_names,
+    check_replaceable,
     check_update,
     options_of_replaced,
     output_mode_of,
@@ -101,6 +109,8 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     }
     check_no_credentials(path=path, **others, **{"execution.savepoint.path": settings.savepoint_path})
     check_apart(path=used_path, path_is_sparks=is_sparks, **others)
+    if settings.sink_existing == "replace":
+        check_replaced(used_path, **others)
     read = [(part.name, part.frame) for part in graph.lanes.parts]
     check_not_read(read, path=None if is_sparks else used_path, **others)
     for one in last:
@@ -130,6 +140,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         ),
     )
     check_guarantee(sink, settings.sink_delivery_guarantee)
+    check_replaceable(sink, settings)
     sink.check(spark)
     bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
     specs, tail = observed_once(graph.specs(output_mode, settings), tail, settings, bounded)
@@ -178,7 +189,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         ),
         output_columns=columns_ddl(sink.schema.fields),
         output_mode=output_mode,
-        sink=_sink_plan(sink, replaced),
+        sink=_sink_plan(sink, (replaced, checkpoints_in_output(location, used_path))),
         trigger=request.trigger,
         settings=settings,
         parallelism=parallelism,
@@ -318,13 +329,13 @@ def _columns(stage: KeyedStage, part: Part) -> str:
     return columns_ddl((stage.input_schema if part.columns is None else part.columns).fields)
 
 
-def _sink_plan(sink: Sink, warning: str | None) -> SinkPlan:
+def _sink_plan(sink: Sink, warnings: Sequence[str | None]) -> SinkPlan:
     return SinkPlan(
         name=sink.name,
         description=sink.describe(),
         guarantee=sink.guarantee,
         fencing=sink.fencing,
-        warning=warning,
+        warning="; ".join(filter(None, warnings)) or None,
     )
 
 

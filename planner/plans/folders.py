@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import OptionError
+from ...runtime.connectors.late_rows import OPTION as LATE_PATH
 from ...runtime.connectors.sinks.formats import ONE_TIME_FORMATS
 from ...runtime.platform.folder_checks import Place, place_of
 from ...runtime.platform.redaction import credentials_in, redacted
@@ -22,6 +23,8 @@ _CREDENTIALS = {
     **dict.fromkeys(("gs", "gcs"), "spark.hadoop.google.cloud.auth.service.account.json.keyfile"),
 }
 _OTHER_CREDENTIALS = "the spark.hadoop.… settings of its filesystem, or a credential provider"
+#: Options of folders that others read.
+_OUTPUTS = ("path", LATE_PATH)
 _DEFAULT_CHECKPOINTS_CONF = "spark.sql.streaming.checkpointLocation"
 
 
@@ -112,6 +115,52 @@ def check_no_credentials(**folders: str | None) -> None:
         )
 
 
+def checkpoints_in_output(location: str | None, path: str | None) -> str | None:
+    """What to say of checkpoints that lie inside the output, as they often do in stock jobs; None: nothing.
+
+    Spark's readers do not go into folders below the one that they are given, but for ``recursiveFileLookup``; others
+    do.  All skip names that begin with ``_`` or ``.``.
+    """
+    if location is None or path is None:
+        return None
+    try:
+        inner, outer = place_of("checkpointLocation", location), place_of("path", path)
+    except OptionError:
+        return None  # a filesystem that only Spark knows
+    if not inner.is_within(outer, ".") or _is_hidden(inner.path.relative_to(outer.path).parts):
+        return None
+    return (
+        f"checkpointLocation {location!r} is inside path {path!r}: readers that go into folders (recursiveFileLookup,"
+        " pyarrow, pandas, DuckDB) meet its files and fail; use a folder beside the output, or a name that begins"
+        " with _"
+    )
+
+
+def check_replaced(path: str | None, **folders: str | None) -> None:
+    """Check that an output whose rows are to be removed holds nothing else of the job: Spark removes whole folders.
+
+    Args:
+        path: the output; None: it is no folder.
+        folders: by the names of their options; None: not set.
+
+    Raises:
+        OptionError: a folder is inside the output.
+    """
+    for name, folder in folders.items():
+        if path is None or folder is None:
+            continue
+        try:
+            inner, outer = place_of(name, folder), place_of("path", path)
+        except OptionError:
+            continue  # a filesystem that only Spark knows
+        if inner.is_within(outer, "."):
+            raise OptionError(
+                f"{name} = {folder!r} is inside path {path!r}, and execution.sink.existing = 'replace' empties that;"
+                " give it a folder of its own",
+                code="MIXEDMODE_LOCATION_SHARED",
+            )
+
+
 def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
     """Check that no readers or clean-ups would take one folder's files for another's.
 
@@ -147,5 +196,13 @@ def check_apart(*, path_is_sparks: bool, **folders: str | None) -> None:
             raise OptionError(
                 f"{name} = {folder!r}{led} is among the files of checkpointLocation {checkpoints[1]!r}, which are"
                 " removed when they are not needed; give it a folder of its own",
+                code="MIXEDMODE_LOCATION_SHARED",
+            )
+        if checkpoints is not None and name in _OUTPUTS and place.is_within(checkpoints[0], "."):
+            led = "" if folder == str(place.path) else f", which is {str(place.path)!r},"
+            raise OptionError(
+                f"{name} = {folder!r}{led} is inside checkpointLocation {checkpoints[1]!r}\nWhoever removes"
+                " the location to begin anew would remove the output with it, and readers would meet files of the"
+                " checkpoints. Give the output a folder of its own; rows that are there may be moved along",
                 code="MIXEDMODE_LOCATION_SHARED",
             )

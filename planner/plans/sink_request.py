@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ...errors import PlanError
-from ...runtime.connectors.sinks import WholeResult, table_format
+from ...errors import OptionError, PlanError
+from ...runtime.connectors.sinks import Sink, WholeResult, table_format
 from ...runtime.connectors.sinks.formats import (
     FILE_FORMATS,
     FORMATS,
@@ -21,6 +21,7 @@ from ...runtime.connectors.sinks.formats import (
     WHOLE_FORMATS,
 )
 from ...runtime.platform.columns import column_fold
+from ...runtime.spec import Settings
 from ..inputs.inputs import Inputs
 from ..stages.stage import KeyedStage
 from .graph import StageGraph
@@ -64,6 +65,25 @@ def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
         f" {', '.join(UNCHECKED_NAMES_FORMATS[:-1])} or {UNCHECKED_NAMES_FORMATS[-1]}",
         code="MIXEDMODE_COLUMN_AMBIGUOUS",
     )
+
+
+def check_replaceable(sink: Sink, settings: Settings) -> None:
+    """Raise OptionError if the job is to replace rows that its output holds, and cannot."""
+    option = "execution.sink.existing = 'replace'"
+    if settings.sink_existing != "replace":
+        return
+    if settings.savepoint_path is not None:
+        raise OptionError(
+            f"{option} does not go with execution.savepoint.path: the job goes on from the savepoint, and the rows that"
+            " it wrote before are the beginning of its output. Leave one of the two out",
+            code="MIXEDMODE_OPTION_CONFLICT",
+        )
+    if not sink.can_replace:
+        raise OptionError(
+            f"{option} is not supported for {sink.name} here: allowed in append mode for parquet, for a path of csv,"
+            " json, orc, text, xml or avro, and for delta and iceberg. Remove the rows yourself, or leave it out",
+            code="MIXEDMODE_OPTION_CONFLICT",
+        )
 
 
 def check_update(graph: StageGraph, output_mode: str) -> None:

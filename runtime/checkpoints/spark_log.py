@@ -63,17 +63,19 @@ class SparkLog:
         return next((self.position(one) for one in sorted(done, reverse=True) if self._exists("offsets", one)), None)
 
     def files_between(
-        self, number: int, place: int, begin: SparkPosition, end: SparkPosition
+        self, number: int, place: int, begin: SparkPosition | None, end: SparkPosition
     ) -> Iterator[tuple[str, int]]:
         """The files that a source has read between two positions: each one's URI, and when it was last written (ms).
 
         Args:
             number: of the source's own log.
             place: of its offset in a position.
-            begin: behind which.
+            begin: behind which; None: from the first file on.
             end: up to which, inclusive.
         """
-        first, last = (_log_offset(one.offset_entry.splitlines()[2:][place]) for one in (begin, end))
+        first, last = (
+            None if one is None else _log_offset(one.offset_entry.splitlines()[2:][place]) for one in (begin, end)
+        )
         if last is None:
             return
         wanted = range(0 if first is None else first + 1, last + 1)

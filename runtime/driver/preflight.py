@@ -24,6 +24,7 @@ from ..connectors.sources.live_sources import check_brokers, check_replayable
 from ..platform.filesystem import resolve
 from ..platform.folder_checks import check_folder
 from ..platform.place_probe import probe_places
+from .existing_rows import check_existing_rows
 from .recovery import check_identity, check_sources, evolved, forgotten_behind, refuse_more_after_the_end
 from .restaging import check_showable
 from .task_graph import check_finished_tasks
@@ -55,6 +56,7 @@ def check_places(job: JobSpec) -> None:
     else:
         _check_begin(job)
     job.sink.check_place(job.spark)
+    check_existing_rows(job)
     settings = job.settings
     if job.late_rows is not None:
         job.late_rows.check_place(job.spark)

@@ -30,7 +30,7 @@ from ..connectors.sources.forgotten import ForgottenMessages, forgotten_messages
 from ..connectors.sources.live_sources import live_sources, sources_read_once
 from ..operators.contract import Evolved, KeyedOperator
 from ..platform.failpoints import failpoint
-from ..platform.filesystem import delete_quietly
+from ..platform.filesystem import delete_quietly, exists
 from ..platform.spark_sources import log_numbers
 from ..protocols.watermarks import ONLY
 from ..tasks.report import ShardReport
@@ -39,7 +39,7 @@ from .exchanges import exchanges_of, place_of
 from .job_state import JobState
 from .output_commit import commit_transaction, pending_output
 from .pinned_backlog import PinnedBacklog
-from .replayed_files import LostFile, lost_before_replay
+from .replayed_files import LostFile, lost_before_replay, lost_of_backlog
 from .standing import fresh_state, restored_state
 from .task_graph import check_finished_tasks
 
@@ -115,7 +115,8 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     if metadata is None:
         parallelism = job.settings.shards(job.spark)
         state = fresh_state(job, identity.job_id, identity.max_parallelism, parallelism)
-        return Recovered(job, state, None, _recover_backlog(job, store, state))
+        pin, lost_files = _recover_backlog(job, store, state)
+        return Recovered(job, state, None, pin, lost=lost_files)
     taken = {stage.uid: evolved(stage.operator, store, identity, metadata) for stage in job.stages}
     for stage in job.stages:
         by = taken[stage.uid].operator.key_group_columns
@@ -299,22 +300,39 @@ def _check_coordinators(job: JobSpec, state: JobState, metadata: CheckpointMetad
     )
 
 
-def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> PinnedBacklog | None:
-    """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else."""
+def _recover_backlog(
+    job: JobSpec, store: CheckpointStore, state: JobState
+) -> tuple[PinnedBacklog | None, tuple[LostFile, ...]]:
+    """Without a checkpoint: keep what an earlier run has finished of this very backlog, remove everything else.
+
+    Returns:
+        What keeps finished shards, and files of the live source that they held and that are gone or changed.
+    """
     store.guard()
     fingerprint, stage, exchanges = None, state.first_stage, exchanges_of(job, store)
     if job.settings.reuse_finished_shards and job.has_phase("backlog"):
         fingerprint = backlog_fingerprint(job, len(stage.shards), stage.max_parallelism)
     pin = PinnedBacklog(store, fingerprint or "")
     reports: dict[str, list[ShardReport]] = {}
-    pinned = fingerprint is not None and pin.belongs
-    if _first_positions(job, store).go_back(replay=pinned, entry=pin.live_position) and pinned:
-        reports = {
+    pinned, lost = fingerprint is not None and pin.belongs, tuple[LostFile, ...]()
+
+    def finished() -> dict[str, list[ShardReport]]:
+        return {
             one.uid: list(
                 pin.finished(one.uid, place_of(job, exchanges, one.uid), follows=one is not job.stages[0]).values()
             )
             for one in job.stages
         }
+
+    if pinned and job.live is not None and pin.live_position is not None and any(finished().values()):
+        lost = tuple(lost_of_backlog(job, store, pin.live_position))
+        if lost:  # shards of two backlogs never mix
+            pin.discard()
+            pinned = False
+    elif not pinned and exists(store.filesystem, store.backlog_pin):
+        logger.info("the backlog is not the one that the run before had begun: its finished shards are computed again")
+    if _first_positions(job, store).go_back(replay=pinned, entry=pin.live_position) and pinned:
+        reports = finished()
     else:
         pin.discard()
     if job.late_rows is not None:
@@ -327,7 +345,7 @@ def _recover_backlog(job: JobSpec, store: CheckpointStore, state: JobState) -> P
     for uid, held in state.stages.items():
         state_files = [file.name for report in reports.get(uid, ()) for file in report.files]
         store.collect_garbage(uid, held.lineages, keep=state_files)
-    return None if fingerprint is None else pin
+    return None if fingerprint is None else pin, lost
 
 
 def _first_positions(job: JobSpec, store: CheckpointStore) -> FirstPositions:

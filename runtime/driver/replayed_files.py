@@ -52,25 +52,44 @@ def lost_before_replay(job: JobSpec, store: CheckpointStore, position: SparkPosi
     Raises:
         DataLossError: there are some of another source.
     """
-    if job.live is None:
-        return []
+    reached = None if job.live is None else store.spark_log.committed_behind(position.batch_id)
+    return [] if reached is None else _lost_between(job, store, position, reached, "since its last checkpoint")
+
+
+def lost_of_backlog(job: JobSpec, store: CheckpointStore, entry: str) -> list[LostFile]:
+    """As :func:`lost_before_replay`, for the first batch of an interrupted backlog of which shards are finished.
+
+    Those hold the rows of all its files; the others would be computed without the rows of a file that is gone.
+
+    Args:
+        job: whose live source it is.
+        store: has Spark's log.
+        entry: what the batch has read, as Spark's log of offsets says it.
+
+    Raises:
+        DataLossError: as :func:`lost_before_replay`.
+    """
+    return _lost_between(job, store, None, SparkPosition(batch_id=0, offset_entry=entry), "in its unfinished backlog")
+
+
+def _lost_between(
+    job: JobSpec, store: CheckpointStore, begin: SparkPosition | None, end: SparkPosition, when: str
+) -> list[LostFile]:
+    assert job.live is not None, "somebody has read it"
     log, tolerated = store.spark_log, list[LostFile]()
-    reached = log.committed_behind(position.batch_id)
-    if reached is None:
-        return []
     noted = zip(log_numbers(job.live), live_sources(job.live), strict=True)
     for place, (number, source) in enumerate(noted):
         if not source.is_files:
             continue
         lost = []
-        for path, modified_ms in log.files_between(number, place, position, reached):
+        for path, modified_ms in log.files_between(number, place, begin, end):
             now_ms = _modified_ms(job, path, source.options)
             if now_ms != modified_ms:
                 lost.append(LostFile(path, "gone" if now_ms is None else "changed"))
         if lost and not is_tolerant(source):
-            raise DataLossError(_text(lost))
+            raise DataLossError(_text(lost, when))
         for one in lost:
-            logger.warning("%s: its rows since the last checkpoint are lost, and the job goes on without", one)
+            logger.warning("%s: the job has read it %s; it goes on with what is there now", one, when)
         tolerated += lost
     return tolerated
 
@@ -84,10 +103,10 @@ def _modified_ms(job: JobSpec, path: str, options: dict[str, str]) -> int | None
         return None
 
 
-def _text(lost: Sequence[LostFile]) -> str:
+def _text(lost: Sequence[LostFile], when: str) -> str:
     named = "; ".join(map(str, lost[:_NAMED])) + (f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else "")
     return (
-        f"live files that the job has read since its last checkpoint, and must read again, are not what they were:"
-        f" {named}. Put them back as they were (same content and modification time); or set failOnDataLoss = false on"
-        " the source to go on with what is there now, and each file is told as lost"
+        f"{len(lost)} live files that the job has read {when} are gone or changed\nIt must read them again: {named}."
+        " Put them back as they were (same content and modification time); or set failOnDataLoss = false on the source"
+        " to go on with what is there now, and each file is told as lost"
     )

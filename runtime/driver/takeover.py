@@ -27,6 +27,7 @@ from ..platform.failpoints import failpoint
 from ..platform.filesystem import delete_quietly, exists, list_files, write_atomically
 from ..platform.parallel import in_parallel
 from ..platform.spark_paths import spark_uri
+from .existing_rows import prepare_output
 from .output_commit import commit_transaction, pending_output
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _LOG_TRIES = 5
 def open_outputs(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> None:
     """Open the sink, and the side output of late rows, for the branch that the store is in."""
     job.sink.branch, job.sink.guard = store.branch.number, store.guard
+    prepare_output(job, store, identity)
     staging_uri = spark_uri(job.spark, job.checkpoint_location or store.location, store.output)
     job.sink.open(job.spark, store.filesystem, store.output, identity.job_id, staging_uri)
     if job.late_rows is not None:

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 
 from ...errors import PlanError, SetupError
 from .brokers import OPTION, check_reachable
+from .connector_packages import package_hint
 from .gateway import java_class
 
 if TYPE_CHECKING:
@@ -227,8 +228,7 @@ def _admin(spark: SparkSession, options: Mapping[str, str]) -> Any:
         raise PlanError(f"a Kafka client cannot be made of the kafka.* options: {_root_of(error)}") from error
     except (Py4JError, TypeError) as error:
         raise SetupError(
-            "the session lacks Spark's connector to Kafka; make it with spark.jars.packages ="
-            " 'org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>', or with its jars in spark.jars",
+            f"the session lacks Spark's connector to Kafka; {package_hint('kafka', spark.version)}",
             code="MIXEDMODE_CONNECTOR_MISSING",
         ) from error
 

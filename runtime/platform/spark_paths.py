@@ -73,6 +73,7 @@ class HadoopPlace:
     """
 
     def __init__(self, spark: SparkSession, path: str, options: Mapping[str, str] | None = None) -> None:
+        self._spark = spark
         self._path = java_class(spark, "org.apache.hadoop.fs.Path")(path)
         self._filesystem = self._path.getFileSystem(hadoop_conf(spark, options))
 
@@ -112,3 +113,19 @@ class HadoopPlace:
     def is_file(self) -> bool:
         """True if a file is there."""
         return self.exists() and bool(self._filesystem.getFileStatus(self._path).isFile())
+
+    def read_text(self) -> str:
+        """The content of the file."""
+        stream = self._filesystem.open(self._path)
+        try:
+            return str(java_class(self._spark, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_text(self, text: str) -> None:
+        """Write the file, in place of one that is there; folders above it are made."""
+        stream = self._filesystem.create(self._path, True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()

@@ -21,7 +21,9 @@ RARELY = {"execution.checkpointing.interval": "1 hour"}
 
 
 def start(world: World, **source: str) -> MixedQuery:
-    return world.start(support.sessions(world.history(EVENTS[:80]), world.live(**source)), RARELY)
+    path = world.folder / "history.parquet"  # written once: another one is another backlog
+    history = world.spark.read.schema(support.ROW_SCHEMA).parquet(str(path)) if path.exists() else None
+    return world.start(support.sessions(history or world.history(EVENTS[:80]), world.live(**source)), RARELY)
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def processed(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
 def refusal(world: World) -> str:
     query: Any = start(world)
     with pytest.raises(QueryError) as caught:
-        query.awaitTermination(300)
+        query.awaitTermination(100)
     assert isinstance(caught.value.__cause__, DataLossError)
     return str(caught.value)
 
@@ -92,3 +94,44 @@ def test_a_source_may_go_on_without(world: World, processed: Path) -> None:
     assert processed.name in next(one.detail for one in query.lifecycle if one.event == "data-lost")
     left = [*EVENTS[:120], *EVENTS[160:]]
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, left)
+
+
+@pytest.fixture
+def interrupted(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job that has died in its backlog, with one of two shards finished; a file that both read."""
+    world.land(EVENTS[80:120], EVENTS[120:160])
+    monkeypatch.setenv(failpoints.VARIABLE, "epoch-before-apply=raise")
+    failpoints._hits.clear()
+    query: Any = start(world)
+    with pytest.raises(QueryError, match="epoch-before-apply"):
+        query.awaitTermination(300)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    reports = sorted((world.checkpoints / "mixedmode" / "backlog").glob("*/*.report"))
+    assert len(reports) == 2, "nothing was kept of the backlog"
+    reports[0].unlink()
+    return max(world.landing.glob("*.parquet"))
+
+
+def test_a_file_of_an_interrupted_backlog_is_named(world: World, interrupted: Path) -> None:
+    """One shard holds its rows, the other would be computed without: refused until it is back, or tolerated."""
+    aside = world.folder / "aside.parquet"
+    interrupted.rename(aside)
+    said = refusal(world)
+    assert f"{interrupted.name} (gone)" in said and "in its unfinished backlog" in said
+    query = finished(world, failOnDataLoss="false")
+    assert interrupted.name in next(one.detail for one in query.lifecycle if one.event == "data-lost")
+    left = [*EVENTS[:120], *EVENTS[160:]]
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, left)
+
+
+@pytest.mark.slow
+def test_a_file_of_an_interrupted_backlog_that_was_written_again(world: World, interrupted: Path) -> None:
+    """It is named, too; put back as it was, the finished shard is taken over and every row comes once."""
+    modified, content = interrupted.stat(), interrupted.read_bytes()
+    support.write(interrupted, EVENTS[:3])
+    os.utime(interrupted, ns=(modified.st_atime_ns, modified.st_mtime_ns + 5_000_000))
+    assert f"{interrupted.name} (written again since)" in refusal(world)
+    interrupted.write_bytes(content)
+    os.utime(interrupted, ns=(modified.st_atime_ns, modified.st_mtime_ns))
+    finished(world)
+    assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)

@@ -344,6 +344,10 @@ def test_an_unknown_option_is_named() -> None:
     """Options are those of a job, with the same checks."""
     with pytest.raises(OptionError, match=r"did you mean pipeline\.timers"):
         harness(Counts(), options={"pipeline.timer": "in-order"})
+    with pytest.raises(
+        OptionError, match=r"unknown option pipeline\.qqqqqqqqqqqq \(from options of Harness\); the nearest are"
+    ):
+        harness(Counts(), options={"pipeline.qqqqqqqqqqqq": 1})
 
 
 @pytest.mark.parametrize(
@@ -352,6 +356,9 @@ def test_an_unknown_option_is_named() -> None:
         ([("a", at(1), 1), ("a", at(1), "1")], r"row 1 of push\(\) has '1' \(str\) in column v, which is bigint"),
         ([("a", at(1))], r"row 0 of push\(\) has 2 values"),
         ([{"key": "a"}], r"row 0 of push\(\) has 'key', which the schema has not"),
+        ([{"k": "a", "ts": at(1), "V": 1}], r"row 0 of push\(\) has 'V', which the schema has not; did you mean v\?"),
+        ([("a", at(1), 1), {"k": "a", "v": 1}], r"row 1 of push\(\) lacks column 'ts'; give each column"),
+        ([Row(k="a", ts=at(1))], r"row 0 of push\(\) lacks column 'v'; .* None for null"),
         (["abc"], r"row 0 of push\(\) is 'abc'; give a Row, a dict, or a tuple"),
         ("abc", r"push\(\) takes a list of rows"),
     ],

@@ -27,12 +27,15 @@ from ..staged_output import StagedOutput
 from ..staging import StagedFile, epoch_of
 from ..transaction import SinkTransaction
 from .file_formats import check_stageable
+from .output_writers import OutputWriter, OutputWriters, Replacement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 Guarantee = Literal["exactly-once", "at-least-once"]
+#: What a job that begins does about rows that its output holds (``execution.sink.existing``).
+ExistingRows = Literal["auto", "append", "replace"]
 
 
 class Flag(Protocol):
@@ -61,6 +64,12 @@ class Sink(ABC):
     ending: Flag | None = None
     #: How an older driver that wakes up is kept from handing rows over; None: only by its own clock.
     fencing: str | None = None
+    #: Whether the first commit can take away the rows that the output holds.
+    can_replace: bool = False
+    #: The job, set before :meth:`open`; None: the output does not remember who has written to it.
+    writer: OutputWriter | None = None
+    #: Whether rows of before go with the next commit, set before :meth:`open`; None: they never do.
+    replacement: Replacement | None = None
 
     def __init__(self, schema: StructType) -> None:
         #: The columns that go out.
@@ -110,6 +119,19 @@ class Sink(ABC):
     def shared_folder(self) -> str | None:
         """A folder besides the checkpoint location that tasks write to and the driver reads; None: there is none."""
         return None
+
+    def writers(self, spark: SparkSession) -> OutputWriters | None:
+        """The jobs that have written to the output; None: it does not remember them."""
+        return None
+
+    def has_rows(self, spark: SparkSession) -> bool:
+        """Whether readers of the output would find rows in it now; asked only of one that knows its writers."""
+        return False
+
+    @property
+    def replaces_now(self) -> bool:
+        """Whether the next commit takes away the rows of before."""
+        return self.replacement is not None and self.replacement.is_due
 
     @abstractmethod
     def describe(self) -> str:

@@ -7,8 +7,10 @@ which appears whole, and the staged ones are removed when all are shown.  In bet
 transaction's files, there as elsewhere.
 
 Several jobs may write one ``path``: each stages below its own id, and no two files have one name.  Readers see the
-output of all.  A job that starts anew (with a new checkpointLocation) is another job: what the earlier one has
-committed stays, and what it had only staged stays below its id, invisible, until somebody removes it.
+output of all.  A job that starts anew (with a new checkpointLocation) is another job: what the earlier one had only
+staged stays below its id, invisible, until somebody removes it.  What it has committed is found by its file in
+``_mixedmode/writers`` (:mod:`.output_writers`); if the job was told to replace it, its first commit shows its own
+files and then removes all others.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pyspark.sql.types import TimestampType
 from ....errors import CheckpointError, OptionError
 from ....state.pool import sync_path
 from ...platform.columns import column_fold
+from ...platform.deletions import delete_files
 from ...platform.failpoints import failpoint
 from ...platform.filesystem import absolute, appears_whole, delete_quietly, exists, list_files, resolve
 from ...platform.folder_checks import check_folder
@@ -35,7 +38,8 @@ from ..staging import StagedFile, staging_folder
 from ..transaction import SinkTransaction
 from .base import Sink
 from .file_formats import check_partition_columns
-from .output_folder import OutputFolder
+from .output_folder import OutputFolder, is_hidden
+from .output_writers import ArrowFolder, OutputWriters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,12 +52,22 @@ class ParquetSink(Sink):
     name = "parquet"
     guarantee = "exactly-once"
     fencing = "whoever takes over removes what the other has staged"
+    can_replace = True
 
     def __init__(self, schema: StructType, path: str, partition_by: Sequence[str] = ()) -> None:
         super().__init__(schema)
         self.path = path
         self.partition_by = tuple(partition_by)
         self._partitions: PartitionPaths | None = None
+        self._writers: OutputWriters | None = None
+
+    def writers(self, spark: SparkSession) -> OutputWriters:
+        if self._writers is None:
+            self._writers = OutputWriters(ArrowFolder(*resolve(self.path)))
+        return self._writers
+
+    def has_rows(self, spark: SparkSession) -> bool:
+        return self._folder(spark, "path").has_files()
 
     @property
     def staging_path(self) -> str:
@@ -96,14 +110,39 @@ class ParquetSink(Sink):
             option: names the folder.
             layout: what its folders are called by.
         """
-        uri = spark_uri(spark, self.path, resolve(self.path)[1])
-        OutputFolder(spark, option, self.path, uri).check_shown(layout, column_fold(spark))
+        self._folder(spark, option).check_shown(layout, column_fold(spark))
+
+    def _folder(self, spark: SparkSession, option: str) -> OutputFolder:
+        return OutputFolder(spark, option, self.path, spark_uri(spark, self.path, resolve(self.path)[1]))
 
     def describe(self) -> str:
         by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
         return f"parquet files in {self.path}{by}: exactly-once, visible when a checkpoint completes"
 
     def commit(self, transaction: SinkTransaction) -> None:
+        if self.writer is not None and transaction.files:
+            assert self._spark is not None, "open() comes first"
+            self.writers(self._spark).sign(self.writer)
+        self._show_all(transaction)
+        if self.replaces_now:
+            assert self.replacement is not None, "it is due"
+            self._remove_all_but(transaction)
+            self.replacement.done()
+
+    def _remove_all_but(self, transaction: SinkTransaction) -> None:
+        """Remove what readers see of earlier jobs; the rows of the transaction are there already."""
+        failpoint("sink-before-replacing")
+        own = {f"{self._target}/{file.shown_as(transaction.id)}" for file in transaction.files}
+        found = list_files(self._filesystem, self._target, recursive=True)
+        skip = len(self._target) + 1
+        old = [
+            info.path
+            for info in found
+            if info.type == fs.FileType.File and info.path not in own and _is_seen(info.path[skip:])
+        ]
+        delete_files(self._filesystem, old)
+
+    def _show_all(self, transaction: SinkTransaction) -> None:
         copies = appears_whole(self._filesystem)
         # All are checked before one is moved.
         there = in_parallel(self.is_staged, transaction.files) if copies else map(self.is_staged, transaction.files)
@@ -190,6 +229,15 @@ def partition_paths(spark: SparkSession, schema: StructType, partition_by: Seque
         zone_of(time_zone)
     # The folders have the names that partitionBy was given, as in Spark.
     return PartitionPaths(tuple(columns), tuple(partition_by), tuple(field.dataType for field in fields), time_zone)
+
+
+def _is_seen(name: str) -> bool:
+    """Whether readers of an output take a file for a part of it, by its path below the folder.
+
+    They go into folders of partitions and into no others.
+    """
+    *folders, file = name.split("/")
+    return not is_hidden(file) and all("=" in folder and not is_hidden(folder) for folder in folders)
 
 
 def _and_above(folder: str) -> list[str]:

@@ -62,6 +62,14 @@ class OutputFolder:
         except UNREACHABLE as error:
             logger.warning("what %r holds cannot be told yet: %s", self.written, spark_says(error))
 
+    def has_files(self) -> bool:
+        """Whether readers would find files in it now; False if that cannot be told."""
+        try:
+            return self._place().exists() and self._layout() is not None
+        except UNREACHABLE as error:
+            logger.warning("what %r holds cannot be told yet: %s", self.written, spark_says(error))
+            return False
+
     def _place(self, below: str = "") -> HadoopPlace:
         return HadoopPlace(self.spark, f"{self.uri}/{below}" if below else self.uri)
 
@@ -100,7 +108,7 @@ class OutputFolder:
         """The columns of its folders, none for files in the folder itself; None: there are no files."""
         folders: list[str] = []
         for name, is_file in self._place(below).entries(_LOOKED_AT):
-            if is_file and not _is_hidden(name):
+            if is_file and not is_hidden(name):
                 return ()
             if not is_file and "=" in name and not name.startswith("."):
                 folders.append(name)
@@ -111,5 +119,6 @@ class OutputFolder:
         return None
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether readers skip a file or folder of that name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)

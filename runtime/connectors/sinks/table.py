@@ -10,7 +10,9 @@ ordinal, which only grows, also when somebody puts the job back to an older chec
 one that may still be running goes on with greater versions than any that the other can give, and begins by appending
 nothing under the first of them: what the other hands over later is skipped, by formats that skip.
 
-The whole result, if that is what is delivered, takes the place of the one before, by one commit of the format.
+The whole result, if that is what is delivered, takes the place of the one before, by one commit of the format.  So does
+the first commit of a job that is to replace what the output holds; Spark's formats of files remove that before they
+write, so of such an output nothing can be seen for a moment.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from ....errors import OptionError
+from ....errors import OptionError, SetupError
 from ...platform.columns import column_fold
+from ...platform.connector_packages import package_hint
+from ...platform.failpoints import failpoint
 from ...platform.spark_errors import spark_says
 from ...platform.spark_formats import data_source
-from ...platform.spark_session import activate
+from ...platform.spark_session import activate, empty_frame
 from ..transaction import first_ordinal
 from .base import Guarantee
 from .deliveries import Deliveries
@@ -35,11 +39,12 @@ from .file_formats import (
     check_writable,
     file_format,
 )
-from .formats import NEED_PATH
+from .formats import NEED_PATH, REPLACING_FORMATS
 from .kafka.messages import FORMAT as KAFKA
 from .kafka.messages import check_messages, topic_of
 from .lake_checks import check_lake
 from .output_folder import OutputFolder
+from .output_writers import HadoopFolder, OutputWriters
 from .per_checkpoint import DeliverySink
 from .table_checks import check_table
 from .transaction_memory import Mark, memory_of
@@ -88,6 +93,7 @@ class TableSink(DeliverySink):
         self.guarantee: Guarantee = "at-least-once" if self._memory is None else "exactly-once"
         self.fencing = None if self._memory is None else self._memory.fencing
         self._job_id: str | None = None
+        self._writers: OutputWriters | None = None
         not_theirs = () if self._memory is None else self._memory.ours
         ours = [name for name in self._options if name.lower() in {one.lower() for one in not_theirs}]
         if ours:
@@ -95,6 +101,26 @@ class TableSink(DeliverySink):
                 f"option {ours[0]} = {self._options[ours[0]]!r} is set by the job itself, to its own id and the"
                 f" checkpoint's; leave it out, or set execution.sink.transactional to false"
             )
+
+    @property
+    def can_replace(self) -> bool:  # type: ignore[override]
+        """Formats of files, which Spark overwrites, and tables that are overwritten by one commit."""
+        names = REPLACING_FORMATS if self.table is not None else NEED_PATH
+        return self.deliveries.whole is None and self.name.lower() in names
+
+    def _remembers(self, spark: SparkSession) -> bool:
+        """Whether who has written is kept beside the files: in a folder of files, which need not be Spark's alone."""
+        is_folder = self.path is not None and self.table is None and self.deliveries.whole is None
+        return is_folder and (self.name.lower() == "delta" or file_format(spark, self.name) is not None)
+
+    def writers(self, spark: SparkSession) -> OutputWriters | None:
+        if self._writers is None and self._remembers(spark):
+            assert self.path is not None, "it is a folder"
+            self._writers = OutputWriters(HadoopFolder(spark, self.path, self._options))
+        return self._writers
+
+    def has_rows(self, spark: SparkSession) -> bool:
+        return self.path is not None and OutputFolder(spark, "path", self.path, self.path).has_files()
 
     def describe(self) -> str:
         if self._is_kafka:
@@ -116,6 +142,13 @@ class TableSink(DeliverySink):
         try:
             data_source(spark, self.name)
         except Exception as error:
+            hint = package_hint(self.name, spark.version)
+            if hint is not None:
+                raise SetupError(
+                    f"format {self.name!r} is not known to this session\nSpark downloads a package only when its JVM"
+                    f" starts: {hint}",
+                    code="MIXEDMODE_CONNECTOR_MISSING",
+                ) from error
             raise OptionError(
                 f"format {self.name!r} is not supported; use one of parquet, memory, console, noop, any that this"
                 " session can write (csv, json, orc, jdbc, a registered Python data source, delta with its package, …),"
@@ -163,13 +196,30 @@ class TableSink(DeliverySink):
             nothing = self._spark.createDataFrame([], self.schema)
             self._write(nothing, Mark(self._job_id, first_ordinal(self.branch)), replaces=False)
 
+    def commit(self, transaction: SinkTransaction) -> None:
+        replaces = self.replaces_now
+        if replaces and not transaction.files:
+            assert self._spark is not None, "open() comes first"
+            self.hand_over(empty_frame(self._spark, self.schema), transaction)
+        super().commit(transaction)
+        if replaces:
+            assert self.replacement is not None, "it is due"
+            failpoint("sink-before-replaced")
+            self.replacement.done()
+
     def hand_over(self, rows: DataFrame, transaction: SinkTransaction) -> None:
         if self._spark is not None:
             # Spark looks a data source of Python's up in this thread's session, and in no other.
             activate(self._spark)
         assert self._job_id is not None, "open() comes first"
         mark = Mark.of(self._job_id, transaction, self.branch)
-        self._write(rows, mark, replaces=self._replaces)
+        writers = None if self.writer is None else self.writers(rows.sparkSession)
+        if writers is not None and self.writer is not None:
+            writers.sign(self.writer)
+        replaces = self._replaces or self.replaces_now
+        self._write(rows, mark, replaces=replaces)
+        if replaces and writers is not None and self.writer is not None:
+            writers.sign_again(self.writer)  # Spark removes the whole folder to overwrite it
 
     def _write(self, rows: DataFrame, mark: Mark, *, replaces: bool) -> None:
         options = dict(self._options)
@@ -182,6 +232,8 @@ class TableSink(DeliverySink):
             rows.writeTo(self.table).options(**options).overwrite(F.lit(True))
             return
         mode = "overwrite" if replaces and self.table is None else "append"
+        if mode == "overwrite" and self.replaces_now:
+            options["partitionOverwriteMode"] = "static"  # whatever the session says: all rows go
         writer = rows.write.format(self.name).mode(mode).options(**options)
         if self._partition_by:
             writer = writer.partitionBy(*self._partition_by)

@@ -147,6 +147,8 @@ def test_a_format_that_does_not_take_the_output(writer: MixedStreamWriter, tmp_p
         ("link/spark/", "real", r"path = '.*/link/spark/', which is '.*/real/spark', is among the files of"),
         ("inner", "real", r"path = '.*/inner', which is '.*/real/mixedmode/y', is among the files of"),
         ("moved/x", "split", r"path = '.*/moved/x' is among the files of checkpointLocation"),
+        ("ck/out", "ck", r"path = '.*/ck/out' is inside checkpointLocation '.*/ck'\nWhoever removes"),
+        ("real/_out", "link", r"path = '.*/real/_out' is inside checkpointLocation '.*/link'"),
     ],
 )
 def test_folders_that_would_be_taken_for_each_other(
@@ -193,10 +195,20 @@ def test_a_secret_in_an_option_that_a_sink_does_not_know_is_not_shown(writer: Mi
         writer.option("kafka.sasl.jaas.config", "password=s3cr3t").plan()
 
 
-@pytest.mark.parametrize(("path", "location"), [("out", "out/checkpoints"), ("ck/out", "ck"), ("ck", "ck-of")])
+@pytest.mark.parametrize(("path", "location"), [("out", "out/_checkpoints"), ("out", "out/.ck/x"), ("ck", "ck-of")])
 def test_folders_that_stay_apart(writer: MixedStreamWriter, tmp_path: Path, path: str, location: str) -> None:
-    """A location has two folders of its own and touches nothing else, and Spark's readers do not go into folders."""
-    writer.option("path", str(tmp_path / path)).option("checkpointLocation", str(tmp_path / location)).plan()
+    """A location has two folders of its own and touches nothing else, and no reader goes into hidden folders."""
+    writer.option("path", str(tmp_path / path)).option("checkpointLocation", str(tmp_path / location))
+    assert not [one for one in writer.plan().warnings if "checkpointLocation" in one]
+
+
+def test_checkpoints_inside_the_output_are_taken_with_a_warning(writer: MixedStreamWriter, tmp_path: Path) -> None:
+    """Stock jobs often have them there, and Spark's readers do not go into folders; others do."""
+    location = tmp_path / "out" / "checkpoints"
+    writer.option("path", str(tmp_path / "out")).option("checkpointLocation", str(location))
+    (warning,) = [one for one in writer.plan().warnings if "checkpointLocation" in one]
+    assert f"checkpointLocation '{location}' is inside path '{tmp_path / 'out'}'" in warning
+    assert "recursiveFileLookup" in warning and "begins with _" in warning
 
 
 @pytest.fixture
@@ -416,6 +428,7 @@ def test_on_a_cluster_local_folders_are_the_executors(
         preflight.check_places(job)
 
     monkeypatch.setattr(type(job.sink), "check_place", lambda *_: None)
+    monkeypatch.setattr(preflight, "check_existing_rows", lambda *_: None)
     cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://elsewhere:7077"))
     monkeypatch.setattr(preflight, "probe_places", lambda *_: None)  # a job on that cluster
     preflight.check_places(replace(job, spark=cluster))  # type: ignore[arg-type]
