@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -94,16 +93,16 @@ class _Inactive(StatefulProcessor):
 
     def init(self, handle: Any) -> None:
         self._handle = handle
-        self._last = handle.getValueState("last", "ts timestamp")
+        self._last = handle.getValueState("last", "ms long")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        last = self._last.get()[0] if self._last.exists() else None
+        last = self._last.get()[0] if self._last.exists() else 0
         for row in rows:
-            last = row.ts if last is None or row.ts > last else last
+            last = max(last, int(row.ts.timestamp() * 1000))
         for timer in list(self._handle.listTimers()):
             self._handle.deleteTimer(timer)
         self._last.update((last,))
-        self._handle.registerTimer(int((last + timedelta(minutes=10)).timestamp() * 1000))
+        self._handle.registerTimer(last + 600_000)
         return iter(())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
@@ -131,7 +130,7 @@ def inactive_devices_by_timer(spark: SparkSession, read: Read) -> Any:
         read("beats")
         .withWatermark("ts", "1 minute")
         .groupBy("device")
-        .transformWithState(_Inactive(), "device string, last timestamp", "append", "eventTime")
+        .transformWithState(_Inactive(), "device string, last long", "append", "eventTime")
     )
     return alerts.writeStream.outputMode("append").foreachBatch(lambda batch, batch_id: read.store.append(batch))
 
