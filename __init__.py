@@ -39,6 +39,7 @@ from .errors import (
     UnknownStateError,
     UserCodeError,
 )
+from .planner.frames.spark_methods import take_rows_of_jobs
 
 if TYPE_CHECKING:
     from . import delta, events, iceberg, kafka, metrics, testing
@@ -131,6 +132,8 @@ _LAZY = {
     "state_writer": ".planner.frames.state_writer",
 }
 
+
+take_rows_of_jobs()
 
 if not TYPE_CHECKING:  # so that a checker of types finds names that are not there
 

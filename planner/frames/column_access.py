@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, overload
 
 from pyspark.sql import Column, DataFrame
@@ -17,6 +18,9 @@ from .nearest import no_attribute
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+#: The names of functions in PySpark that stand around what users call.
+_DECORATORS = ("wrapped", "wrapper")
 
 
 class ColumnAccess(JoiningFrame):
@@ -70,9 +74,9 @@ class ColumnAccess(JoiningFrame):
                 raise UnsupportedOperationError(f"MixedFrame has no {name}; {hint_for(name)}")
         if name == HANDLE:
             raise UnsupportedOperationError(
-                "a MixedFrame is not one of Spark's frames, which is what a model of MLlib's or a join with another"
-                " frame asks for, and what they give would be a query of Spark's own; for model.transform(frame) write"
-                " frame.transform(model.transform), for static.join(frame, …) frame.join(static, …)"
+                f"{_spark_call()} was given rows of a job, which it does not take: it asks for one of Spark's frames;"
+                " a static DataFrame's join, crossJoin, union and unionByName take them, and so does transform of"
+                " MLlib's models. Train a model on a DataFrame that read() is given"
             )
         raise no_attribute(self, name, [] if name.startswith("_") else self.columns)
 
@@ -81,3 +85,16 @@ class ColumnAccess(JoiningFrame):
         if column is None:
             raise missing_column(what, name, self.schema)
         return column
+
+
+def _spark_call() -> str:
+    """The call into PySpark that the code at work is in, as its author has written it."""
+    named, frame = "a method of PySpark", sys._getframe(2)
+    while str(frame.f_globals.get("__name__", "")).startswith("pyspark."):
+        of, method = frame.f_locals.get("self"), frame.f_code.co_name
+        if method not in _DECORATORS:
+            named = f"{method}()" if of is None else f"{type(of).__name__}.{method}()"
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return named

@@ -90,6 +90,11 @@ class JoiningFrame(UnitedFrame):
             return super().join(other, on, how)
         return self._of(plan_join(self._stage_input("join"), other._stage_input("join"), on, how))
 
+    def _joined_behind(self, left: Any, on: Any = None, how: str | None = None) -> Self:
+        if isinstance(left, DataFrame) and left.isStreaming:
+            return type(self)(*read_inputs(None, left)).join(self, on, how)
+        return super()._joined_behind(left, on, how)
+
     def crossJoin(self, other: Any) -> Self:
         """Joins every row with every row of a static frame, which is read anew for each epoch.
 
@@ -101,3 +106,8 @@ class JoiningFrame(UnitedFrame):
         if isinstance(other, JoiningFrame) or (isinstance(other, DataFrame) and other.isStreaming):
             return self.join(other, how="cross")
         return super().crossJoin(other)
+
+    def _crossed_behind(self, left: Any) -> Self:
+        if isinstance(left, DataFrame) and left.isStreaming:
+            return type(self)(*read_inputs(None, left)).crossJoin(self)
+        return super()._crossed_behind(left)

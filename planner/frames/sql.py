@@ -15,12 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ...errors import PlanError
 from ...runtime.platform.columns import quoted
+from ...runtime.platform.replaced_methods import stock_method
 from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.spark_plans import kinds_in_sql
 from ...runtime.platform.spark_session import empty_frame
 from ..inputs.row_wise import check_row_wise
 from ..inputs.static import check_static
-from ..sql.session import answer, stock_method
+from ..sql.session import answer
 from ..sql.stand_in import STAND_INS
 from .frame import MixedFrame
 
@@ -90,7 +91,7 @@ def sql(sqlQuery: str, args: dict[str, Any] | list[Any] | None = None, **kwargs:
             if one is not None:
                 return one
         stand_ins = {name: STAND_INS.make(frame, name) for name, frame in frames.items()}
-        result = stock_method("sql")(spark, sqlQuery, args, **others, **stand_ins)
+        result = stock_method(SparkSession, "sql")(spark, sqlQuery, args, **others, **stand_ins)
     except PySparkException as error:
         raise PlanError(f"{what}: {error_text(error)}") from error
     rows: Any = answer(result)
@@ -115,7 +116,7 @@ def _row_wise(
         args: its parameters.
         others: what else it names.
     """
-    stock = stock_method("sql")
+    stock = stock_method(SparkSession, "sql")
 
     def queried(rows: DataFrame) -> DataFrame:
         return stock(rows.sparkSession, text, args, **others, **{name: rows})

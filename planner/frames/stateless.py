@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.errors import AnalysisException
@@ -22,6 +23,7 @@ from ...runtime.platform.stars import hidden_names, starred
 from ..inputs.schemas import quoted as quoted_columns
 from ..inputs.static import broadcast_if_small, check_static
 from .described import Described
+from .spark_methods import RowsOfJob
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,7 +50,7 @@ class NullFunctions(Generic[_Rows]):
         self.drop, self.fill, self.replace = drop, fill, replace
 
 
-class StatelessFrame(Described):
+class StatelessFrame(Described, RowsOfJob):
     """Rows with the operations that treat each row by itself."""
 
     @abstractmethod
@@ -321,11 +323,38 @@ class StatelessFrame(Described):
             PlanError: ``other`` is not static, or such a join has no answer before the end of a stream.
         """
         static = check_static("join", other, how)
+        return self._joined(static, on, how, lambda frame, side, on, how: frame.join(side, on, how))
+
+    def _joined_behind(self, left: DataFrame, on: Any = None, how: str | None = None) -> Self:
+        """The rows joined to a static frame, which is the left side: ``left.join(rows, on, how)``.
+
+        Args:
+            left: a batch DataFrame.
+            on: as of :meth:`join`.
+            how: inner (None), right or cross.
+
+        Raises:
+            PlanError: as of :meth:`join`.
+        """
+        static = check_static("join", left, how, on_the_left=True)
+        return self._joined(static, on, how, lambda frame, side, on, how: side.join(frame, on, how))
+
+    def _joined(self, static: DataFrame, on: Any, how: str | None, join: Callable[..., DataFrame]) -> Self:
+        """The rows joined with a static frame.
+
+        Args:
+            static: the frame.
+            on: as of :meth:`join`.
+            how: the kind.
+            join: joins one frame of the rows with it.
+        """
+        if isinstance(on, (list, tuple)) and on and all(isinstance(one, Column) for one in on):
+            on = reduce(Column.__and__, on)  # as PySpark does
         own = self._own([on]) if isinstance(on, Column) else None
         side = broadcast_if_small(static) if self._is_behind_stage else static
 
         def joined(frame: DataFrame) -> DataFrame:
-            return frame.join(side, on if own is None else self._of_frame(frame, own, side)[0], how)
+            return join(frame, side, on if own is None else self._of_frame(frame, own, side)[0], how)
 
         try:
             return self._beside(static, self._map("join", joined))
@@ -339,9 +368,15 @@ class StatelessFrame(Described):
 
     def crossJoin(self, other: DataFrame) -> Self:
         """Joins every row with every row of a static frame, which is read anew for each epoch."""
-        static = check_static("crossJoin", other)
+        return self._crossed(check_static("crossJoin", other), lambda frame, side: frame.crossJoin(side))
+
+    def _crossed_behind(self, left: DataFrame) -> Self:
+        """``left.crossJoin(rows)`` of a static frame."""
+        return self._crossed(check_static("crossJoin", left), lambda frame, side: side.crossJoin(frame))
+
+    def _crossed(self, static: DataFrame, cross: Callable[..., DataFrame]) -> Self:
         side = broadcast_if_small(static) if self._is_behind_stage else static
-        return self._beside(static, self._map("crossJoin", lambda frame: frame.crossJoin(side)))
+        return self._beside(static, self._map("crossJoin", lambda frame: cross(frame, side)))
 
     # -- functions of batches of rows ----------------------------------------------------------------------------------
 

@@ -84,6 +84,19 @@ class UnitedFrame(StatelessFrame):
             return self._united("unionByName", other)
         return self._with_columns_of(other)._united("unionByName", other._with_columns_of(self))
 
+    def _united_behind(self, first: DataFrame, what: str, **options: Any) -> Self:
+        """``first.union(rows)``: a plain frame before these rows.
+
+        Args:
+            first: a history, or a live input.
+            what: the method.
+            options: its other arguments.
+        """
+        mine = first.columns if what == "unionByName" else self.columns
+        made = self._as_mine(what, first, dict(zip(mine, first.columns, strict=False)))
+        united: Self = getattr(made, what)(self, **options)
+        return united
+
     def _with_columns_of(self, other: Self) -> Self:
         missing = {
             field.name: F.lit(None).cast(field.dataType)

@@ -12,19 +12,24 @@ from ...runtime.platform.spark_plans import broadcast_limit_bytes, has_node, siz
 from .environment import refuse_connect
 
 #: Kinds of joins, as Spark takes them, by how they are written without underscores.
-_POSSIBLE = {"inner", "cross", "left", "leftouter", "leftsemi", "semi", "leftanti", "anti"}
-_IMPOSSIBLE = {"right", "rightouter", "outer", "full", "fullouter"}
+_LEFT, _RIGHT, _FULL = {"left", "leftouter"}, {"right", "rightouter"}, {"outer", "full", "fullouter"}
+_OF_LEFT = {"leftsemi", "semi", "leftanti", "anti"}
+_KINDS = {"inner", "cross", *_LEFT, *_RIGHT, *_FULL, *_OF_LEFT}
+#: Those that have an answer before the stream's end, with the static frame on the right, or on the left.
+_POSSIBLE = {False: {"inner", "cross", *_LEFT, *_OF_LEFT}, True: {"inner", "cross", *_RIGHT}}
+_ALLOWED = {False: "inner, left, leftsemi, leftanti or cross", True: "inner, right or cross"}
 #: Spark's node of a hint.
 _HINT = "ResolvedHint"
 
 
-def check_static(what: str, other: Any, how: Any = None) -> DataFrame:
+def check_static(what: str, other: Any, how: Any = None, *, on_the_left: bool = False) -> DataFrame:
     """The static side of a join.
 
     Args:
         what: the method, for errors.
         other: what is to be joined.
         how: the kind of join; None: inner.
+        on_the_left: the static frame is the left side.
 
     Raises:
         PlanError: it is no static frame, or such a join has no answer before a stream's end.
@@ -42,13 +47,15 @@ def check_static(what: str, other: Any, how: Any = None) -> DataFrame:
             code="MIXEDMODE_STATE_IN_INPUT",
         )
     kind = "inner" if how is None else str(how).lower().replace("_", "").replace(" ", "")
-    if kind in _IMPOSSIBLE:
+    if kind not in _KINDS:
+        raise PlanError(f"{what} of kind {how!r} is unknown; use {_ALLOWED[on_the_left]}")
+    if kind not in _POSSIBLE[on_the_left]:
+        side = "left" if on_the_left else "right"
         raise PlanError(
-            f"{what} of kind {how!r} keeps rows of the static side that match nothing, which is not known before the"
-            " stream's end (Spark refuses it for streams, too); use inner, left, leftsemi, leftanti or cross"
+            f"{what} of kind {how!r}, with the static frame on the {side}, hands on rows of the static side by whether"
+            " they match, which is not known before the stream's end (Spark refuses it for streams, too); use"
+            f" {_ALLOWED[on_the_left]}"
         )
-    if kind not in _POSSIBLE:
-        raise PlanError(f"{what} of kind {how!r} is unknown; use inner, left, leftsemi, leftanti or cross")
     return other
 
 

@@ -16,20 +16,17 @@ replaced.  The replacement is as narrow as it can be:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from threading import Lock
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from ...runtime.platform.replaced_methods import replace_method
 from .stand_in import STAND_INS, JobRows
 from .translation import translated
 
-_MARK = "__mixedmode_stock__"
 #: The methods that give rows of a view by its name.
 _METHODS = ("sql", "table")
-_LOCK = Lock()
 
 
 def register_view(frame: JobRows, method: str, name: str) -> None:
@@ -46,17 +43,8 @@ def register_view(frame: JobRows, method: str, name: str) -> None:
 
 def install() -> None:
     """Have ``spark.sql`` and ``spark.table`` return frames of jobs for what reads views of these."""
-    with _LOCK:
-        for name in _METHODS:
-            stock = getattr(SparkSession, name)
-            if not hasattr(stock, _MARK):
-                setattr(SparkSession, name, _answering(stock))
-
-
-def stock_method(name: str) -> Callable[..., DataFrame]:
-    """Spark's own method."""
-    method = getattr(SparkSession, name)
-    return getattr(method, _MARK, method)
+    for name in _METHODS:
+        replace_method(SparkSession, name, _answering)
 
 
 def answer(result: Any) -> Any:
@@ -65,9 +53,7 @@ def answer(result: Any) -> Any:
 
 
 def _answering(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stock)
     def method(self: SparkSession, *args: Any, **kwargs: Any) -> Any:
         return answer(stock(self, *args, **kwargs))
 
-    setattr(method, _MARK, stock)
     return method

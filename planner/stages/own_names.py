@@ -65,10 +65,13 @@ class OwnNames:
             return cls(rows, rows, known)
         if rows.watermark is not None and rows.watermark.event_time not in names:
             check_distinct_columns(f"what {what} is called on", rows.schema, case_sensitive=rows.inputs.case_sensitive)
-        more_columns = [as_column(rows.inputs.spark, one) for one in hidden]
 
         def named(frame: DataFrame, *more: Column) -> DataFrame:
-            whole = frame.select("*", *more_columns, *more) if more_columns or more else frame
+            # Those of this very frame: behind a USING join to a static frame each input's keys are hidden ones.
+            own_hidden = (
+                [as_column(rows.inputs.spark, one) for one in hidden_columns(analyzed(frame))] if hidden else []
+            )
+            whole = frame.select("*", *own_hidden, *more) if own_hidden or more else frame
             return whole.toDF(*names, *whole.columns[len(names) :])
 
         own = [name for name, before in zip(names, given, strict=False) if before != CARRIER]

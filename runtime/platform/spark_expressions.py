@@ -118,6 +118,11 @@ def as_column(spark: SparkSession, expression: Any) -> Column:
     return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression))
 
 
+def is_orderable(spark: SparkSession, data_type: Any) -> bool:
+    """True if Spark can compare values of one of its types."""
+    return bool(java_class(spark, "org.apache.spark.sql.catalyst.expressions.RowOrdering").isOrderable(data_type))
+
+
 def is_same(spark: SparkSession, one: Any, other: Any) -> bool:
     """True for one expression; constants may be written in two ways: a typed null or a float is a cast as text.
 

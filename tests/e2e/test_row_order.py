@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from support import World
 
@@ -193,6 +194,30 @@ def test_a_union_of_reads_is_in_the_order_of_all_files(world: World) -> None:
     query = world.start(numbered(mixedmode.read(history=one.unionByName(other))))
     query.awaitTermination()
     assert sorted(world.output()) == numbers(VALUES)
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_lists_and_first_values_of_a_backlog_are_in_the_order_of_its_rows(world: World, by_time: bool) -> None:
+    """In that of the files, or of event times where there is a watermark; of values without an order, too."""
+    write_files(world.folder / "in", "json", range(len(SIZES)))
+    rows = mixedmode.read(history=read(world.spark, ("json", world.folder / "in")))
+    if by_time:  # the values fall from row to row
+        rows = rows.withColumn("ts", F.timestamp_seconds("v")).withWatermark("ts", "1 hour")
+    early = F.when(F.col("v") < -100, F.col("v"))
+    lists = rows.groupBy("k").agg(
+        *[F.collect_list("v"), F.first("v"), F.last("v"), F.first(early, ignorenulls=True)],
+        F.expr("listagg(CAST(v AS STRING), ',') FILTER (WHERE v % 2 = 0)").alias("even"),
+        F.to_json(F.expr("collect_list(map('v', nullif(v, 0)))")).alias("maps"),
+    )
+    world.start(lists, {"execution.runtime-mode": "batch"}).awaitTermination()
+    wanted = []
+    for key, values in VALUES.items():
+        values = sorted(values) if by_time else values
+        even = ",".join(str(v) for v in values if v % 2 == 0) or None
+        maps = json.dumps([{"v": v or None} for v in values], separators=(",", ":"))
+        first = next(v for v in values if v < -100)
+        wanted.append((key, values, values[0], values[-1], first, even, maps))
+    assert sorted(world.output()) == sorted(wanted)
 
 
 @pytest.mark.slow

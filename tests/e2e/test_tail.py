@@ -36,15 +36,17 @@ def behind_windows(rows: Any, static: DataFrame) -> Any:
 
 
 def behind_sessions(rows: Any, static: DataFrame) -> Any:
-    """Rows multiplied, and rows that go through pandas."""
+    """Rows multiplied, rows that go through pandas, and a static frame on the left of a join."""
 
     def doubled(frames: Iterator[Any]) -> Iterator[Any]:
         for frame in frames:
             frame["total"] = frame["total"] * 2
             yield frame
 
-    rows = rows.join(F.broadcast(static), "key").mapInPandas(
-        doubled, "key string, start timestamp, count long, total long, name string"
+    rows = (
+        F.broadcast(static)
+        .join(rows, "key", "right")
+        .mapInPandas(doubled, "key string, start timestamp, count long, total long, name string")
     )
     return rows.select("key", "start", "total", F.explode(F.array("name", F.upper("name"))).alias("name"))
 

@@ -30,7 +30,12 @@ def listed(jobs: list[Job], **declared: Any) -> Callable[[JobFunction], JobFunct
         function.__doc__ = f"{entry['input']}; {entry['query']}"
         replaced = [part.strip() for part in entry["replaced"].split(";") if part.strip()]
         return public_job(
-            jobs, entry["address"], commit=entry["commit"], replaced=replaced, listed="second", **declared
+            jobs,
+            entry["address"],
+            commit=entry["commit"],
+            replaced=replaced,
+            listed=entry.get("list", "second"),
+            **declared,
         )(function)
 
     return keep

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 #: Options of ours that are set: it changes how soon results come, never which.
 OURS = {"pipeline.parallelism": 2}
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 #: Options of the session in both: few tasks, and times as the stored results have them.
-SESSION = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
+SESSION = {SHUFFLE_PARTITIONS: "2", "spark.sql.session.timeZone": "UTC"}
 #: A run that is not over by then has failed.
 _PATIENCE_S = 120
 #: A result that is not there when all input is processed may come so much later (a checkpoint, an idle epoch).
@@ -140,7 +141,12 @@ class Sink:
 
 
 def run_stock(
-    spark: SparkSession, job: Job, root: Path, files_per_batch: int = 1, count: int = files.FILES
+    spark: SparkSession,
+    job: Job,
+    root: Path,
+    files_per_batch: int = 1,
+    count: int = files.FILES,
+    partitions: int | None = None,
 ) -> list[Results]:
     """The results of stock Structured Streaming over all files, in event-time order.
 
@@ -150,6 +156,7 @@ def run_stock(
         root: an empty folder of this run.
         files_per_batch: how many files are a micro-batch.
         count: how many files there are, without the one at the end.
+        partitions: how many Spark shuffles into; None: as in all other runs.
 
     Raises:
         Failed: if a query fails: the job is not written as stock Spark takes it.
@@ -161,7 +168,8 @@ def run_stock(
 
     place = Place(spark, job, root, stream)
     sinks = [Sink(place, output) for output in job.outputs]
-    with session_options(spark, SESSION, job.session):
+    shuffle = {} if partitions is None else {SHUFFLE_PARTITIONS: str(partitions)}
+    with session_options(spark, SESSION, job.session, shuffle):
         queries: list[Any] = []
         try:
             for sink, writer in zip(sinks, _writers(place, job.function), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from .catalogue import GROUPS, JOBS
@@ -12,7 +13,7 @@ from .job import Job
 from .kept import verdicts
 from .results import DIGITS
 from .run import OURS
-from .verdicts import DEPENDS, DIFFERS, MORE_LINES, REFUSED, SAME, Verdict
+from .verdicts import AS_ONE_FILE, DEPENDS, DIFFERS, MORE_LINES, MORE_PARTITIONS, PARTITIONS, REFUSED, SAME, Verdict
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 PAGE = README.parent / "docs" / "public-jobs.md"
@@ -23,7 +24,10 @@ _MEANINGS = {
     SAME: "The job gives the results of stock Spark, and only the `read` line changes.",
     MORE_LINES: "The job gives the results of stock Spark, but other lines have to change, too; the table lists them.",
     REFUSED: "`mixedmode` raises an error at or before `start()`. The table shows its message.",
-    DEPENDS: "Stock Spark itself gives other results with other micro-batches. This counts as not the same.",
+    DEPENDS: "Stock Spark itself gives other results with other micro-batches. This counts as not the same."
+    " {as_one_file} of these jobs give on `mixedmode` what stock Spark gives with micro-batches of one file.",
+    PARTITIONS: "Stock Spark itself keeps other rows with another `spark.sql.shuffle.partitions`. `mixedmode` gives"
+    " as many rows, and others only in place of these. This counts as not the same.",
     DIFFERS: "The results differ, or the query fails. The table shows the first rows.",
 }
 _REASON_LIMIT = 300
@@ -31,12 +35,13 @@ _REASON_LIMIT = 300
 _ABOVE = """
 # Public jobs, run on stock Spark and on mixedmode
 
-**{same} of {all} ({percent} %)** stateful PySpark Structured Streaming queries from public code give the same results
-on `mixedmode` as on stock Spark when only one line changes: `spark.readStream…` becomes
-`mixedmode.read(history=…, live=…)`.
+**{same}** stateful PySpark Structured Streaming queries from public code give the same results on `mixedmode` as on
+stock Spark when only one line changes: `spark.readStream…` becomes `mixedmode.read(history=…, live=…)`.
+Of the jobs of a third list, which are written after shapes that courses and notebooks show and not after one page each,
+the same holds for **{same_third}**.
 
-| verdict | jobs | meaning |
-|---|---|---|
+| verdict | public jobs | third list | meaning |
+|---|---|---|---|
 {summary}
 
 ## How it is measured
@@ -57,7 +62,9 @@ on `mixedmode` as on stock Spark when only one line changes: `spark.readStream�
 7. The verdict is computed from the results. Nobody types it. Stock Spark runs with three files per micro-batch, too. If
    the results of `mixedmode` differ, stock Spark runs once more with all files in one micro-batch, and with
    micro-batches of a few rows. A job "depends on cuts" if these runs differ: in the second case each row that only one
-   side has must be one that stock Spark has with one of its cuts and lacks with another.
+   side has must be one that stock Spark has with one of its cuts and lacks with another. If that is not so, stock Spark
+   runs with {partitions} shuffle partitions. A job "depends on partitions" if stock Spark then has other rows in place
+   of each that differs, and `mixedmode` gives as many rows.
 
 Only sources, sinks and paths may be replaced; the table lists each replacement. If a sink is "collected", a
 `foreachBatch` function collects its rows. Before that, `mixedmode` must accept the query with the sink that its author
@@ -78,21 +85,32 @@ LISTS = {
     "second": "Listed and committed before the first of them was run, in `tests/jobs/new_jobs.json`; none has been"
     " dropped. `tests/jobs/new_jobs.md` says how they were chosen: repositories in the order of searches for names, the"
     " code of books and courses, and what searches for operators found.",
+    "third": "Written from memory after shapes that courses, vendors' notebooks, books and answers to questions show"
+    " again and again; no single page is their source. Listed and committed before the first of them was run, in"
+    " `tests/jobs/new_jobs.json`; none has been dropped.",
 }
+#: The jobs that were found in public.
+PUBLIC = [job for job in JOBS if job.listed != "third"]
 
 
 def page() -> str:
     """The whole page."""
     found = verdicts()
-    counts = Counter(found.get(job.name, _UNKNOWN).kind for job in JOBS)
+    counts, counts_third = (
+        Counter(found.get(job.name, _UNKNOWN).kind for job in JOBS if (job in PUBLIC) is is_public)
+        for is_public in (True, False)
+    )
     head = _ABOVE.format(
-        same=counts[SAME],
-        all=len(JOBS),
-        percent=round(100 * counts[SAME] / len(JOBS)),
-        summary="\n".join(f"| {kind} | {counts[kind]} | {meaning} |" for kind, meaning in _meanings(counts).items()),
+        same=_share(PUBLIC),
+        same_third=_share([job for job in JOBS if job not in PUBLIC]),
+        summary="\n".join(
+            f"| {kind} | {counts[kind]} | {counts_third[kind]} | {meaning} |"
+            for kind, meaning in _meanings(counts + counts_third).items()
+        ),
         files=FILES,
         history=OF_HISTORY,
         digits=DIGITS,
+        partitions=" and with ".join(map(str, MORE_PARTITIONS)),
         options=", ".join(f"`{name}` = {value}" for name, value in OURS.items()),
         lists="\n".join(f"- **{listed}** ({_listed(listed)} jobs): {text}" for listed, text in LISTS.items()),
     )
@@ -110,9 +128,18 @@ def page() -> str:
 
 
 def figure() -> str:
-    """How many jobs give the same results by one line."""
+    """How many public jobs give the same results by one line."""
+    return f"{_same(PUBLIC)} of {len(PUBLIC)}"
+
+
+def _share(jobs: Sequence[Job]) -> str:
+    same = _same(jobs)
+    return f"{same} of {len(jobs)} ({round(100 * same / len(jobs))} %)"
+
+
+def _same(jobs: Sequence[Job]) -> int:
     found = verdicts()
-    return f"{sum(found.get(job.name, _UNKNOWN).kind == SAME for job in JOBS)} of {len(JOBS)}"
+    return sum(found.get(job.name, _UNKNOWN).kind == SAME for job in jobs)
 
 
 def figures_of(readme: str) -> list[str]:
@@ -121,9 +148,11 @@ def figures_of(readme: str) -> list[str]:
 
 
 def _meanings(counts: Counter[str]) -> dict[str, str]:
+    as_one_file = sum(one.reason.startswith(AS_ONE_FILE) for one in verdicts().values())
+    meanings = {kind: meaning.format(as_one_file=as_one_file) for kind, meaning in _MEANINGS.items()}
     if not counts[_UNKNOWN.kind]:
-        return _MEANINGS
-    return {**_MEANINGS, _UNKNOWN.kind: "The job is new. It counts as not the same until `make test-jobs` has run it."}
+        return meanings
+    return {**meanings, _UNKNOWN.kind: "The job is new. It counts as not the same until `make test-jobs` has run it."}
 
 
 def _listed(name: str) -> int:
@@ -140,6 +169,8 @@ def _row(job: Job, verdict: Verdict) -> str:
 
 
 def _link(job: Job) -> str:
+    if job.listed == "third":
+        return _cell(job.address)
     found = re.match(r"(\S+?)(?=[:\s]|$)(.*)", job.address)
     assert found is not None
     address, rest = found.groups()

@@ -120,6 +120,45 @@ def test_rows_that_differ_depend_on_cuts_only_if_stock_itself_has_and_lacks_each
     assert verdicts.explained(given([1, 2, 3]), given(ours), [given(cut) for cut in cuts]) is is_explained
 
 
+@pytest.mark.parametrize(
+    ("ours", "runs", "is_replaced"),
+    [
+        ([1, 2, 9], [[1, 2, 4]], True),  # stock keeps 3 or 4, ours another one
+        ([1, 8, 9], [[1, 2, 4], [1, 5, 3]], True),
+        ([1, 2], [[1, 2, 4]], False),  # a row is missing
+        ([1, 2, 9], [[1, 2, 3]], False),  # stock always keeps 3
+        ([1, 2, 9], [[1, 2, 4, 5]], False),  # stock gives more rows, and not others
+        ([3, 2, 1], [[1, 2, 4]], False),  # it is only the order
+    ],
+)
+def test_rows_that_differ_depend_on_partitions_only_if_stock_itself_has_others_for_each(
+    ours: list[int], runs: list[list[int]], is_replaced: bool
+) -> None:
+    def given(numbers: list[int]) -> list[Results]:
+        return [Results(("n",), tuple(map(str, numbers)))]
+
+    assert verdicts.replaced(given([1, 2, 3]), given(ours), [given(run) for run in runs]) is is_replaced
+
+
+def test_job_that_stock_itself_answers_by_its_partitions_says_so(tmp_path: Path) -> None:
+    def stock(spark: Any, job: Job, root: Path, *cut: int, partitions: int = 2) -> list[Results]:
+        return [results(Output(), _NAMES, [*_ROWS[:2], ("a", 3 + (partitions == 3))])]
+
+    ours = [*_ROWS[:2], ("a", 9)]
+    found = verdicts.verdict(None, _JOBS[0], tmp_path, _stock(), _run({"ours": ours}), stock)  # type: ignore[arg-type]
+    assert found.kind == verdicts.PARTITIONS
+    assert "only in 3 of them" in found.reason
+
+
+def test_job_that_depends_on_cuts_says_if_it_is_as_stock_is_file_by_file(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    stock = replace(_stock(), cuts="1 of 3 rows")
+    for ours, reason in ((_ROWS, verdicts.AS_ONE_FILE + "1 of 3 rows"), (_ROWS[1:], "1 of 3 rows")):
+        found = verdicts.verdict(None, _JOBS[0], tmp_path, stock, _run({"ours": ours}), _as_before)  # type: ignore[arg-type]
+        assert found == verdicts.Verdict(verdicts.DEPENDS, reason)
+
+
 def test_key_of_stored_results_changes_with_the_job_its_helpers_and_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
@@ -151,8 +190,8 @@ def _stock() -> verdicts.Stock:
     return verdicts.Stock([results(Output(), _NAMES, _ROWS)], "")
 
 
-def _as_before(*_: Any) -> list[Results]:
-    """Stock, with another cut."""
+def _as_before(*_: Any, **__: Any) -> list[Results]:
+    """Stock, with another cut, or other partitions."""
     return _stock().results
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,16 @@ from .run import Failed, Refused, run_ours, run_stock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SAME, MORE_LINES, REFUSED, DEPENDS, DIFFERS = "same", "more lines", "refused", "depends on cuts", "differs"
+SAME, MORE_LINES, REFUSED, DIFFERS = "same", "more lines", "refused", "differs"
+DEPENDS, PARTITIONS = "depends on cuts", "depends on partitions"
 #: Files in a micro-batch of the second run of stock.
 _OTHER_CUT = 3
 #: Further cuts, for a job that differs: what they are, files in a micro-batch, and files.
 _MORE_CUTS = {"one micro-batch": (1000, files.FILES), "micro-batches of a few rows": (1, 12 * files.FILES)}
+#: Numbers of shuffle partitions that a job is run with if it differs with each cut.
+MORE_PARTITIONS = (1, 3)
+#: What is said of a job that depends on cuts if mixedmode gives what stock gives with files_per_batch = 1.
+AS_ONE_FILE = "mixedmode gives what stock gives with micro-batches of one file; "
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Verdict:
     """What came of a job.
 
     Args:
-        kind: SAME, MORE_LINES, REFUSED, DEPENDS or DIFFERS.
+        kind: SAME, MORE_LINES, REFUSED, DEPENDS, PARTITIONS or DIFFERS.
         reason: the message of the refusal, the lines, or the first rows that differ.
     """
 
@@ -80,9 +86,10 @@ def verdict(
     """
     found, rows = _compared(stock, lambda: ours(spark, job, job.function, root / "ours", stock.results))
     if found.kind == DIFFERS and rows and not (stock.cuts or job.timeouts):
-        found = _by_cuts(lambda *cut: by_stock(spark, job, *cut), root, stock, rows) or found
+        runs = partial(by_stock, spark, job)
+        found = _by_cuts(runs, root, stock, rows) or _by_partitions(runs, root, stock, rows) or found
     if stock.cuts:
-        return Verdict(DEPENDS, stock.cuts)
+        return Verdict(DEPENDS, (AS_ONE_FILE if found.kind == SAME else "") + stock.cuts)
     if found.kind != SAME and job.moved is not None:
         moved = job.moved
         with_lines = _compared(stock, lambda: ours(spark, job, moved, root / "moved", stock.results))
@@ -118,6 +125,37 @@ def _by_cuts(by_stock: Callable[..., list[Results]], root: Path, stock: Stock, o
             cut = difference(stock.results, cuts[-1], "micro-batches of one file", name)
             return Verdict(DEPENDS, cut)
     return None
+
+
+def _by_partitions(
+    by_stock: Callable[..., list[Results]], root: Path, stock: Stock, ours: list[Results]
+) -> Verdict | None:
+    """PARTITIONS, if stock itself gives other rows for all that differ, by how many partitions it shuffles to."""
+    runs: list[list[Results]] = []
+    for number in MORE_PARTITIONS:
+        runs.append(by_stock(root / f"stock-partitions-{number}", partitions=number))
+        if replaced(stock.results, ours, runs):
+            return Verdict(PARTITIONS, difference(stock.results, runs[-1], "two partitions", f"{number} of them"))
+    return None
+
+
+def replaced(stock: list[Results], ours: list[Results], runs: list[list[Results]]) -> bool:
+    """True if ours has other rows only in place of such as stock itself has others for, in one of its runs.
+
+    Args:
+        stock: its results, query by query.
+        ours: those of mixedmode.
+        runs: those of stock with other partitions.
+    """
+    for place, (one, other) in enumerate(zip(stock, ours, strict=True)):
+        if one.columns != other.columns or len(one.rows) != len(other.rows):
+            return False
+        alike = [run[place].rows for run in runs if len(run[place].rows) == len(one.rows)]
+        lacked = {row for rows in alike for row in without(one.rows, rows)}
+        only = without(one.rows, other.rows)
+        if not set(only) <= lacked or not (only or one.rows == other.rows):
+            return False
+    return True
 
 
 def explained(stock: list[Results], ours: list[Results], cuts: list[list[Results]]) -> bool:

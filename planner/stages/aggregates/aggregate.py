@@ -69,6 +69,7 @@ def plan_aggregate(
     schema: StructType | None = None,
     grouping: GroupingSets | None = None,
     pivot: Pivot | None = None,
+    follows_a_stage: bool = False,
 ) -> AggregateOperator:
     """Plan an aggregation.
 
@@ -84,6 +85,7 @@ def plan_aggregate(
         schema: the columns of all inputs, if some inputs have nulls where ``frame`` has none.
         grouping: the grouping sets; None: one, of all ``group_cols``.
         pivot: the values of a column that each of ``exprs`` is computed of; None: all rows.
+        follows_a_stage: the rows come from another stage, so no column says in which order they have arrived.
 
     Raises:
         PlanError: Spark cannot resolve it, or a function, key, window or output mode is not supported.
@@ -137,7 +139,12 @@ def plan_aggregate(
     return AggregateOperator(
         uid=uid,
         keys=keys,
-        group_columns=GroupColumns(columns, _sliding(template, logical, windows, keys), written.columns),
+        group_columns=GroupColumns(
+            columns,
+            _sliding(template, logical, windows, keys),
+            written.columns,
+            written.ordered if collected.ordered else (),
+        ),
         key_types=key_types,
         partials=partials,
         output_schema=output_schema,
@@ -146,6 +153,7 @@ def plan_aggregate(
         event_time=event_time,
         projection=planned.projection,
         grouping=grouping,
+        follows_a_stage=follows_a_stage,
     )
 
 

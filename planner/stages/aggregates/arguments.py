@@ -22,6 +22,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import StructField
 
 from ....errors import PlanError
+from ....runtime.operators.arrival import ARRIVAL_COLUMNS
 from ....runtime.platform.spark_errors import error_text
 from ....runtime.platform.spark_expressions import (
     as_column,
@@ -54,6 +55,8 @@ class PlannedColumns:
     labels: tuple[str, ...]
     #: The same for Spark.
     columns: tuple[Column, ...]
+    #: The same where rows come in any order, with the columns that say their order; the same ones if it is the same.
+    ordered: tuple[Column, ...]
     key_fields: tuple[StructField, ...]
     fields: tuple[StructField, ...]
 
@@ -115,7 +118,8 @@ class _Planner:
             if not wrong:
                 labels = self._partials.written(self._texts_with(expressions))
                 keys, values = fields[: self._keys], fields[self._keys :]
-                return PlannedColumns(tuple(labels), tuple(columns), tuple(keys), tuple(values))
+                ordered = self._ordered(columns, expressions)
+                return PlannedColumns(tuple(labels), tuple(columns), tuple(ordered), tuple(keys), tuple(values))
             for place in wrong:
                 if place in expressions:
                     raise _refusal(arguments[place].text, why)
@@ -125,13 +129,24 @@ class _Planner:
 
     def _columns(self, expressions: Mapping[int, Any]) -> list[Column]:
         """The partial columns; arguments that are not given as expressions are text."""
-        holes = {f"__a{place}": expression for place, expression in expressions.items()}
+        return self._made(dict(enumerate(self._partials.written(self._texts_for_spark(expressions)))), expressions)
+
+    def _ordered(self, columns: Sequence[Column], expressions: Mapping[int, Any]) -> list[Column]:
+        """The partial columns for rows in any order, of which columns say where they belong."""
+        event_time = self._partials.event_time
+        order = ", ".join([*([] if event_time is None else [event_time]), *ARRIVAL_COLUMNS])
+        sql = self._partials.written_in_order(self._texts_for_spark(expressions), order)
+        made = dict(zip(sql, self._made(sql, expressions), strict=True))
+        return [made.get(place, column) for place, column in enumerate(columns)]
+
+    def _texts_for_spark(self, expressions: Mapping[int, Any]) -> list[str]:
         arguments = enumerate(self._partials.arguments)
-        texts = [f"__a{place}" if place in expressions else argument.sql for place, argument in arguments]
-        unresolved = [
-            parsed(self._spark, f"{sql} AS {name}")
-            for sql, name in zip(self._partials.written(texts), self._names, strict=True)
-        ]
+        return [f"__a{place}" if place in expressions else argument.sql for place, argument in arguments]
+
+    def _made(self, columns: Mapping[int, str], expressions: Mapping[int, Any]) -> list[Column]:
+        """Columns of SQL by their places, with expressions for those arguments that are no text."""
+        holes = {f"__a{place}": expression for place, expression in expressions.items()}
+        unresolved = [parsed(self._spark, f"{sql} AS {self._names[place]}") for place, sql in columns.items()]
         if holes:
 
             def filled(node: Any) -> Any:

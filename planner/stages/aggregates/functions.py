@@ -7,7 +7,6 @@ input's columns, which Spark computes per epoch, and a buffer that merges them a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from ....runtime.operators.aggregate.buffers import (
     ArrivalBuffer,
     ArrivalNotNullBuffer,
     BitsBuffer,
-    Buffer,
     CountBuffer,
     DecimalSumBuffer,
     ExtremeBuffer,
@@ -26,8 +24,8 @@ from ....runtime.operators.aggregate.buffers import (
     SumBuffer,
     TextBuffer,
 )
-from ....runtime.platform.spark_expressions import NO_SUCH_MEMBER, class_name, items, tree
-from .partials import Call, PartialColumns, Plan, PlannedResult
+from ....runtime.platform.spark_expressions import NO_SUCH_MEMBER, class_name, is_orderable, items, tree
+from .partials import ORDER, Call, PartialColumns, Plan, PlannedResult
 from .statistics import STATISTICS
 
 SUPPORTED = (
@@ -157,11 +155,14 @@ def _extreme_by(which: Any) -> Plan:
     return plan
 
 
-def _by(call: Call, partials: PartialColumns, which: Any, value: str, order: str, *, ties: bool) -> PlannedResult:
+def _by(
+    call: Call, partials: PartialColumns, which: Any, value: str, order: str, *, ties: bool, ordered: str = ""
+) -> PlannedResult:
     places = partials.add(
         lambda places: ExtremeByBuffer(places, which, ties),
         call.partial(f"{which}_by", value, order),
         call.partial(which, order),
+        ordered=ordered,
     )
     return PlannedResult(call.name, "value", places[:1])
 
@@ -170,19 +171,22 @@ def _by_position(which: Any) -> Plan:
     """first and last: by event time if there is one (then the cut into epochs makes no difference), else by arrival."""
 
     def plan(call: Call, partials: PartialColumns) -> PlannedResult:
-        value = call.arguments[0]
-        ignore_nulls = bool(call.function.ignoreNulls())
+        value, extreme = call.arguments[0], "min" if which == "first" else "max"
+        counts = f"({value}) IS NOT NULL" if bool(call.function.ignoreNulls()) else ""
+        place = f"struct({ORDER})"
+        ordered = call.partial(f"{extreme}_by", value, f"CASE WHEN {counts} THEN {place} END" if counts else place)
         if partials.event_time is not None:
-            order = partials.event_time
-            if ignore_nulls:
-                order = f"CASE WHEN ({value}) IS NOT NULL THEN {order} END"
-            return _by(call, partials, "min" if which == "first" else "max", value, order, ties=which == "last")
-        if ignore_nulls:
+            order = f"CASE WHEN {counts} THEN {partials.event_time} END" if counts else partials.event_time
+            return _by(call, partials, extreme, value, order, ties=which == "last", ordered=ordered)
+        if counts:
             sql = call.partial(which, value, "true")
-            places = partials.add(lambda places: ArrivalNotNullBuffer(places, which), sql)
+            places = partials.add(lambda places: ArrivalNotNullBuffer(places, which), sql, ordered=ordered)
         else:
             places = partials.add(
-                lambda places: ArrivalBuffer(places, which), call.partial(which, value), call.partial("count", "1")
+                lambda places: ArrivalBuffer(places, which),
+                call.partial(which, value),
+                call.partial("count", "1"),
+                ordered=ordered,
             )
         return PlannedResult(call.name, "value", places[:1])
 
@@ -226,20 +230,35 @@ def _listagg(call: Call, partials: PartialColumns) -> PlannedResult:
     separator = call.function.delimiter().eval(None)
     raw = b"" if separator is None else bytes(separator) if isinstance(separator, bytes) else str(separator).encode()
     sql = call.partial("listagg", value, delimiter)
-    return PlannedResult(call.name, "value", partials.add(lambda places: TextBuffer(places, raw), sql))
+    ordered = f"listagg({value}, {delimiter}) WITHIN GROUP (ORDER BY {ORDER}){call.filter}"
+    places = partials.add(lambda places: TextBuffer(places, raw), sql, ordered=ordered)
+    return PlannedResult(call.name, "value", places)
 
 
-def _collect(function: str, buffer: Callable[[tuple[int, ...]], Buffer]) -> Plan:
-    def plan(call: Call, partials: PartialColumns) -> PlannedResult:
-        if not _ignores_nulls(call.function):
-            raise PlanError(
-                f"agg: {function} with RESPECT NULLS is not supported (column {call.name})",
-                code="MIXEDMODE_NOT_SUPPORTED",
-            )
-        sql = call.partial(function, call.arguments[0])
-        return PlannedResult(call.name, "list", partials.add(buffer, sql))
+def _collect_list(call: Call, partials: PartialColumns) -> PlannedResult:
+    """In order of arrival."""
+    _check_ignores_nulls("collect_list", call)
+    value = call.arguments[0]
+    rows = call.partial("collect_list", f"named_struct('o', struct({ORDER}), 'v', {value})")
+    if is_orderable(partials.spark, call.function.children().apply(0).dataType()):
+        rows = f"sort_array({rows})"
+    else:
+        rows = f"array_sort({rows}, (l, r) -> CASE WHEN l.o < r.o THEN -1 WHEN l.o > r.o THEN 1 ELSE 0 END)"
+    ordered = f"filter(transform({rows}, row -> row.v), value -> value IS NOT NULL)"
+    places = partials.add(ListBuffer, call.partial("collect_list", value), ordered=ordered)
+    return PlannedResult(call.name, "list", places)
 
-    return plan
+
+def _collect_set(call: Call, partials: PartialColumns) -> PlannedResult:
+    _check_ignores_nulls("collect_set", call)
+    return PlannedResult(call.name, "list", _set(call, partials))
+
+
+def _check_ignores_nulls(function: str, call: Call) -> None:
+    if not _ignores_nulls(call.function):
+        raise PlanError(
+            f"agg: {function} with RESPECT NULLS is not supported (column {call.name})", code="MIXEDMODE_NOT_SUPPORTED"
+        )
 
 
 def _ignores_nulls(function: Any) -> bool:
@@ -265,8 +284,8 @@ _PLANS: dict[str, Plan] = {
     "BitAndAgg": _bits("and"),
     "BitOrAgg": _bits("or"),
     "BitXorAgg": _bits("xor"),
-    "CollectList": _collect("collect_list", ListBuffer),
-    "CollectSet": _collect("collect_set", SetBuffer),
+    "CollectList": _collect_list,
+    "CollectSet": _collect_set,
     "ListAgg": _listagg,
     **STATISTICS,
 }

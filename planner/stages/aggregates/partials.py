@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"\w+")
 #: Stands for an argument in the SQL of a partial column.
 _HOLE = re.compile(r"\0(\d+)\0")
+#: Stands for what rows are ordered by, in the SQL of a partial column that depends on their order.
+ORDER = "\1"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,9 @@ class PartialColumns:
     #: SQL with a hole for each argument.
     sql: list[str] = field(default_factory=list)
     arguments: list[Argument] = field(default_factory=list)
+    #: By their places, those that depend on the order of rows, as SQL that gives the same whatever order Spark reads
+    #: them in.
+    ordered: dict[int, str] = field(default_factory=dict)
     #: Buffer without its columns' places -> places.
     _buffers: dict[Any, Buffer] = field(default_factory=dict)
 
@@ -80,18 +85,37 @@ class PartialColumns:
         """The partial columns with a text for each argument."""
         return [_HOLE.sub(lambda found: texts[int(found[1])], sql) for sql in self.sql]
 
+    def written_in_order(self, texts: Sequence[str], order: str) -> dict[int, str]:
+        """By their places, the partial columns that depend on the order of rows.
+
+        Args:
+            texts: a text for each argument.
+            order: what rows are ordered by, in SQL, with commas.
+        """
+        written = {place: _HOLE.sub(lambda found: texts[int(found[1])], sql) for place, sql in self.ordered.items()}
+        return {place: sql.replace(ORDER, order) for place, sql in written.items()}
+
     def shown(self, sql: str) -> str:
         """A partial column as Spark would write it, for errors."""
         return _HOLE.sub(lambda found: self.arguments[int(found[1])].text, sql)
 
-    def add(self, make: Callable[[tuple[int, ...]], Buffer], *sql: str) -> tuple[int, ...]:
-        """Places of a buffer's columns."""
+    def add(self, make: Callable[[tuple[int, ...]], Buffer], *sql: str, ordered: str = "") -> tuple[int, ...]:
+        """Places of a buffer's columns.
+
+        Args:
+            make: makes the buffer, given these.
+            sql: the columns.
+            ordered: the first of them where rows come in any order, with :data:`ORDER`; empty: it gives the same.
+        """
         identity = (repr(make((-1,))), sql)
         if identity not in self._buffers:
             places = tuple(range(len(self.sql), len(self.sql) + len(sql)))
             self.sql += sql
             self._buffers[identity] = make(places)
-        return self._buffers[identity].columns
+        columns = self._buffers[identity].columns
+        if ordered:
+            self.ordered[columns[0]] = ordered
+        return columns
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def aggregate_stage(
         schema=inputs.schema,
         grouping=grouping,
         pivot=pivot,
+        follows_a_stage=bool(inputs.outputs),
     )
     case_sensitive = inputs.case_sensitive
     # No format of Spark's writes or reads such rows, so the job would fail when its first ones are there.

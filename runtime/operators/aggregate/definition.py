@@ -58,6 +58,9 @@ class GroupColumns:
     sliding: tuple[int, Column, int] | None = None
     #: The partial aggregates under their names.
     partials: tuple[Column, ...] = ()
+    #: The same for rows in any order, of which :data:`~..arrival.ARRIVAL_COLUMNS` say where they belong;
+    #: empty: no aggregate depends on their order.
+    ordered: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ class Aggregation(KeyedOperator):
         event_time: the watermark's column, if there is one.
         projection: how output rows are made of keys and results; None: keys and results are the output.
         grouping: the grouping sets; None: one, of all keys.
+        follows_a_stage: no column of the input says in which order rows have arrived.
     """
 
     kind = "agg"
@@ -135,6 +139,7 @@ class Aggregation(KeyedOperator):
         event_time: str | None,
         projection: Projection | None = None,
         grouping: GroupingSets | None = None,
+        follows_a_stage: bool = False,
     ) -> None:
         self.uid = uid
         # A count of all rows, if the job has one, tells how many rows came; but rows in several groups count once.
@@ -154,6 +159,7 @@ class Aggregation(KeyedOperator):
         self.output_mode = output_mode
         self.event_time = event_time
         self.group_columns: GroupColumns | None = group_columns
+        self.keeps_arrival = bool(group_columns.ordered) and not follows_a_stage
         #: The windows' definitions, if they are known: state of windows of another length is not this job's.
         self.windows = [
             str(column)

@@ -30,9 +30,10 @@ from pyspark.sql.types import StructField, StructType
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ...platform.columns import quoted
+from ..arrival import ARRIVAL_COLUMNS, arrival_columns, with_arrival
 from ..contract import EpochSpec, Evolved, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
-from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, Partials, interval
+from .definition import COUNT_ROWS, STATE_NAME, AggregateMode, Aggregation, GroupColumns, Partials, interval
 from .evolution import take_over
 from .grouping import GroupingSets
 from .identity import output_identity, record_of
@@ -41,7 +42,7 @@ from .run import KeyedRun
 from .session_run import SessionRun
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 class AggregateOperator(Aggregation):
@@ -125,6 +126,7 @@ class AggregateOperator(Aggregation):
         """Partial aggregation by Spark: one row per key (and window) with the buffers of its rows."""
         given = self.group_columns
         assert given is not None, "prepare() runs on the driver only"
+        frame, partials = self._in_order(given, frame, epoch)
         names = [f"__k{i}" for i in range(len(given.keys))]
         groups = [column.alias(name) for column, name in zip(given.keys, names, strict=True)]
         counted = [] if self.rows_column in self.partials.columns else [f"{COUNT_ROWS} AS {ROWS_COLUMN}"]
@@ -146,9 +148,9 @@ class AggregateOperator(Aggregation):
         # As SQL: a call of a function on columns is a dozen calls to the JVM.
         others: list[str] = []
         if self.grouping is None:
-            partial = frame.groupBy(*groups).agg(*given.partials, *map(F.expr, counted))
+            partial = frame.groupBy(*groups).agg(*partials, *map(F.expr, counted))
         else:
-            partial, others = self._of_sets(self.grouping, frame, names, counted)
+            partial, others = self._of_sets(self.grouping, frame, names, counted, partials)
         selected: list[str] = []
         for key, name in zip(self.keys, names, strict=False):
             if key.kind == "session":
@@ -158,11 +160,33 @@ class AggregateOperator(Aggregation):
         return partial.selectExpr(*selected, *others, *partial.columns[len(names) + len(others) :])
 
     def prepares_by(self, epoch: EpochSpec) -> Hashable:
-        """Nothing."""
-        return ()
+        """Whether the rows have to be put in order."""
+        return epoch.style if self.keeps_arrival else ()
+
+    def _in_order(
+        self, given: GroupColumns, frame: DataFrame, epoch: EpochSpec
+    ) -> tuple[DataFrame, tuple[Column, ...]]:
+        """The rows of a sorted pass with the columns that order them, and the partial aggregates that look at these.
+
+        A live epoch's rows are aggregated as they come, as in Spark.
+        """
+        if not given.ordered or epoch.style != "sorted":
+            return frame, given.partials
+        if self.keeps_arrival:
+            frame = with_arrival(frame)
+        known = arrival_columns(frame.columns)
+        if not known and self.event_time is None:
+            return frame, given.partials
+        missing = [f"0L AS {name}" for name in ARRIVAL_COLUMNS if name not in known]
+        return frame.selectExpr("*", *missing) if missing else frame, given.ordered
 
     def _of_sets(
-        self, grouping: GroupingSets, frame: DataFrame, names: Sequence[str], counted: Sequence[str]
+        self,
+        grouping: GroupingSets,
+        frame: DataFrame,
+        names: Sequence[str],
+        counted: Sequence[str],
+        partials: Sequence[Column],
     ) -> tuple[DataFrame, list[str]]:
         """The partial aggregates of all grouping sets.
 
@@ -171,14 +195,14 @@ class AggregateOperator(Aggregation):
             frame: has the keys as columns.
             names: those columns.
             counted: SQL of what is counted besides.
+            partials: the partial aggregates.
 
         Returns:
             The groups, with what columns are made of behind their keys.
         """
-        assert self.group_columns is not None, "prepare() runs on the driver only"
         sets = [[names[place] for place in places] for places in grouping.sets]
         first = [f"grouping_id() AS {GROUPING_ID_COLUMN}", *counted]
-        groups = frame.groupingSets(sets, *names).agg(*map(F.expr, first), *self.group_columns.partials)
+        groups = frame.groupingSets(sets, *names).agg(*map(F.expr, first), *partials)
         # A row is in a group of each set, and counts in one.
         place = None if self.time_key is None else self.keys.index(self.time_key)
         rows = f"IF({GROUPING_ID_COLUMN} = {grouping.counted(place)}, {ROWS_COLUMN}, 0) AS {ROWS_COLUMN}"

@@ -9,7 +9,6 @@ from mixedmode import PlanError, SetupError, read
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.inputs.event_time import Watermark
 from pyspark.errors import AnalysisException
-from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -216,12 +215,6 @@ def test_other_functions_in_select_make_no_stage(both: MixedFrame) -> None:
     assert both.select(F.upper("k"), F.explode(F.array("v")))._stage is None
     with pytest.raises(Exception, match="MISSING_GROUP_BY"):
         both.select("k", F.count("v"))
-
-
-def test_a_mixed_frame_given_to_a_model_says_what_to_do(both: MixedFrame) -> None:
-    """Models of MLlib take Spark's own frames only."""
-    with pytest.raises(PlanError, match=r"write frame.transform\(model.transform\), for static"):
-        VectorAssembler(inputCols=["v"], outputCol="features").transform(both)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+"""Methods of PySpark's classes in whose place others stand, each of which hands on to Spark's own.
+
+A class whose module nobody has imported yet gets them when it is imported; a program that never does pays nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from threading import Lock
+from types import ModuleType
+from typing import Any
+
+_MARK = "__mixedmode_stock__"
+_LOCK = Lock()
+_awaited: set[str] = set()
+
+#: Makes the method that takes the place of Spark's own, which it is given.
+Replacement = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def replace_method(of: type, name: str, replacement: Replacement) -> None:
+    """Put a method in the place of one of Spark's, once.
+
+    Args:
+        of: the class.
+        name: the method's name.
+        replacement: makes it.
+    """
+    with _LOCK:
+        stock = getattr(of, name)
+        if hasattr(stock, _MARK):
+            return
+        method = functools.wraps(stock)(replacement(stock))
+        setattr(method, _MARK, stock)
+        setattr(of, name, method)
+
+
+def stock_method(of: type, name: str) -> Callable[..., Any]:
+    """Spark's own method, whether or not another one is in its place."""
+    method: Callable[..., Any] = getattr(of, name)
+    stock: Callable[..., Any] = getattr(method, _MARK, method)
+    return stock
+
+
+def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
+    """Call a function with a module: now if it is there, else when it is imported.  Of several calls the first counts.
+
+    Args:
+        name: of the module.
+        call: the function.
+    """
+    with _LOCK:
+        if name in _awaited:
+            return
+        _awaited.add(name)
+        if name not in sys.modules:
+            sys.meta_path.insert(0, _Finder(name, call))
+            return
+    call(sys.modules[name])
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module, once, as Python does, and has it loaded with a call at the end."""
+
+    def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
+        self._name, self._call = name, call
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            sys.meta_path.remove(self)
+            spec.loader = _Loader(spec.loader, self._call)
+        return spec
+
+
+class _Loader(Loader):
+    """Loads as another loader, which the module has for its own afterwards."""
+
+    def __init__(self, loader: Loader, call: Callable[[ModuleType], None]) -> None:
+        self._loader, self._call = loader, call
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._call(module)
