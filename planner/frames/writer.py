@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from ...errors import OptionError, PlanError
 from ...runtime.checkpoints.store import has_checkpoint
@@ -44,9 +45,9 @@ _DEFAULT_TRIGGER = {"processingTime": "0 seconds"}
 class MixedStreamWriter:
     """Collects what the user wants of the output; made by ``MixedFrame.writeStream``."""
 
-    def __init__(self, output: Inputs, names: tuple[str, ...] | None = None) -> None:
+    def __init__(self, output: Inputs, known: StructType | None = None) -> None:
         self._output = output
-        self._names = names
+        self._known = known
         self._name: str | None = None
         self._format: str | None = None
         self._output_mode: str | None = None
@@ -333,7 +334,7 @@ class MixedStreamWriter:
             trigger=dict(self._trigger),
             table=self._table,
             partition_by=self._partition_by,
-            names=self._names,
+            known=self._known,
         )
 
     def _compile(self) -> tuple[ExecutionPlan, JobSpec]:
