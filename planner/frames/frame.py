@@ -230,7 +230,9 @@ class MixedFrame(ColumnAccess, ViewedFrame):
             ) from error
         if delay_ms < 0:
             raise PlanError(f"delayThreshold {delayThreshold!r} of withWatermark is negative; use '0 seconds' or more")
-        check_not_redefined(None if self._inputs.outputs or not self._inputs.lives else self._watermark, column)
+        check_not_redefined(
+            None if self._inputs.outputs or not self._inputs.lives else self._watermark, column, self._inputs.spark
+        )
         hidden = [CARRIER] if self._has_carrier else []
         inputs = self._inputs.map("withWatermark", lambda frame: marked(unmarked(frame).drop(*hidden), column))
         return MixedFrame(inputs, Watermark(column, delay_ms))
@@ -378,15 +380,15 @@ class MixedFrame(ColumnAccess, ViewedFrame):
             totals.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "ckpt").start()
         """
         self._check_stateless("writeStream")
-        output, names = told_apart(self._without_carrier())
+        output, known = told_apart(self._without_carrier())
         if not self._inputs.outputs:
             check_reserved_columns(self.schema, "writeStream")
-            return MixedStreamWriter(plan_stateless(output).bare_output, names)
+            return MixedStreamWriter(plan_stateless(output).bare_output, known)
         if (stage := self._stage) is not None:
             bare = stage if stage.bare is None else replace(stage.bare, uid=stage.uid)
             if self.columns == bare.output_schema.fieldNames():
-                return MixedStreamWriter(replace(self._inputs, parts=bare.bare_output.parts))
-        return MixedStreamWriter(through_stages(output), names)
+                return MixedStreamWriter(replace(self._inputs, parts=bare.bare_output.parts), bare.known)
+        return MixedStreamWriter(through_stages(output), known)
 
     def _without_carrier(self) -> Inputs:
         if not self._has_carrier:

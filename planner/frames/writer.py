@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from ...errors import OptionError, PlanError
 from ...runtime.checkpoints.store import has_checkpoint
@@ -47,9 +48,9 @@ class MixedStreamWriter:
     Example: ``totals.writeStream.format("parquet").option("path", "out").option("checkpointLocation", "ckpt").start()``
     """
 
-    def __init__(self, output: Inputs, names: tuple[str, ...] | None = None) -> None:
+    def __init__(self, output: Inputs, known: StructType | None = None) -> None:
         self._output = output
-        self._names = names
+        self._known = known
         self._name: str | None = None
         self._format: str | None = None
         self._output_mode: str | None = None
@@ -369,7 +370,7 @@ class MixedStreamWriter:
             trigger=dict(self._trigger),
             table=self._table,
             partition_by=self._partition_by,
-            names=self._names,
+            known=self._known,
         )
 
     def _compile(self) -> tuple[ExecutionPlan, JobSpec]:

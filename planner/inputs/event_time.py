@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType, TimestampType
 
 from ...errors import PlanError
 from ...runtime.platform.columns import quoted, time_us_sql
+from ...runtime.platform.spark_expressions import items
 from ...runtime.platform.spark_joins import with_metadata
+from ...runtime.platform.spark_plans import analyzed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 EVENT_TIME_MARK = "mixedmode.eventTime"
 #: Marks that Spark leaves on windows.
 WINDOW_MARK, SESSION_MARK = "spark.timeWindow", "spark.sessionWindow"
+#: Spark's setting, under which queries of before version 3.5 keep what they may and what they mean.
+_ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 MARKS = (EVENT_TIME_MARK, WINDOW_MARK, SESSION_MARK)
 #: The event time, where the user's rows have it no more.
 CARRIER = "__event_time"
@@ -142,11 +146,39 @@ def check_event_time(column: str, data_type: DataType) -> None:
         )
 
 
-def check_not_redefined(watermark: Watermark | None, column: str) -> None:
+def is_compatible(spark: SparkSession) -> bool:
+    """True in Spark's compatibility mode, which lets a watermark be redefined and takes the first of several."""
+    return str(spark.conf.get(_ALLOW_MULTIPLE, "true")).lower() == "false"
+
+
+def check_not_redefined(watermark: Watermark | None, column: str, spark: SparkSession) -> None:
     """Raise PlanError if the rows of a source, which have this watermark, are to have one of another column."""
-    if watermark is not None and watermark.label != column:
+    if watermark is not None and watermark.label != column and not is_compatible(spark):
         raise PlanError(
             f"withWatermark({column!r}): the rows have a watermark of column {watermark.label} already, and redefining"
             " it is disallowed, as in Spark; call withWatermark once, with the column that windows and timers go by",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+
+
+def check_one_event_time(template: DataFrame, what: str, among: Sequence[str] | None = None) -> None:
+    """Raise PlanError if several columns are event time, of which Spark would not know which one counts.
+
+    Args:
+        template: a frame with the columns that a keyed stage takes.
+        what: the method that takes them.
+        among: the columns that count; None: all.  Spark does not see others that nobody reads behind the stage.
+    """
+    found = {
+        int(one.exprId().id()): str(one.name())
+        for one in items(analyzed(template).output())
+        if str(one.name()) in (template.columns if among is None else among)
+        and str(one.name()) != CARRIER
+        and one.metadata().contains(EVENT_TIME_MARK)
+    }
+    if len(found) > 1 and not is_compatible(template.sparkSession):
+        raise PlanError(
+            f"{what}: more than one event time column is available, {' and '.join(found.values())}, as in Spark; select"
+            f" one of them, or set {_ALLOW_MULTIPLE} to false, where the first one counts",
             code="MIXEDMODE_NOT_SUPPORTED",
         )

@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 
 from ...errors import PlanError
 from ...runtime.platform.columns import RESERVED
+from ...runtime.platform.struct_fields import repeated_field
 
 #: Types (besides strings, arrays and structs) whose values have the one order of Spark's sort and of stored keys.
 _ORDERED_TYPES = (
@@ -93,29 +94,10 @@ def _alike(one: str, other: str) -> bool:
     return one.lower() == other.lower()
 
 
-def repeated_field(data_type: DataType, *, case_sensitive: bool = True) -> str | None:
-    """A name that two fields of a struct, somewhere in the type, share."""
-    if isinstance(data_type, ArrayType):
-        return repeated_field(data_type.elementType, case_sensitive=case_sensitive)
-    if isinstance(data_type, MapType):
-        parts: Iterable[DataType] = (data_type.keyType, data_type.valueType)
-    elif isinstance(data_type, StructType):
-        alike = [name if case_sensitive else name.lower() for name in data_type.names]
-        repeated = next(
-            (name for name, like in zip(data_type.names, alike, strict=True) if alike.count(like) > 1), None
-        )
-        if repeated is not None:
-            return repeated
-        parts = (field.dataType for field in data_type.fields)
-    else:
-        return None
-    return next(filter(None, (repeated_field(part, case_sensitive=case_sensitive) for part in parts)), None)
-
-
 def check_distinct_fields(name: str, schema: StructType, *, case_sensitive: bool) -> None:
     """Raise if a column holds structs with two fields of one name."""
     for field in schema.fields:
-        repeated = repeated_field(field.dataType, case_sensitive=case_sensitive)
+        repeated = repeated_field(field.dataType, str if case_sensitive else str.lower)
         if repeated is not None:
             raise PlanError(f"{name} has structs with two fields named {repeated} in column {field.name}; rename one")
 

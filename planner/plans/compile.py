@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -78,7 +78,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     """
     graph = StageGraph.of(output)
     stage = graph.last
-    last = [cast(KeyedStage, part.origin) for part in output.parts]
+    last = graph.outputs
     unites = len(last) > 1
     tail = (
         plan_union(output, dict(zip(graph.stages, graph.uids, strict=True)))
@@ -91,7 +91,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     _check_trigger(spark, request.trigger)
     format = sink_format(spark, request)
     check_names(spark, request, format)
-    output_mode = output_mode_of_union(request) if unites else output_mode_of(stage, request, format)
+    output_mode = output_mode_of_union(graph, request, format) if unites else output_mode_of(stage, request, format)
     check_update(graph, output_mode)
     refuse_max(resolved, max_refusal(stage, output_mode, len(graph.stages)))
     settings, why_timers = resolve_timers(resolved, needs_after_rows=len(graph.stages) == 1 and stage.needs_after_rows)
@@ -127,7 +127,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
         transactional=settings.sink_transactional,
         guarantee=settings.sink_delivery_guarantee,
         deliveries=_deliveries(
-            stage,
+            graph,
             output.parts[0],
             output_mode,
             request,
@@ -135,7 +135,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
             Deliveries(
                 order_column=settings.sink_order_column,
                 whole=whole_result(output, stage, output_mode, format),
-                names=request.names,
+                known=request.known,
             ),
         ),
     )
@@ -180,7 +180,7 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
                 watermark_delay_ms=max(spec.delays_ms.values(), default=spec.watermark_delay_ms),
                 watermark_delays_ms=dict(spec.delays_ms),
                 coordinator=None if spec.coordinator is None else type(spec.coordinator).__name__,
-                warning=_warning(stage, output_mode if stage is graph.last else "append", settings),
+                warning=_warning(stage, output_mode if stage in graph.outputs else "append", settings),
                 in_shards_of=earlier_shards(spec, specs, settings, parallelism),
                 final_watermark=final.value if runs_sorted(settings) else None,
                 why_final_watermark=final.reason if runs_sorted(settings) else None,
@@ -219,11 +219,14 @@ def _late_rows(graph: StageGraph, path: str | None) -> LateRows | None:
 
 
 def _deliveries(
-    stage: KeyedStage, part: Part, output_mode: str, request: SinkRequest, format: str, all_rows: Deliveries
+    graph: StageGraph, part: Part, output_mode: str, request: SinkRequest, format: str, all_rows: Deliveries
 ) -> Deliveries:
     """What is handed over per checkpoint: all rows, or of each key the last; of a key that is gone every update."""
-    if output_mode != "update" or not stage.is_aggregate:
+    if output_mode != "update" or not any(stage.is_aggregate for stage in graph.outputs):
         return all_rows
+    if len(graph.outputs) > 1:  # a row of one is not replaced by one of another
+        return replace(all_rows, key_is_gone=True)
+    stage = graph.last
     per_epoch = request.table is None and request.foreach_batch is None and format in FORMATS
     key = stage.output_key if per_epoch else output_key(stage, part)
     return replace(all_rows, key=key, key_is_gone=key is None)

@@ -22,6 +22,8 @@ class StageGraph:
     stages: tuple[KeyedStage, ...]
     #: Their ids, in the same order.
     uids: tuple[str, ...]
+    #: Those whose rows go to the sink: the last one, or several that are united there.
+    outputs: tuple[KeyedStage, ...] = ()
 
     @classmethod
     def of(cls, output: Inputs) -> StageGraph:
@@ -38,7 +40,7 @@ class StageGraph:
                 f"two keyed stages have the id {repeated[0]!r}, under which the state of one is stored; give each its"
                 " own with .uid('…')"
             )
-        graph = cls(stages, uids)
+        graph = cls(stages, uids, tuple(cast(KeyedStage, part.origin) for part in output.parts))
         graph._check()
         return graph
 
@@ -84,14 +86,14 @@ class StageGraph:
         """The stages with their operators.
 
         Args:
-            output_mode: of the last one; rows of the others are handed on when they are final.
+            output_mode: of those whose rows go to the sink; rows of the others are handed on when they are final.
             settings: of the job.
 
         Raises:
             PlanError: a stage cannot have this output mode.
         """
         specs = tuple(
-            self._spec(uid, stage, output_mode if stage is self.last else "append", settings)
+            self._spec(uid, stage, output_mode if stage in self.outputs else "append", settings)
             for uid, stage in zip(self.uids, self.stages, strict=True)
         )
         for spec in specs[:-1]:
@@ -107,7 +109,7 @@ class StageGraph:
         try:
             operator = stage.build(uid, output_mode, settings)
         except PlanError as error:
-            if stage is self.last:
+            if stage in self.outputs:
                 raise
             raise PlanError(
                 f"stage {uid}, whose rows go to another stage, hands on rows when they are final (outputMode append):"

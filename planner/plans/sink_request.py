@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ...errors import OptionError, PlanError
 from ...runtime.connectors.sinks import Sink, WholeResult, table_format
@@ -21,6 +22,7 @@ from ...runtime.connectors.sinks.formats import (
     WHOLE_FORMATS,
 )
 from ...runtime.platform.columns import column_fold
+from ...runtime.platform.struct_fields import repeated_field
 from ...runtime.spec import Settings
 from ..inputs.inputs import Inputs
 from ..stages.stage import KeyedStage
@@ -39,8 +41,8 @@ class SinkRequest:
     #: Table to append to; None: the format and its options say where.
     table: str | None = None
     partition_by: tuple[str, ...] = ()
-    #: What users call the columns, where several have one name; None: as the output does.
-    names: tuple[str, ...] | None = None
+    #: The columns as users know them, if several, or fields of a struct, have one name; None: those of the output.
+    known: StructType | None = None
 
 
 def sink_format(spark: SparkSession, request: SinkRequest) -> str:
@@ -54,12 +56,19 @@ def sink_format(spark: SparkSession, request: SinkRequest) -> str:
 
 def check_names(spark: SparkSession, request: SinkRequest, format: str) -> None:
     """Raise PlanError if several columns have one name, and the output cannot have that."""
-    if request.names is None or (request.table is None and format in UNCHECKED_NAMES_FORMATS):
+    if request.known is None or (request.table is None and format in UNCHECKED_NAMES_FORMATS):
         return
     fold = column_fold(spark)
-    counts = Counter(map(fold, request.names))
-    repeated = ", ".join(sorted({name for name in request.names if counts[fold(name)] > 1}))
+    counts = Counter(map(fold, request.known.names))
+    repeated = ", ".join(sorted({name for name in request.known.names if counts[fold(name)] > 1}))
     where = f"format {format}" if request.table is None else f"table {request.table}"
+    for field in request.known.fields:
+        if not repeated and (name := repeated_field(field.dataType, fold)) is not None:
+            raise PlanError(
+                f"column {field.name} of the output has structs with two fields named {name}, which {where} cannot"
+                f" have; rename one, or use {', '.join(UNCHECKED_NAMES_FORMATS[:-1])} or {UNCHECKED_NAMES_FORMATS[-1]}",
+                code="MIXEDMODE_COLUMN_AMBIGUOUS",
+            )
     raise PlanError(
         f"the output has several columns named {repeated}, which {where} cannot have; rename or drop them, or use"
         f" {', '.join(UNCHECKED_NAMES_FORMATS[:-1])} or {UNCHECKED_NAMES_FORMATS[-1]}",
@@ -97,15 +106,31 @@ def check_update(graph: StageGraph, output_mode: str) -> None:
         )
 
 
-def output_mode_of_union(request: SinkRequest) -> str:
-    """The output mode where the rows of several stages are the output."""
-    if (request.output_mode or "append") != "append":
+def output_mode_of_union(graph: StageGraph, request: SinkRequest, format: str) -> str:
+    """The output mode where the rows of several stages are the output.
+
+    Raises:
+        PlanError: the union has no whole result, or a stage of it hands on rows that later ones replace.
+    """
+    mode = request.output_mode or "append"
+    if mode == "complete":
         raise PlanError(
-            f"outputMode {request.output_mode} is not supported for the union of what several keyed stages give: a row"
-            " of one is not replaced by one of another; use append, or write each stage with a job of its own",
+            "outputMode complete is not supported for the union of what several keyed stages give, which is no one"
+            " aggregation; use append or update, or write each stage with a job of its own",
             code="MIXEDMODE_NOT_SUPPORTED",
         )
-    return "append"
+    if mode == "append":
+        return mode
+    read = [part.origin for stage in graph.stages for part in stage.inputs.outputs]
+    for uid, stage in zip(graph.uids, graph.stages, strict=True):
+        if stage in graph.outputs and stage in read:
+            raise PlanError(
+                f"outputMode update is not supported for this union: rows of stage {uid} go to the sink and to another"
+                " stage, which takes rows when they are final; use append",
+                code="MIXEDMODE_NOT_SUPPORTED",
+            )
+    check_appended(mode, format)
+    return mode
 
 
 def output_mode_of(stage: KeyedStage, request: SinkRequest, format: str) -> str:
@@ -126,14 +151,19 @@ def output_mode_of(stage: KeyedStage, request: SinkRequest, format: str) -> str:
             " aggregation has a complete result; use append or update",
             code="MIXEDMODE_NOT_SUPPORTED",
         )
-    replaces = written == "complete" and format.lower() in REPLACING_FORMATS
-    if written != "append" and format.lower() in FILE_FORMATS and not replaces:
+    check_appended(written, format)
+    return request.output_mode or stage.output_mode or "append"
+
+
+def check_appended(output_mode: str, format: str) -> None:
+    """Raise PlanError if the format cannot take rows that replace others."""
+    replaces = output_mode == "complete" and format.lower() in REPLACING_FORMATS
+    if output_mode != "append" and format.lower() in FILE_FORMATS and not replaces:
         also = " and complete" if format.lower() in REPLACING_FORMATS else ""
         raise PlanError(
-            f"format {format} supports outputMode append{also} only, got {written}: files are never rewritten; use"
+            f"format {format} supports outputMode append{also} only, got {output_mode}: files are never rewritten; use"
             " append, or foreachBatch and merge the rows into a table"
         )
-    return request.output_mode or stage.output_mode or "append"
 
 
 def whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: str) -> WholeResult | None:

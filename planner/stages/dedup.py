@@ -15,16 +15,16 @@ from ...runtime.platform.arrow_types import arrow_type
 from ...runtime.platform.columns import holds_floats
 from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.spark_session import empty_frame
+from ...runtime.platform.struct_fields import known_again
 from ...runtime.spec import Settings
-from ..inputs.event_time import EVENT_TIME_MARK, WINDOW_MARK
+from ..inputs.event_time import EVENT_TIME_MARK, WINDOW_MARK, check_one_event_time
 from ..inputs.schemas import (
     check_distinct_columns,
-    check_distinct_fields,
     check_key_type,
     find_column,
     missing_column,
 )
-from .stage import ANY_EPOCH, STAGE_UID, KeyedStage, StageInput
+from .stage import ANY_EPOCH, STAGE_UID, KeyedStage, StageInput, presented_as, with_fields_of_their_own
 
 Method = Literal["dropDuplicates", "distinct", "dropDuplicatesWithinWatermark"]
 
@@ -49,10 +49,13 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
     Raises:
         PlanError: a column is missing, has no type that can be compared, or there is no watermark where one is needed.
     """
+    check_distinct_columns(f"what {method} is called on", rows.schema, case_sensitive=rows.inputs.case_sensitive)
+    shown, rows = rows.schema, with_fields_of_their_own(rows, method)
     schema, watermark, inputs = rows.schema, rows.watermark, rows.inputs
     keys = _keys(rows, subset, method)
-    for check in (check_distinct_columns, check_distinct_fields):
-        check(f"what {method} is called on", schema, case_sensitive=inputs.case_sensitive)
+    if inputs.is_streaming:
+        check_one_event_time(inputs.template, method, keys)
+    known = None if schema is shown else known_again(shown, schema.fields)
     for name in keys:
         check_key_type(name, schema[name].dataType)
     for field in schema.fields:
@@ -99,6 +102,8 @@ def plan_dedup(rows: StageInput, subset: Any, method: Method) -> KeyedStage:
         refuses_complete=f"after {method}, as in Spark: only an aggregation has a complete result",
         output_event_time=output_event_time(rows),
         warning=_warning(rows, keys, method) if retention.kind == "for-ever" else None,
+        known=known,
+        presented=None if known is None else presented_as(known),
     )
 
 

@@ -24,6 +24,7 @@ from ...runtime.platform.spark_errors import error_text
 from ...runtime.platform.spark_expressions import as_column, items
 from ...runtime.platform.spark_joins import qualifier_of
 from ...runtime.platform.spark_plans import analyzed
+from ...runtime.platform.struct_fields import known_again, own_fields, recast
 from ..inputs.event_time import CARRIER
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import check_distinct_columns, quoted
@@ -167,23 +168,25 @@ HOW_TO_TELL = (
 )
 
 
-def told_apart(output: Inputs) -> tuple[Inputs, tuple[str, ...] | None]:
-    """What goes to a sink, with a name for each column: files cannot have two columns of one name.
+def told_apart(output: Inputs) -> tuple[Inputs, StructType | None]:
+    """What goes to a sink, with a name for each column and each field: files cannot have two of one name.
 
     Returns:
-        The output, and the names that users know; None: they are the same.
+        The output, and the columns as users know them; None: they are the same.
     """
-    names = output.template.columns
-    own = _distinct(names, [], [()] * len(names), column_fold(output.spark))
-    if own == names:
+    schema, fold = output.template.schema, column_fold(output.spark)
+    names = _distinct(schema.names, [], [()] * len(schema.names), fold)
+    types = [own_fields(field.dataType, fold) for field in schema.fields]
+    if names == schema.names and all(new is field.dataType for new, field in zip(types, schema.fields, strict=True)):
         return output, None
+    own = [StructField(name, data_type) for name, data_type in zip(names, types, strict=True)]
 
     def named(frame: DataFrame, *more: Column) -> DataFrame:
         whole = frame.select("*", *more) if more else frame
-        return whole.toDF(*own, *whole.columns[len(own) :])
+        return recast(whole, own)
 
     parts = tuple(part.mapped(WRITTEN, named, named) for part in output.parts)
-    return replace(output, parts=parts), tuple(names)
+    return replace(output, parts=parts), known_again(schema, own)
 
 
 def _distinct(

@@ -28,7 +28,7 @@ from .declared_schema import declared_schema
 from .frame_settings import frame_settings
 from .processor_rows import ProcessorRows
 from .rows_per_call import rows_per_call
-from .stage import KeyedStage, check_output_mode
+from .stage import KeyedStage, check_output_mode, stages_of
 
 #: Who calls.
 TWS, TWS_IN_PANDAS = "transformWithState", "transformWithStateInPandas"
@@ -72,6 +72,12 @@ def plan_processor(
         )
     if event_time_column:
         _check_event_time_column(event_time_column, output_schema)
+        if watermark is None and all(stage.watermark is None for stage in stages_of(rows.inputs)):
+            raise PlanError(
+                f"eventTimeColumnName {event_time_column!r} of {method} needs a watermark, as in Spark; call"
+                " withWatermark('<column>', '<delay>') before groupBy, or leave the column's name out",
+                code="MIXEDMODE_PROCESSOR_INVALID",
+            )
     initial, initial_key = (None, ()) if initial_state is None else _initial_state(initial_state, rows.key_schema)
     event_time = None if watermark is None else watermark.event_time
     form: Form = Frames(frame_settings(rows.inputs.spark)) if in_pandas else Rows()

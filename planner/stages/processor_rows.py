@@ -12,7 +12,7 @@ from ...errors import PlanError
 from ...runtime.operators.join.columns import key_column
 from ...runtime.operators.join.late_rows import late_sides_schema
 from ...runtime.platform.spark_session import empty_frame
-from ..inputs.event_time import Watermark
+from ..inputs.event_time import Watermark, check_one_event_time
 from ..inputs.inputs import Inputs
 from ..inputs.schemas import check_key_type, quoted, same_type
 from ..inputs.sides import Side, united_sides
@@ -49,6 +49,7 @@ class ProcessorRows:
 def rows_of_one(rows: StageInput, keys: Keys, method: str) -> ProcessorRows:
     """The rows of one input; ``method`` takes them."""
     _check_keys(keys, method)
+    _check_event_times(rows, method)
     return ProcessorRows(keys.as_columns(rows.inputs), rows.watermark, rows.schema, rows.schema)
 
 
@@ -65,8 +66,9 @@ def rows_of_two(left: StageInput, left_keys: Keys, right: StageInput, right_keys
     Raises:
         PlanError: the keys, or the inputs, do not fit together.
     """
-    for keys in (left_keys, right_keys):
+    for rows, keys in ((left, left_keys), (right, right_keys)):
         _check_keys(keys, method)
+        _check_event_times(rows, method)
     key_schema = _common_keys(left.inputs, left_keys.schema, right_keys.schema)
     both = united_sides(
         _side(left, left_keys), _side(right, right_keys), [field.dataType for field in key_schema.fields], COGROUP
@@ -79,6 +81,11 @@ def rows_of_two(left: StageInput, left_keys: Keys, right: StageInput, right_keys
         late_sides_schema(left.schema, right.schema),
         (left.schema, right.schema),
     )
+
+
+def _check_event_times(rows: StageInput, method: str) -> None:
+    if rows.inputs.is_streaming:
+        check_one_event_time(rows.inputs.template, method)
 
 
 def _check_keys(keys: Keys, method: str) -> None:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from ...errors import PlanError
 from ...runtime.operators.contract import EpochSpec, KeyedOperator
+from ...runtime.platform.columns import column_fold
 from ...runtime.platform.spark_session import empty_frame
+from ...runtime.platform.struct_fields import recast, with_own_fields
 from ...runtime.protocols.event_time import MIN_WATERMARK
 from ...runtime.spec import Settings
 from ..inputs.event_time import CARRIER, EVENT_TIME_MARK, Watermark
@@ -97,6 +99,8 @@ class KeyedStage:
     kind: str | None = None
     #: Makes of its rows what users see, with more columns behind those; None: they are that.
     presented: Callable[..., DataFrame] | None = None
+    #: The same columns, if ``presented`` does nothing but give fields of structs their names; None: it does more.
+    known: StructType | None = None
     #: Which of these are columns of the frames that it joins; None: it joins none.
     side_columns: SideColumns | None = None
     #: The same without columns that only ``presented`` makes something of; None: it has none of these.
@@ -132,6 +136,37 @@ class KeyedStage:
             return None if name is None else Watermark(name, 0)
         is_window_end = isinstance(self.output_schema[name].dataType, StructType)
         return Watermark(CARRIER, 0, called=self.output_event_time_label, is_window_end=is_window_end)
+
+
+def with_fields_of_their_own(rows: StageInput, what: str) -> StageInput:
+    """Rows for a keyed stage, with a name of its own for each field of a struct; the same object if all have one.
+
+    Args:
+        rows: as users know them.
+        what: the method that was called.
+    """
+    fold = column_fold(rows.inputs.spark)
+    schema, own = with_own_fields(rows.schema, fold), with_own_fields(rows.inputs.schema, fold).fields
+    if schema is rows.schema:
+        return rows
+
+    def renamed(frame: DataFrame, *more: Column) -> DataFrame:
+        return recast(frame.select("*", *more) if more else frame, own)
+
+    return StageInput(rows.inputs.map(what, renamed, renamed), rows.watermark, schema)
+
+
+def presented_as(known: StructType) -> Callable[..., DataFrame]:
+    """What gives the fields of structs the names that users know: :attr:`KeyedStage.presented`.
+
+    Args:
+        known: the stage's columns with these names.
+    """
+
+    def presented(frame: DataFrame, *more: Column) -> DataFrame:
+        return recast(frame.select("*", *more) if more else frame, known.fields)
+
+    return presented
 
 
 def side_columns_of(inputs: Inputs) -> SideColumns | None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
+from ..platform.struct_fields import known_again, recast, with_own_fields
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,45 @@ class Projection:
     columns: tuple[Column, ...]
     #: For each of them the same column over others of the operator's rows, by their names; None: it is not to be had.
     renamers: tuple[Renamer | None, ...] = ()
+    #: What the rows' columns are cast to for these expressions, which know Spark's names of fields; None: nothing.
+    known: StructType | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"row_schema": self.row_schema, "output_schema": self.output_schema, "columns": (), "renamers": ()}
+        return {
+            "row_schema": self.row_schema,
+            "output_schema": self.output_schema,
+            "columns": (),
+            "renamers": (),
+            "known": None,
+        }
+
+    def with_own_fields(self, fold: Callable[[str], str]) -> Projection:
+        """The same with a name of its own for each field of a struct, in the rows and in the output.
+
+        Args:
+            fold: makes names equal that count as one.
+        """
+        rows, output = with_own_fields(self.row_schema, fold), with_own_fields(self.output_schema, fold)
+        if rows is self.row_schema and output is self.output_schema:
+            return self
+        return replace(self, row_schema=rows, output_schema=output, known=known_again(self.row_schema, rows.fields))
+
+    def made_of(self, rows: DataFrame, more: Sequence[str] = ()) -> DataFrame:
+        """The output.
+
+        Args:
+            rows: the operator's rows.
+            more: columns behind these that stay.
+        """
+        if self.known is not None:
+            rows = recast(rows, self.known.fields)
+        fields = self.output_schema.fields
+        columns = [
+            column.alias(field.name, metadata=field.metadata or {})
+            for column, field in zip(self.columns, fields, strict=True)
+        ]
+        output = rows.select(*columns, *more)
+        return output if self.known is None else recast(output, fields)
 
     def over(self, row_schema: StructType, names: Sequence[Mapping[str, str]]) -> Projection:
         """The same output columns over other rows.

@@ -57,16 +57,7 @@ def projected(rows: DataFrame, projection: Projection | None, *, marked: bool) -
         projection: makes the output of them; None: they are it.
         marked: each row has the watermark at which it was emitted.
     """
-    if projection is None:
-        return rows
-    fields = projection.output_schema.fields
-    return rows.select(
-        *[
-            column.alias(field.name, metadata=field.metadata or {})
-            for column, field in zip(projection.columns, fields, strict=True)
-        ],
-        *([EMITTED_COLUMN] if marked else []),
-    )
+    return rows if projection is None else projection.made_of(rows, [EMITTED_COLUMN] if marked else [])
 
 
 def as_mapped(rows: DataFrame, task: ShardTask) -> tuple[DataFrame, ShardTask]:

@@ -39,14 +39,14 @@ from ....runtime.operators.aggregate.grouping import GroupingSets
 from ....runtime.operators.aggregate.operator import AggregateOperator
 from ....runtime.operators.columnar.record_codec import RecordCodec
 from ....runtime.platform.arrow_types import arrow_type
-from ....runtime.platform.columns import quoted
+from ....runtime.platform.columns import column_fold, quoted
 from ....runtime.platform.spark_durations import window_us
 from ....runtime.platform.spark_expressions import as_column, class_name, items, with_attributes, without_alias
 from ....runtime.platform.spark_plans import analyzed, as_written
 from ....runtime.platform.spark_session import empty_frame
+from ....runtime.platform.struct_fields import known_again, with_own_fields
 from ....state.keys import KeyCodec
 from ...inputs.event_time import EVENT_TIME_MARK, SESSION_MARK, WINDOW_MARK, marks_of, with_marks
-from ...inputs.schemas import repeated_field
 from .arguments import plan_columns
 from .grouped import grouped_as
 from .partials import PartialColumns
@@ -119,22 +119,26 @@ def plan_aggregate(
     planned = plan_results(spark, outputs, output_schema, leading, collected, hidden_keys)
     names = [f"__b{i}" for i in range(len(collected.sql))]
     written = plan_columns(template, columns, names, collected, aggregation)
+    fold = column_fold(spark)
+    result_fields = with_own_fields(_named([item.name for item in planned.results], planned.types), fold)
     results = [
-        item.typed(_arrow(StructField(item.name, data_type)), ansi)
-        for item, data_type in zip(planned.results, planned.types, strict=True)
+        item.typed(_arrow(field), ansi) for item, field in zip(planned.results, result_fields.fields, strict=True)
     ]
+    key_fields = with_own_fields(StructType(list(written.key_fields)), fold)
+    partial_fields = with_own_fields(StructType(list(written.fields)), fold)
     partials = Partials(
         columns=dict(zip(names, written.labels, strict=True)),
         places=tuple(names),
-        types=tuple(_arrow(field) for field in written.fields),
+        types=tuple(_arrow(field) for field in partial_fields.fields),
         buffers=collected.buffers,
         results=tuple(results),
         outputs=planned.outputs,
     )
-    _check_types(written.fields, partials)
-    for field in output_schema.fields:
+    _check_types(partial_fields.fields, partials)
+    own_schema = with_own_fields(output_schema, fold)
+    for field in own_schema.fields:
         _arrow(field)
-    key_types = _key_types(keys[:leading], written.key_fields) + (() if grouping is None else (pa.int64(),))
+    key_types = _key_types(keys[:leading], key_fields.fields) + (() if grouping is None else (pa.int64(),))
     mode = checked_output_mode(output_mode, keys, event_time, bounded=bounded)
     return AggregateOperator(
         uid=uid,
@@ -144,14 +148,17 @@ def plan_aggregate(
             _sliding(template, logical, windows, keys),
             written.columns,
             written.ordered if collected.ordered else (),
+            own_types=_own_types(written.key_fields, key_fields, "__k")
+            | _own_types(written.fields, partial_fields, "__b"),
+            known=None if own_schema is output_schema else known_again(output_schema, own_schema.fields),
         ),
         key_types=key_types,
         partials=partials,
-        output_schema=output_schema,
+        output_schema=own_schema,
         key_outputs=tuple(range(leading)),
         output_mode=mode,
         event_time=event_time,
-        projection=planned.projection,
+        projection=None if planned.projection is None else planned.projection.with_own_fields(fold),
         grouping=grouping,
         follows_a_stage=follows_a_stage,
     )
@@ -349,12 +356,6 @@ def checked_output_mode(
 
 
 def _arrow(field: StructField) -> pa.DataType:
-    repeated = repeated_field(field.dataType)
-    if repeated is not None:
-        raise PlanError(
-            f"agg: column {field.name} is of type {field.dataType.simpleString()}, which has two fields named"
-            f" {repeated} and cannot cross into Python; give one of them another name"
-        )
     try:
         return arrow_type(field.dataType)
     except PySparkException as error:
@@ -376,6 +377,15 @@ def _collation(data_type: DataType) -> str | None:
     if isinstance(data_type, StructType):
         return next((found for field in data_type.fields if (found := _collation(field.dataType))), None)
     return None
+
+
+def _named(names: Sequence[str], types: Sequence[DataType]) -> StructType:
+    return StructType(list(map(StructField, names, types)))
+
+
+def _own_types(given: Sequence[StructField], own: StructType, prefix: str) -> dict[str, DataType]:
+    pairs = enumerate(zip(given, own.fields, strict=True))
+    return {f"{prefix}{place}": new.dataType for place, (old, new) in pairs if new is not old}
 
 
 def _first_line(error: PySparkException) -> str:

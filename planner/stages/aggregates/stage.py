@@ -8,9 +8,9 @@ from ....runtime.operators.aggregate.grouping import SPARKS_GROUPING_ID, Groupin
 from ....runtime.operators.aggregate.operator import AggregateOperator
 from ....runtime.operators.contract import KeyedOperator
 from ....runtime.spec import Settings
-from ...inputs.schemas import check_distinct_columns, check_distinct_fields
+from ...inputs.schemas import check_distinct_columns
 from ..keys import Keys
-from ..stage import STAGE_UID, KeyedStage, StageInput
+from ..stage import STAGE_UID, KeyedStage, StageInput, presented_as
 from .aggregate import checked_output_mode, plan_aggregate
 from .pivot import Pivot
 
@@ -54,8 +54,8 @@ def aggregate_stage(
     )
     case_sensitive = inputs.case_sensitive
     # No format of Spark's writes or reads such rows, so the job would fail when its first ones are there.
-    for check in (check_distinct_columns, check_distinct_fields):
-        check("the result of groupBy and agg", operator.output_schema, case_sensitive=case_sensitive)
+    check_distinct_columns("the result of groupBy and agg", operator.output_schema, case_sensitive=case_sensitive)
+    known = None if operator.group_columns is None else operator.group_columns.known
 
     def build(uid: str, output_mode: str, settings: Settings) -> KeyedOperator:
         bounded = settings.runtime_mode == "batch" or not inputs.is_streaming
@@ -81,6 +81,8 @@ def aggregate_stage(
             (operator.output_schema.names[place] for place, key in enumerate(operator.keys) if key.event_time),
             None,
         ),
+        known=known,
+        presented=None if known is None else presented_as(known),
     )
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ...platform.columns import quoted
+from ...platform.struct_fields import recast
 from ..staging import EPOCH_IN_NAME
 
 if TYPE_CHECKING:
@@ -54,14 +55,15 @@ class Deliveries:
     whole: WholeResult | None = None
     #: True if rows replace earlier ones, and the columns that would say which are gone.
     key_is_gone: bool = False
-    #: What users call the staged columns, where several have one name; None: as they are staged.
-    names: tuple[str, ...] | None = None
+    #: The staged columns as users know them, where several, or fields of a struct, have one name; None: as staged.
+    known: StructType | None = None
 
     def schema(self, staged: StructType) -> StructType:
         """The columns of a delivery."""
+        known = self.known or staged
         fields = [
-            StructField(name, field.dataType, field.nullable, field.metadata)
-            for name, field in zip(self.names or staged.names, staged.fields, strict=True)
+            StructField(one.name, one.dataType, field.nullable, field.metadata)
+            for one, field in zip(known.fields, staged.fields, strict=True)
         ]
         if self.order_column is not None:
             fields.append(StructField(self.order_column, LongType()))
@@ -89,7 +91,7 @@ class Deliveries:
             places: names of two columns that are added: the name of each row's file, and its place in there.
         """
         rows = self._rows(staged, epochs, places)
-        return rows if self.names is None else rows.toDF(*self.names, *rows.columns[len(self.names) :])
+        return rows if self.known is None else recast(rows, self.known.fields)
 
     def _rows(self, staged: DataFrame, epochs: Collection[int], places: tuple[str, str] | None) -> DataFrame:
         if self.whole is not None:

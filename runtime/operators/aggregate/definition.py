@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
@@ -61,6 +61,10 @@ class GroupColumns:
     #: The same for rows in any order, of which :data:`~..arrival.ARRIVAL_COLUMNS` say where they belong;
     #: empty: no aggregate depends on their order.
     ordered: tuple[Column, ...] = ()
+    #: Types as they cross into Python, of columns whose structs have several fields of one name; keys are ``__k0``…
+    own_types: Mapping[str, DataType] = field(default_factory=dict)
+    #: The output as users know it, if its structs are such; None: as the operator gives it.
+    known: StructType | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from pyspark.sql.types import StructField, StructType
 from ....state.registry import StateRegistry
 from ...platform.arrow_types import arrow_schema
 from ...platform.columns import quoted
+from ...platform.struct_fields import recast
 from ..arrival import ARRIVAL_COLUMNS, arrival_columns, with_arrival
 from ..contract import EpochSpec, Evolved, ShardContext
 from .columns import GROUPING_ID_COLUMN, MAX_TIME_COLUMN, ROWS_COLUMN, SESSION_END_COLUMN, SESSION_START_COLUMN
@@ -151,6 +152,10 @@ class AggregateOperator(Aggregation):
             partial = frame.groupBy(*groups).agg(*partials, *map(F.expr, counted))
         else:
             partial, others = self._of_sets(self.grouping, frame, names, counted, partials)
+        if given.own_types:
+            fields = partial.schema.fields
+            types = [given.own_types.get(field.name, field.dataType) for field in fields]
+            partial = recast(partial, list(map(StructField, partial.columns, types)))
         selected: list[str] = []
         for key, name in zip(self.keys, names, strict=False):
             if key.kind == "session":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jobs.session_options import session_options
 from mixedmode import PlanError, SetupError, read
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.planner.inputs.event_time import Watermark
@@ -244,12 +245,15 @@ def test_a_bad_watermark_is_refused(both: MixedFrame, column: Any, delay: Any, p
 
 
 def test_a_second_watermark_of_another_column_is_refused(both: MixedFrame, history: DataFrame) -> None:
-    """As Spark refuses it; behind a stage there may be one, and a history alone has none in Spark."""
+    """As Spark refuses it, but in its compatibility mode; behind a stage there may be one, and a history alone has none
+    in Spark."""
     two = both.withColumn("later", F.col("ts")).withWatermark("ts", "1 hour")
     with pytest.raises(PlanError, match="have a watermark of column ts already, and redefining it is disallowed"):
         two.select("later").withWatermark("later", "2 hours")
     assert two.withWatermark("ts", "2 hours")._watermark == Watermark("ts", 7_200_000)
     assert two.dropDuplicates(["ts"]).withWatermark("later", "1 hour")._watermark == Watermark("later", 3_600_000)
+    with session_options(history.sparkSession, {"spark.sql.streaming.statefulOperator.allowMultiple": "false"}):
+        assert two.withWatermark("later", "2 hours")._watermark == Watermark("later", 7_200_000)
     alone = read(history=history).withColumn("later", F.col("ts")).withWatermark("ts", "1 hour")
     assert alone.withWatermark("later", "1 hour")._watermark == Watermark("later", 3_600_000)
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 pytestmark = pytest.mark.spark
 
 
-def test_a_union_is_output_in_append_mode_only(both: MixedFrame) -> None:
-    """Rows of sources beside them go through a stage that keeps nothing; other output modes and an order of rows are
+def test_a_union_is_output_in_append_and_update_mode(both: MixedFrame) -> None:
+    """Rows of sources beside them go through a stage that keeps nothing; outputMode complete and an order of rows are
     refused."""
     rows = both.withWatermark("ts", "1 hour").select("k", "ts")
     one, other = rows.dropDuplicates(["ts"]), rows.where("k > 'a'").dropDuplicates(["k", "ts"])
@@ -27,11 +27,19 @@ def test_a_union_is_output_in_append_mode_only(both: MixedFrame) -> None:
     beside = writer(rows.where("k < 'b'").union(one)).plan()
     assert beside.united == ("keyed-0", "stateless")
     assert [stage.operator["operator"] for stage in beside.stages] == ["dropDuplicates", "stateless"]
+    counts = both.withWatermark("ts", "1 hour").groupBy("k", F.window("ts", "1 hour")).agg(F.count("*").alias("n"))
+    updated = writer(counts.select("k", "n").union(both.groupBy("k").count())).outputMode("update").plan()
+    assert [stage.operator["output mode"] for stage in updated.stages] == ["update", "update"]
     for refused, kind, said in (
         (
-            lambda: writer(one.union(other)).outputMode("update"),
+            lambda: writer(counts.select("k", "n").union(counts.groupBy("k").agg(F.max("n")))).outputMode("update"),
             PlanError,
-            "outputMode update is not supported for the",
+            "outputMode update is not supported for this union: rows of stage keyed-0 go to the sink and to another",
+        ),
+        (
+            lambda: writer(one.union(other)).outputMode("update").format("parquet").option("path", "/tmp/x"),
+            PlanError,
+            "format parquet supports outputMode append only, got update",
         ),
         (lambda: writer(one.union(other)).outputMode("complete"), PlanError, "outputMode complete is not supported"),
         (lambda: writer(one.union(other.orderBy("k"))), PlanError, "orderBy"),

@@ -132,10 +132,13 @@ def test_subqueries_are_refused(frame: DataFrame, text: str) -> None:
         plan(frame, F.expr(text))
 
 
-def test_structs_with_two_fields_of_one_name_are_refused(frame: DataFrame) -> None:
-    """Arrow has no such structs."""
-    with pytest.raises(PlanError, match="two fields named v and cannot cross into Python"):
-        plan(frame, F.max(F.struct("v", "v")))
+def test_structs_with_two_fields_of_one_name_cross_into_python_with_other_names(frame: DataFrame) -> None:
+    """Arrow has no such structs; the names that Spark gives are kept for users."""
+    operator = plan(frame, F.max(F.struct("v", "v")).alias("m"))
+    assert operator.output_schema["m"].dataType.names == ["v", "v_2"]
+    assert operator.group_columns is not None
+    assert operator.group_columns.known is not None
+    assert operator.group_columns.known["m"].dataType.names == ["v", "v"]
 
 
 @pytest.mark.parametrize("patterns", ["false", "true"])

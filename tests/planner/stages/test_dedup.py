@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jobs.session_options import session_options
+from mixedmode import read
 from mixedmode.errors import OptionError, PlanError
 from mixedmode.planner.frames.frame import MixedFrame
 from mixedmode.runtime.operators.dedup.definition import Deduplication, Lateness, Retention
@@ -14,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 pytestmark = pytest.mark.spark
+COMPATIBLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 
 
 def operator(frame: MixedFrame) -> Deduplication:
@@ -73,6 +76,28 @@ def test_the_event_time_goes_on_behind_it(rows: MixedFrame) -> None:
     assert behind is not None and (behind.event_time, behind.delay_ms) == ("ts", 0)
     assert rows.select("k").distinct()._watermark is None
     assert "__event_time" not in rows.select("k").dropDuplicatesWithinWatermark().columns
+
+
+def test_several_event_times_among_the_keys_are_refused_as_in_spark(rows: MixedFrame, history: DataFrame) -> None:
+    """But not in its compatibility mode, of a history alone, or where only one of them is a key."""
+    twice = rows.withColumn("again", F.col("ts")).drop("tags")
+    message = "distinct: more than one event time column is available, ts and again"
+    with pytest.raises(PlanError, match=message):
+        twice.distinct()
+    assert operator(twice.dropDuplicates(["k", "again"])).keys == ("k", "again")
+    alone = read(history=history).withWatermark("ts", "1 hour").withColumn("again", F.col("ts")).drop("tags")
+    assert operator(alone.distinct()).keys == ("k", "v", "x", "ts", "again")
+    with session_options(history.sparkSession, {COMPATIBLE: "false"}):
+        assert operator(twice.distinct()).retention == Retention("key-time", "ts", 3)
+
+
+def test_structs_with_two_fields_of_one_name_are_kept_under_other_names(rows: MixedFrame) -> None:
+    """Users see Spark's names."""
+    found = rows.withColumn("s", F.struct("k", "k")).select("s", "ts").distinct()
+    assert operator(found).output_schema["s"].dataType.names == ["k", "k_2"]  # type: ignore[attr-defined]
+    assert found.schema["s"].dataType.names == ["k", "k"]  # type: ignore[attr-defined]
+    behind = found._watermark
+    assert behind is not None and behind.event_time == "ts"
 
 
 @pytest.mark.parametrize("method", ["dropDuplicates", "dropDuplicatesWithinWatermark"])

@@ -65,6 +65,24 @@ def operator_of(frame: MixedFrame) -> ProcessorOperator:
     return operator
 
 
+def test_an_output_event_time_needs_a_watermark_somewhere_before(both: MixedFrame) -> None:
+    """As in Spark: of the rows, or of a stage that they come through."""
+    changes = {"outputStructType": "k string, at timestamp", "eventTimeColumnName": "at"}
+    with pytest.raises(PlanError, match="eventTimeColumnName 'at' of transformWithState needs a watermark, as in"):
+        planned(both, **changes)
+    timed = both.withWatermark("ts", "1 hour")
+    assert planned(timed, **changes)._watermark is not None
+    assert planned(planned(timed), **changes)._watermark is not None
+
+
+def test_several_event_times_are_refused_as_in_spark(both: MixedFrame) -> None:
+    """A window of the event time is one, too."""
+    timed = both.withWatermark("ts", "1 hour").withColumn("w", F.window("ts", "1 hour"))
+    with pytest.raises(PlanError, match="transformWithState: more than one event time column is available, ts and w"):
+        planned(timed)
+    assert planned(timed.drop("w")).columns == ["k", "n"]
+
+
 def test_the_output_schema_may_be_ddl_or_a_struct_type(both: MixedFrame) -> None:
     """Both say the same."""
     struct = StructType([StructField("k", StringType()), StructField("n", LongType())])
