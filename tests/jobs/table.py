@@ -78,6 +78,9 @@ LISTS = {
     "second": "Listed and committed before the first of them was run, in `tests/jobs/new_jobs.json`; none has been"
     " dropped. `tests/jobs/new_jobs.md` says how they were chosen: repositories in the order of searches for names, the"
     " code of books and courses, and what searches for operators found.",
+    "sql": "Statements in SQL over views of streams, listed and committed before the first of them was run, in"
+    " `tests/jobs/sql_jobs.json`; none has been dropped. `tests/jobs/sql_jobs.md` says how they were chosen: notebooks,"
+    " repositories, and the examples of Spark's documentation and suites.",
 }
 
 

@@ -34,8 +34,10 @@ _PLACE_BITS = 36
 class WholeResult:
     """Each delivery is the whole result, in place of the one before."""
 
-    #: What puts it in order, or cuts it short, one after the other.
+    #: What puts it in order, or cuts it short, and what is done to it then, one after the other.
     arrangement: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+    #: Its columns then; None: they are those that are staged.
+    schema: StructType | None = None
 
     def arranged(self, rows: DataFrame) -> DataFrame:
         """The result as it is shown."""
@@ -59,6 +61,8 @@ class Deliveries:
 
     def schema(self, staged: StructType) -> StructType:
         """The columns of a delivery."""
+        if self.whole is not None and self.whole.schema is not None:
+            return self.whole.schema
         fields = [
             StructField(name, field.dataType, field.nullable, field.metadata)
             for name, field in zip(self.names or staged.names, staged.fields, strict=True)
