@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from ...errors import MixedModeError, PlanError
 from ...runtime.platform.spark_durations import duration_ms
+from ...runtime.platform.spark_plans import is_repeatable
 from ...runtime.platform.stars import starred
 from ..inputs.analysis import check_stateless, is_aggregate, plain_columns
 from ..inputs.event_time import (
@@ -66,7 +67,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
     @property
     def schema(self) -> StructType:
         """The names and types of the columns: ``orders.schema["amount"].dataType``."""
-        schema = self._inputs.schema
+        schema = self._inputs.shown.schema if self._inputs.arrangement else self._inputs.schema
         return without_carrier(schema) if self._has_carrier else schema
 
     def _read(self) -> Inputs:
@@ -93,7 +94,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         return super().selectExpr(*texts) if one_group is None else one_group
 
     def _one_group(self, columns: Sequence[Any]) -> MixedFrame | None:
-        return self.agg(*columns) if is_aggregate(self._inputs.template, self._own(columns)) else None
+        return self.agg(*columns) if is_aggregate(self._inputs.shown, self._own(columns)) else None
 
     def withColumnRenamed(self, existing: str, new: str) -> MixedFrame:
         """Renames a column; as in Spark: ``orders.withColumnRenamed("id", "order_id")``."""
@@ -105,7 +106,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         Example: ``orders.withColumnsRenamed({"id": "order_id", "ts": "ordered_at"})``
         """
         watermark = self._watermark
-        if watermark is not None:
+        if watermark is not None and not self._inputs.arrangement:
             for existing, new in colsMap.items():
                 if self._find(existing) == watermark.event_time:
                     inputs = self._inputs.map("withColumnsRenamed", lambda frame: frame.withColumnsRenamed(colsMap))
@@ -383,12 +384,18 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         output, known = told_apart(self._without_carrier())
         if not self._inputs.outputs:
             check_reserved_columns(self.schema, "writeStream")
-            return MixedStreamWriter(plan_stateless(output).bare_output, known)
+            return self._writer(plan_stateless(output).bare_output, known)
         if (stage := self._stage) is not None:
             bare = stage if stage.bare is None else replace(stage.bare, uid=stage.uid)
-            if self.columns == bare.output_schema.fieldNames():
-                return MixedStreamWriter(replace(self._inputs, parts=bare.bare_output.parts), bare.known)
-        return MixedStreamWriter(through_stages(output), known)
+            if self._inputs.template.columns == bare.output_schema.fieldNames():
+                return self._writer(replace(self._inputs, parts=bare.bare_output.parts), bare.known)
+        return self._writer(through_stages(output), known)
+
+    def _writer(self, output: Inputs, known: StructType | None) -> MixedStreamWriter:
+        """The writer of an output; ``known``: its columns as users know them, if they are staged by other names."""
+        if known is not None and self.columns != [name for name in known.names if name != CARRIER]:
+            self._inputs.check_not_arranged("select")
+        return MixedStreamWriter(output, known)
 
     def _without_carrier(self) -> Inputs:
         if not self._has_carrier:
@@ -405,6 +412,8 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         carrying: Callable[..., DataFrame] | None = None,
     ) -> MixedFrame:
         """Apply an operation; ``carrying`` is the same with more columns in its result, given behind the frame."""
+        if self._inputs.arrangement:
+            return self._shown(what, function)
         with columns_explained(what):
             inputs, watermark = self._inputs.map(what, function, carrying), self._watermark
         if watermark is None or keeps([part.frame for part in inputs.parts], watermark.event_time):
@@ -419,6 +428,14 @@ class MixedFrame(ColumnAccess, ViewedFrame):
             return function(frame.withColumn(CARRIER, carried(frame, event_time)))
 
         return MixedFrame(self._inputs.map(what, again, again), watermark.carried(self._inputs.template))
+
+    def _shown(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
+        """Apply an operation to a whole result that is in order, where it is shown."""
+        with columns_explained(what):
+            inputs = self._inputs.arranged(what, function)
+        if not is_repeatable(inputs.shown):  # it is shown once more after a failure
+            self._inputs.check_not_arranged(what)
+        return MixedFrame(inputs, self._watermark)
 
     def _partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
         return MixedFrame(self._inputs.partitioned(what, function), self._watermark)

@@ -39,7 +39,9 @@ _QUERY = {
     "LocalLimit",
     "Offset",
     "OneRowRelation",
+    "PipeOperator",
     "Project",
+    "RepartitionByExpression",
     "Sample",
     "Sort",
     "SubqueryAlias",
@@ -91,10 +93,12 @@ def sql(sqlQuery: str, args: dict[str, Any] | list[Any] | None = None, **kwargs:
             if one is not None:
                 return one
         stand_ins = {name: STAND_INS.make(frame, name) for name, frame in frames.items()}
-        result = stock_method(SparkSession, "sql")(spark, sqlQuery, args, **others, **stand_ins)
+        try:
+            rows: Any = answer(stock_method(SparkSession, "sql")(spark, sqlQuery, args, **others, **stand_ins))
+        finally:
+            STAND_INS.forget(stand_ins.values())
     except PySparkException as error:
         raise PlanError(f"{what}: {error_text(error)}") from error
-    rows: Any = answer(result)
     if not isinstance(rows, MixedFrame):
         raise PlanError(
             f"{what} does not read the rows of a job: name a view of frame.createOrReplaceTempView, or a frame in"

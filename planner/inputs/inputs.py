@@ -116,7 +116,7 @@ class Inputs:
     ignored: tuple[str, ...] = ()
     #: How the rows are to be partitioned where they are written, if no keyed stage takes them; None: as they come.
     partitioning: Step | None = None
-    #: How a whole result is put in order, or cut short, where it is shown.
+    #: How a whole result is put in order, cut short, and what is done to it then, where it is shown.
     arrangement: tuple[Step, ...] = ()
     #: Numbers of these rows, the last one, and of those that they are made of: columns remember whose they are.
     ids: tuple[int, ...] = field(default_factory=lambda: (next(_numbers),), compare=False)
@@ -173,6 +173,11 @@ class Inputs:
     def template(self) -> DataFrame:
         """One of them, for questions about columns."""
         return self.parts[0].frame
+
+    @property
+    def shown(self) -> DataFrame:
+        """The template as the whole result is shown, for questions about columns; without an arrangement the same."""
+        return reduce(lambda frame, step: step(frame), self.arrangement, self.template)
 
     @property
     def spark(self) -> SparkSession:
@@ -240,7 +245,7 @@ class Inputs:
         Raises:
             AnalysisException: Spark's own, if the columns do not take it.
         """
-        function(self.template)
+        function(self.shown)
         return replace(self, arrangement=(*self.arrangement, Step(what, function)))
 
     def partitioned(self, what: str, function: Callable[[DataFrame], DataFrame]) -> Inputs:

@@ -182,7 +182,8 @@ def whole_result(output: Inputs, stage: KeyedStage, output_mode: str, format: st
             f" {', '.join((*REPLACING_FORMATS, *WHOLE_FORMATS[:-1]))} or {WHOLE_FORMATS[-1]}, and in its function"
             " overwrite the table, or outputMode update"
         )
-    return WholeResult(output.arrangement)
+    shown = output.shown
+    return WholeResult(output.arrangement, None if shown.columns == output.template.columns else shown.schema)
 
 
 def options_of_replaced(request: SinkRequest, options: dict[str, str]) -> str | None:

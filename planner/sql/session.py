@@ -38,6 +38,7 @@ def register_view(frame: JobRows, method: str, name: str) -> None:
         name: the view's name.
     """
     getattr(STAND_INS.make(frame, name), method)(name)
+    STAND_INS.clear(frame.sparkSession)
     install()
 
 

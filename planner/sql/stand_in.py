@@ -2,26 +2,32 @@
 
 Spark can neither run nor store it.  An action, and a command that would write its rows, is refused by Spark itself
 ("Queries with streaming sources must be executed with writeStream.start()").  A query of Spark's own fails when it
-starts, with the error below.  So nothing ever runs over a part of the job's rows, or over none.
+starts, with the text below.  So nothing ever runs over a part of the job's rows, or over none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any, NoReturn, Protocol
-from weakref import WeakSet
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from ...errors import PlanError
 from ...runtime.platform.spark_plans import analyzed, leaves
-from ...runtime.platform.statements import stream_option
+from ...runtime.platform.statements import failing_stream, stream_option
+from ...runtime.platform.view_catalogs import ViewCatalogs
 
 #: Spark's name of the source, and its option with the number of the frame.
 _FORMAT, _NUMBER, _VIEW = "mixedmode-view", "mixedmode.view", "mixedmode.name"
+#: What Spark says if it is to read a stand-in.
+_WHY = (
+    "view {name!r} is of a frame of mixedmode, and Spark's own query does not have its rows; write"
+    " spark.sql('SELECT … FROM …') or spark.table('…') behind createOrReplaceTempView, in the same program, and go on"
+    " with what that returns"
+)
+#: So many frames are kept without a look at the views that read them.
+_FEW = 16
 
 
 class JobRows(Protocol):
@@ -37,29 +43,19 @@ class JobRows(Protocol):
     def sparkSession(self) -> SparkSession: ...
 
 
-class ViewSource(DataSource):
-    """The source that stands for a job's rows."""
-
-    @classmethod
-    def name(cls) -> str:
-        return _FORMAT
-
-    def streamReader(self, schema: StructType) -> NoReturn:
-        """Fails: whoever asks for a reader is a query of Spark's own."""
-        raise PlanError(
-            f"view {self.options.get(_VIEW)!r} is of a frame of mixedmode, and Spark's own query does not have its"
-            " rows; write spark.sql('SELECT … FROM …') or spark.table('…') behind createOrReplaceTempView, in the same"
-            " program, and go on with what that returns"
-        )
-
-
 class StandIns:
-    """The stand-ins of a program, and their frames, which it keeps: a plan over a stand-in may live on anywhere."""
+    """The stand-ins of a program, and their frames, as long as a view of them is in a catalog of Spark's.
+
+    Nothing but a view keeps a stand-in: what ``spark.sql`` and ``spark.table`` return are frames of jobs, and Spark
+    keeps a view that is made in SQL as its text.  So now and then the views are looked through, and frames that none
+    of them reads are let go.
+    """
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._frames: dict[str, Any] = {}
-        self._sessions: WeakSet[SparkSession] = WeakSet()
+        self._catalogs = ViewCatalogs()
+        self._limit = _FEW
 
     def make(self, frame: JobRows, name: str) -> DataFrame:
         """A stand-in for a frame.
@@ -68,14 +64,26 @@ class StandIns:
             frame: the frame of a job.
             name: what users call the view.
         """
-        spark = frame.sparkSession
-        if spark not in self._sessions:
-            spark.dataSource.register(ViewSource)
-            self._sessions.add(spark)
         number = str(next(self._numbers))
         self._frames[number] = frame
-        reader = spark.readStream.format(_FORMAT).schema(frame.schema)
-        return reader.option(_NUMBER, number).option(_VIEW, name).load()
+        return failing_stream(
+            frame.sparkSession, frame.schema, _FORMAT, _WHY.format(name=name), {_NUMBER: number, _VIEW: name}
+        )
+
+    def forget(self, stand_ins: Iterable[DataFrame]) -> None:
+        """Let go the frames of stand-ins that nothing reads any more."""
+        for stand_in in stand_ins:
+            for leaf in leaves(analyzed(stand_in)):
+                self._frames.pop(stream_option(leaf, _NUMBER) or "", None)
+
+    def clear(self, spark: SparkSession) -> None:
+        """Let go the frames that no view reads, if there are many; called when a view has been made in a session."""
+        self._catalogs.add(spark)
+        if len(self._frames) <= self._limit:
+            return
+        read = {stream_option(leaf, _NUMBER) for plan in self._catalogs.plans() for leaf in leaves(plan)}
+        self._frames = {number: frame for number, frame in self._frames.items() if number in read}
+        self._limit = max(_FEW, 2 * len(self._frames))
 
     def frame_of(self, leaf: Any) -> Any:
         """The frame that a leaf of a plan stands for; None: it stands for none."""
@@ -91,7 +99,7 @@ class StandIns:
         return bool(plan.isStreaming()) and any(self.frame_of(leaf) is not None for leaf in leaves(plan))
 
 
-#: Views live as long as Spark's session, and so do their frames.
+#: Of the program: a view may be seen by several sessions.
 STAND_INS = StandIns()
 
 #: Makes the frame of a job that a statement stands for.

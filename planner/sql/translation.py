@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -24,6 +24,7 @@ from ...runtime.platform.spark_expressions import (
 from ...runtime.platform.spark_plans import frame_of
 from ...runtime.platform.statements import (
     difference,
+    hint_name,
     leaf_called,
     ordering,
     outer_generator,
@@ -46,6 +47,20 @@ _JOINS = {
     "LEFT SEMI": "leftsemi",
     "LEFT ANTI": "leftanti",
 }
+#: By a node the method that translates it.
+NODES = {
+    "Aggregate": "_aggregate",
+    "Filter": "_filter",
+    "Generate": "_generate",
+    "GlobalLimit": "_limit",
+    "Join": "_join",
+    "Project": "_project",
+    "Repartition": "_repartition",
+    "RepartitionByExpression": "_repartition",
+    "ResolvedHint": "_hint",
+    "Sort": "_sort",
+    "Union": "_union",
+}
 #: What users call nodes that are refused.
 _CALLED = {
     "EventTimeWatermark": "WATERMARK (call withWatermark on the frame before createOrReplaceTempView)",
@@ -56,7 +71,9 @@ _CALLED = {
     "LocalLimit": "LIMIT without a whole",
     "Offset": "OFFSET",
     "Pivot": "PIVOT",
+    "Repartition": "a hint of partitions",
     "RepartitionByExpression": "DISTRIBUTE BY",
+    "ResolvedHint": "a hint",
     "Sample": "TABLESAMPLE",
     "Window": "a function OVER (…)",
 }
@@ -84,23 +101,31 @@ def translated(statement: DataFrame) -> Any:
     return frame
 
 
-def _refusal(node: Any, why: str) -> PlanError:
-    kind, text = class_name(node), text_of(node)
-    where = "" if not text else f" in {' '.join(text.split())!r}"
-    return PlanError(
-        f"the statement is refused at {_CALLED.get(kind, kind)}{where}: it {why}; write the calls of the frame instead,"
-        " or do this where the output is read",
+class StatementError(PlanError):
+    """A part of a statement is refused, and the message names it."""
+
+
+def _refusal(node: Any, why: str) -> StatementError:
+    return StatementError(
+        f"the statement is refused at {_place(node)}: it {why}; write the calls of the frame instead, or do this where"
+        " the output is read",
         code="MIXEDMODE_NOT_SUPPORTED",
     )
+
+
+def _located(node: Any, error: PlanError) -> StatementError:
+    return StatementError(f"{error} (the statement, at {_place(node)})", code=error.code)
+
+
+def _place(node: Any) -> str:
+    kind, text = class_name(node), text_of(node)
+    return _CALLED.get(kind, kind) + (f" in {' '.join(text.split())!r}" if text else "")
 
 
 def _under_names(frame: Any, names: list[str]) -> Any:
     """The frame with its columns called as the statement calls them."""
     if frame.columns == names:
         return frame
-    twice = sorted({name for name in names if [one.lower() for one in names].count(name.lower()) > 1})
-    if twice:
-        raise PlanError(f"the statement gives several columns called {twice[0]}; give each a name of its own, by AS")
     return frame.toDF(*names)
 
 
@@ -113,16 +138,6 @@ class _Translation:
 
     def __init__(self, statement: DataFrame) -> None:
         self._spark = statement.sparkSession
-        self._nodes: dict[str, Callable[[Any, frozenset[str]], Rows]] = {
-            "Aggregate": self._aggregate,
-            "Filter": self._filter,
-            "Generate": self._generate,
-            "GlobalLimit": self._limit,
-            "Join": self._join,
-            "Project": self._project,
-            "Sort": self._sort,
-            "Union": self._union,
-        }
 
     def rows(self, node: Any, taken: frozenset[str]) -> Rows:
         """What a node gives.
@@ -145,13 +160,19 @@ class _Translation:
                 rows = self.rows(window.below, taken)
                 call = window.expression(self._spark, rows.expression)
                 return Rows(rows.frame, rows.stock, {**rows.known, window.id: call})
-            if kind not in self._nodes:
+            if kind not in NODES:
                 raise NotTranslatable("is not supported")
-            return self._nodes[kind](node, taken)
+            return cast(Rows, getattr(self, NODES[kind])(node, taken))
         except NotTranslatable as error:
             raise _refusal(node, str(error)) from error
-        except (PySparkException, Py4JError) as error:
+        except PySparkException as error:
             raise _refusal(node, f"fails: {error_text(error)}") from error
+        except Py4JError as error:
+            raise _refusal(node, "has no calls of frames that it stands for") from error
+        except StatementError:
+            raise
+        except PlanError as error:
+            raise _located(node, error) from error
 
     # -- without state -------------------------------------------------------------------------------------------------
 
@@ -213,6 +234,25 @@ class _Translation:
         known = {**rows.known, **rows.named(map(_id, given), own)}
         return rows.call("select", *columns, as_column(self._spark, generator).alias(*own), known=known)
 
+    def _hint(self, node: Any, taken: frozenset[str]) -> Rows:
+        name = hint_name(node)
+        if name is None:
+            raise NotTranslatable("is of a kind that is not supported")
+        return self.rows(node.child(), taken).call("hint", name)
+
+    def _repartition(self, node: Any, taken: frozenset[str]) -> Rows:
+        rows = self.rows(node.child(), taken)
+        if class_name(node) == "Repartition":
+            return rows.call("repartition" if node.shuffle() else "coalesce", int(node.numPartitions()))
+        number, columns = node.optNumPartitions(), list(items(node.partitionExpressions()))
+        orders = [one for one in columns if class_name(one) == "SortOrder"]
+        if orders:
+            given = [ordering(self._spark, one, rows.expression(one.child())) for one in orders]
+        else:
+            given = [rows.column(one) for one in columns]
+        numbers = [int(number.get())] if number.isDefined() else []
+        return rows.call("repartitionByRange" if orders else "repartition", *numbers, *given)
+
     def _union(self, node: Any, taken: frozenset[str]) -> Rows:
         if node.byName() or node.allowMissingCol():
             raise NotTranslatable("is by name, which is not supported")
@@ -240,7 +280,8 @@ class _Translation:
         how = _JOINS.get(str(node.joinType().sql()))
         if how is None:
             raise NotTranslatable("is of a kind that is not supported")
-        self._check_left_is_of_job(node)
+        if not STAND_INS.are_below(node.left()):
+            raise NotTranslatable(f"has the table on the left of {node.joinType().sql()}, of which a stream has no end")
         ours = STAND_INS.are_below(node.right())
         outputs = list(items(node.right().output()))
         if not ours:
@@ -267,10 +308,6 @@ class _Translation:
         if len(set(folded)) < len(folded) or {one.lower() for one in taken} & set(folded):
             raise NotTranslatable("has tables with columns of the same name; give each column a name of its own before")
         return frame_of(self._spark, plan)
-
-    def _check_left_is_of_job(self, node: Any) -> None:
-        if not STAND_INS.are_below(node.left()):
-            raise NotTranslatable("has the table on the left; write the view of the job first")
 
     def _sort(self, node: Any, taken: frozenset[str]) -> Rows:
         if not getattr(node, "global")():

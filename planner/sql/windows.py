@@ -87,7 +87,7 @@ def window_of_time(expression: Any) -> Any:
     if class_name(inner) != "PreciseTimestampConversion" or class_name(inner.child()) != "GetStructField":
         return None
     field = inner.child()
-    return field.child() if str(field.sql()).endswith(".end") else None
+    return field.child() if str(field.extractFieldName()) == "end" else None
 
 
 def _made_by(project: Any) -> Any:

@@ -11,20 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 
-from .gateway import java_array, java_class
+from .gateway import java_array, java_class, java_type
 from .spark_expressions import NO_SUCH_MEMBER, as_column, class_name, items, parsed, replaced, with_children
 from .spark_plans import analyzed, frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 _ANALYSIS, _OPTIMIZER = "org.apache.spark.sql.catalyst.analysis", "org.apache.spark.sql.catalyst.optimizer"
-#: Spark's rules by which a plan only loses names: every one gives the same rows.
+_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
+#: Spark's rules by which a plan is written with fewer kinds of nodes: every one gives the same rows.
 _PLAIN = (
     f"{_ANALYSIS}.EliminateSubqueryAliases",
     f"{_ANALYSIS}.EliminateView",
+    "org.apache.spark.sql.catalyst.expressions.EliminatePipeOperators",
+    f"{_OPTIMIZER}.OptimizeOneRowRelationSubquery",
     f"{_OPTIMIZER}.ReplaceDistinctWithAggregate",
+    f"{_OPTIMIZER}.PushPredicateThroughJoin",
 )
+#: Spark's names of the joins that are the same with their sides swapped, as ``JoinType`` takes them then.
+_SWAPPED = {"INNER": "inner", "CROSS": "cross", "RIGHT OUTER": "leftouter"}
 #: Spark's rules by which two ways to write the same projections become one.
 _COLLAPSING = ("RemoveRedundantAliases", "RemoveNoopOperators", "CombineUnions")
 #: Stands for an argument of a call that is parsed.
@@ -35,6 +42,7 @@ _ROUNDS = 8
 _INLINING_ARGUMENTS = 3
 #: A leaf of a streaming source of the second kind.
 _STREAM = "StreamingRelationV2"
+_PYTHON_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python"
 
 
 def plain_plan(frame: DataFrame) -> Any:
@@ -42,8 +50,11 @@ def plain_plan(frame: DataFrame) -> Any:
     spark = frame.sparkSession
     plan = _inlining(spark).apply(analyzed(frame))
     for rule in _PLAIN:
-        plan = java_class(spark, rule).apply(plan)
-    return _without_qualifiers(spark, plan)
+        try:
+            plan = java_class(spark, rule).apply(plan)
+        except (NO_SUCH_MEMBER, TypeError):  # this version of Spark does not have it
+            continue
+    return _stream_first(spark, _without_qualifiers(spark, plan))
 
 
 def difference(one: DataFrame, plan: Any) -> Any:
@@ -78,6 +89,42 @@ def stream_option(leaf: Any, name: str) -> str | None:
         return None
     found = leaf.extraOptions().get(name)
     return None if found is None else str(found)
+
+
+def failing_stream(
+    spark: SparkSession, schema: StructType, name: str, why: str, options: Mapping[str, str]
+) -> DataFrame:
+    """The rows of a streaming source that nobody can read: Spark's own query over it fails when it starts.
+
+    It is Spark's node for a data source in Python, of which no source is registered: it is found only when it is read.
+    To register one, or to have Spark load one, starts a Python worker, which takes a second or more.
+
+    Args:
+        spark: the session.
+        schema: of the rows.
+        name: of the source.
+        why: what Spark says in the place of the name of the source that it does not find.
+        options: of the source.
+    """
+    made = spark.readStream.format("rate").options(**options).load()  # for all that is the same of all sources
+    leaf = analyzed(made)
+    source = java_class(spark, f"{_PYTHON_SOURCES}.PythonDataSourceV2")()
+    source.setShortName(why)
+    java_schema = java_type(spark, schema)
+    table = java_class(spark, f"{_PYTHON_SOURCES}.PythonTable")(source, why, java_schema)
+    members = {
+        "source": java_class(spark, "scala.Option").apply(source),
+        "sourceName": name,
+        "table": table,
+        "output": java_class(spark, "org.apache.spark.sql.catalyst.types.DataTypeUtils").toAttributes(java_schema),
+    }
+    return frame_of(spark, _with_members(spark, leaf, members))
+
+
+def hint_name(hint: Any) -> str | None:
+    """A hint of joins as ``DataFrame.hint`` takes it; None: it says something else."""
+    strategy = hint.hints().strategy()
+    return str(strategy.get().hintAliases().head()) if strategy.isDefined() else None
 
 
 def leaf_called(spark: SparkSession, leaf: Any, names: list[str]) -> DataFrame:
@@ -208,6 +255,20 @@ def _without_qualifiers(spark: SparkSession, node: Any) -> Any:
     if class_name(node) == "Generate" and node.qualifier().isDefined():
         node = _with_members(spark, node, {"qualifier": java_class(spark, "scala.Option").empty()})
     return node
+
+
+def _stream_first(spark: SparkSession, node: Any) -> Any:
+    """A plan whose joins of a table and a stream have the stream on the left, with the columns as they were."""
+    children = list(items(node.children()))
+    others = [_stream_first(spark, child) for child in children]
+    if not all(map(is_, others, children)):
+        node = with_children(spark, node, others)
+    swapped = _SWAPPED.get(str(node.joinType().sql())) if class_name(node) == "Join" else None
+    if swapped is None or node.left().isStreaming() or not node.right().isStreaming():
+        return node
+    kind = java_class(spark, "org.apache.spark.sql.catalyst.plans.JoinType").apply(swapped)
+    join = with_children(spark, _with_members(spark, node, {"joinType": kind}), [node.right(), node.left()])
+    return java_class(spark, f"{_LOGICAL}.Project")(node.output(), join)
 
 
 def _with_members(spark: SparkSession, node: Any, members: Mapping[str, Any]) -> Any:

@@ -88,6 +88,9 @@ LISTS = {
     "third": "Written from memory after shapes that courses, vendors' notebooks, books and answers to questions show"
     " again and again; no single page is their source. Listed and committed before the first of them was run, in"
     " `tests/jobs/new_jobs.json`; none has been dropped.",
+    "sql": "Statements in SQL over views of streams, listed and committed before the first of them was run, in"
+    " `tests/jobs/sql_jobs.json`; none has been dropped. `tests/jobs/sql_jobs.md` says how they were chosen: notebooks,"
+    " repositories, and the examples of Spark's documentation and suites.",
 }
 #: The jobs that were found in public.
 PUBLIC = [job for job in JOBS if job.listed != "third"]

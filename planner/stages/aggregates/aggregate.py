@@ -344,7 +344,8 @@ def checked_output_mode(
         )
     if mode == "append" and not bounded and not any(key.event_time for key in keys):
         add = (
-            "add .withWatermark('<event time>', '<delay>') before groupBy: no watermark is declared"
+            "add .withWatermark('<event time>', '<delay>') before groupBy (in SQL: to the frame, before"
+            " createOrReplaceTempView): no watermark is declared"
             if event_time is None
             else f"group by F.window({event_time!r}, …) too: no key is made of the watermark's column {event_time}"
         )

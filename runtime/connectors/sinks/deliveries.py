@@ -35,8 +35,10 @@ _PLACE_BITS = 36
 class WholeResult:
     """Each delivery is the whole result, in place of the one before."""
 
-    #: What puts it in order, or cuts it short, one after the other.
+    #: What puts it in order, or cuts it short, and what is done to it then, one after the other.
     arrangement: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+    #: Its columns then; None: they are those that are staged.
+    schema: StructType | None = None
 
     def arranged(self, rows: DataFrame) -> DataFrame:
         """The result as it is shown."""
@@ -60,6 +62,8 @@ class Deliveries:
 
     def schema(self, staged: StructType) -> StructType:
         """The columns of a delivery."""
+        if self.whole is not None and self.whole.schema is not None and self.known is None:
+            return self.whole.schema
         known = self.known or staged
         fields = [
             StructField(one.name, one.dataType, field.nullable, field.metadata)
