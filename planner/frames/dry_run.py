@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import StructType
 
 from ...errors import MixedModeError, PlanError, QueryError
+from ...runtime.platform.cells import facts_html, table_html
 from ...runtime.query import start_query
 from ...runtime.spec import JobSpec
 from ..inputs.inputs import Inputs
@@ -45,6 +46,10 @@ class DryRun:
 
     def __str__(self) -> str:
         return f"{self.plan.explain()}\n\n{self._heading}\n{_table(self.rows, self.schema)}"
+
+    def _repr_html_(self) -> str:
+        rows = table_html(self.schema.fieldNames(), ([_cell(value) for value in row] for row in self.rows))
+        return f"{self.plan._repr_html_()}{facts_html(self._heading, [])}{rows}"
 
     @property
     def _heading(self) -> str:

@@ -21,6 +21,7 @@ from ..platform.spark_errors import cause_first, what_happened
 from ..platform.terminal import print_plan
 from ..platform.worker_errors import translate
 from ..spec import JobSpec
+from .status import QueryStatus
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,18 +71,20 @@ class ToldQuery:
         kind = phase.kind if phase is not None else "recovery"
         stands = active and self._runner.pause.stands
         running_in = f"{kind} (paused)" if stands else f"{kind}"
-        status: dict[str, Any] = {
-            "message": running_in if active else ("Failed" if self._error else "Stopped"),
-            "isDataAvailable": active and kind in ("backlog", "history", "catch-up"),
-            "isTriggerActive": active and kind != "live" and not stands,
-            "isPaused": stands,
-            "phase": "done" if self._is_done else kind,
-            "mode": phase.mode if phase is not None else None,
-            "isBacklog": now.is_backlog,
-            "epoch": now.epoch,
-            "checkpoint": now.checkpoint_id,
-            "shards": dict(now.parallelism),
-        }
+        status = QueryStatus(
+            {
+                "message": running_in if active else ("Failed" if self._error else "Stopped"),
+                "isDataAvailable": active and kind in ("backlog", "history", "catch-up"),
+                "isTriggerActive": active and kind != "live" and not stands,
+                "isPaused": stands,
+                "phase": "done" if self._is_done else kind,
+                "mode": phase.mode if phase is not None else None,
+                "isBacklog": now.is_backlog,
+                "epoch": now.epoch,
+                "checkpoint": now.checkpoint_id,
+                "shards": dict(now.parallelism),
+            }
+        )
         if active and phase is not None and phase.style == "sorted":
             status["backlog"] = self._runner.backlog.snapshot()
         running = self._runner.running

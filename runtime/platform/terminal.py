@@ -1,4 +1,4 @@
-"""Explain texts with colours where there is a terminal that has them."""
+"""Explain texts with colours, on terminals and in notebooks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _FACT = re.compile(r"^  (?P<name>\S+(?: \S+)*)(?=  +\S|$)")
 
 
 def print_plan(text: str) -> None:
-    """Print a plan: with colours on a terminal, unless ``NO_COLOR`` is set; anywhere else the text as it is.
+    """Print a plan: with colours in a notebook, and on a terminal unless ``NO_COLOR`` is set; else the text as it is.
 
     Args:
         text: headings, and below them lines that begin with the name of a fact.
     """
     console = Console(highlight=False, soft_wrap=True)
-    if console.is_terminal and not console.no_color:
+    if console.is_jupyter or (console.is_terminal and not console.no_color):
         console.print(styled(text))
     else:
         print(text)

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode import ExecutionPlan
+from mixedmode.planner.frames.dry_run import DryRun
 from mixedmode.planner.options.registry import OPTIONS
 from mixedmode.planner.plans.phases import JobFacts, plan_phases
 from mixedmode.planner.plans.plan import SinkPlan, SourcePlan, StagePlan
 from mixedmode.runtime.spec import Settings
 from pydantic import ValidationError
+from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 
 def make_plan(settings: Settings | None = None, job: JobFacts | None = None, **changes: Any) -> ExecutionPlan:
@@ -164,6 +167,15 @@ def test_a_plan_in_a_cell_has_all_of_it_folded() -> None:
 
     assert "plan: &lt;b&gt;" in html and "<b>plan" in html
     assert "keyed state" in html.split("<details>")[1] and "keyed state" not in html.split("<details>")[0]
+
+
+def test_a_dry_run_in_a_cell_has_the_plan_and_the_rows() -> None:
+    """A notebook shows the facts of the plan, how many rows there are, and a table of them."""
+    schema = StructType().add("k", "string").add("n", "long")
+    html = DryRun(make_plan(), [Row(k="<a>", n=None)], schema, sampled_rows=5, result_rows=2)._repr_html_()
+
+    assert "plan: " in html and "1 of 2 rows of the result for the first 5 rows" in html
+    assert ">&lt;a&gt;</td>" in html and ">NULL</td>" in html and ">n</th>" in html
 
 
 def test_a_plan_prints_as_its_explain_text() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from mixedmode.runtime.platform.terminal import print_plan, styled
 
@@ -36,3 +38,14 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setenv("NO_COLOR", "1")
     print_plan(PLAN)
     assert capsys.readouterr().out == PLAN + "\n"
+
+
+def test_a_notebook_has_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell gets the text as HTML, with its headings and names told apart."""
+    shown: list[Any] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append((segments, text)))
+    print_plan(PLAN)
+    ((segments, _),) = shown
+    assert "".join(segment.text for segment in segments).rstrip("\n") == PLAN
+    assert {segment.text.strip(): str(segment.style) for segment in segments}["sink"] == "cyan"
