@@ -97,7 +97,7 @@ class MixedQuery(RescaledQuery):
         # Nobody can find a temporary location to ask there.
         self._requests = (
             Requests(RequestFolder(self._runner.store.filesystem, self._runner.store.root), self.runId[:8], self._do)
-            if self._temporary is None
+            if self._temporary is None and job.settings.remote_control == "on"
             else None
         )
         self._pool: str | None = None
@@ -122,6 +122,9 @@ class MixedQuery(RescaledQuery):
         self._thread.start()
         if self._requests is not None:
             self._requests.watch(self._ended)
+        elif self._temporary is None:
+            store = self._runner.store
+            RequestFolder(store.filesystem, store.root).turn_off(self._runner.lease.run_id)
 
     def _begin(self) -> None:
         """The location is claimed: all who see the run are told of it."""

@@ -115,6 +115,8 @@ class Settings(BaseModel):
     sink_delivery_guarantee: Literal["exactly-once", "at-least-once"] | None = None
     #: Column added to what is delivered per checkpoint: the order of a key's rows; None: there is none.
     sink_order_column: str | None = None
+    #: Whether the run looks for requests of other processes in its checkpoint location.
+    remote_control: Literal["on", "off"] = "on"
     #: What a job that begins does about rows that its output holds.
     sink_existing: Literal["auto", "append", "replace"] = "auto"
     #: What was asked for; each stage has what it comes to (see ``planner.plans.final_watermark``).

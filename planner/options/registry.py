@@ -256,6 +256,14 @@ OPTIONS: tuple[Option, ...] = (
         " The next start processes again what has no checkpoint. Unset: no limit",
     ),
     Option(
+        "execution.remote-control",
+        "remote_control",
+        one_of("on", "off"),
+        "on, off",
+        "`off`: the run does not look for requests of `mixedmode stop`, `savepoint`, `pause`, `resume` and `rescale`,"
+        " and the commands say so; `on`: whoever may write to the `checkpointLocation` can send some",
+    ),
+    Option(
         "execution.start-workers",
         "start_workers",
         parse_bool,

@@ -56,7 +56,7 @@ def ask(
 
     Raises:
         CheckpointError: no driver runs, it ended without an answer, or there is none in time.
-        QueryError: the driver could not do it; the message is the driver's.
+        QueryError: the driver could not do it; the message is the driver's.  Or it takes no requests.
     """
     clock = clock or Clock()
     if path is not None:
@@ -75,6 +75,12 @@ def ask(
         stage=stage,
     )
     folder = RequestFolder(filesystem, root)
+    if folder.is_off(holder.run):
+        raise QueryError(
+            f"the job on {location!r} takes no requests: it runs with execution.remote-control = off\nCall the query's"
+            f" own {action}() where it runs, or send SIGTERM to its process ({holder.pid}) to end it",
+            code="MIXEDMODE_REMOTE_CONTROL_OFF",
+        )
     folder.put(request)
     on_status("waiting")
     try:

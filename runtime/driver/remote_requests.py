@@ -4,6 +4,7 @@
 
     <id>.request    what is asked of which run; written by whoever asks
     <id>.answer     how far it is; written by the driver
+    off             id of a run that does not look for requests (``execution.remote-control = off``)
 
 Invariants: a request names the run that it is for, so a later run of the job never executes what was asked of an
 earlier one; it names a moment after which nobody waits for it any more; the driver writes an answer before it removes
@@ -35,6 +36,7 @@ _LOOK_EVERY_MS = 1000
 #: Age after which an answer that nobody has taken is removed.
 _ANSWER_LIFE_S = 3600
 _REQUEST, _ANSWER = ".request", ".answer"
+_OFF = "off"
 
 Action = Literal["savepoint", "stop", "pause", "resume", "rescale"]
 #: What is begun at once, and needs nobody to stay for it.
@@ -82,6 +84,21 @@ class RequestFolder:
     @property
     def path(self) -> str:
         return f"{self.root}/requests"
+
+    def turn_off(self, run: str) -> None:
+        """Say that a run will not look for requests, so that nobody waits for it."""
+        try:
+            self.filesystem.create_dir(self.path, recursive=True)
+            write_atomically(self.filesystem, f"{self.path}/{_OFF}", run.encode())
+        except OSError as error:  # those who ask wait for their time-out
+            logger.warning("%s cannot be told that the run takes no requests: %s", self.path, error)
+
+    def is_off(self, run: str) -> bool:
+        """Whether a run has said that it will not look."""
+        try:
+            return read_bytes(self.filesystem, f"{self.path}/{_OFF}").decode(errors="replace") == run
+        except FileNotFoundError:
+            return False
 
     def put(self, request: Request) -> None:
         """Ask."""

@@ -10,7 +10,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 #: Parts of the names of options whose values are for nobody's eyes, as Spark's ``spark.redaction.regex`` has them.
-_SECRETS = re.compile("secret|password|token|access[.]?key|credential|jaas", re.IGNORECASE)
+_SECRETS = re.compile(
+    "secret|passw|passphrase|pwd|token|(access|account|api|private|shared)[._-]?key|credential|jaas|signature|[.]sas",
+    re.IGNORECASE,
+)
 _TABLE = "border-collapse:collapse;font-size:0.9em"
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0;border:none;background:none;color:inherit"
 _WRAPPED = f"{_CELL};white-space:pre-wrap"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from ...errors import MixedModeError, UserCodeError
+from .redaction import redacted
 
 #: What is raised for a class or method that this version of Spark does not have (a package is not callable).
 NOT_THERE = (Py4JError, TypeError)
@@ -47,11 +48,14 @@ def what_happened(error: BaseException) -> str:
     """What an error is about, in few lines: of ours all, of Spark's the cause without the Java stack.
 
     Of several exceptions that Spark has wrapped in one another the first counts that has a condition of Spark's, since
-    it names file, column and types; what that came of follows if it says more.
+    it names file, column and types; what that came of follows if it says more.  Connectors put URLs into their
+    messages, which are logged and stored: credentials in them are hidden.
     """
+    return str(error) if isinstance(error, MixedModeError) else redacted(_what_happened(error))
+
+
+def _what_happened(error: BaseException) -> str:
     text = str(error)
-    if isinstance(error, MixedModeError):
-        return text
     if in_python := _IN_PYTHON.findall(text):  # of a chain the last one counts
         return _shortened(in_python[-1])
     found = list(_raised(text)) if "\tat " in text or "Exception" in text else []
@@ -103,7 +107,8 @@ def _shortened(message: str) -> str:
 
 def error_text(error: Exception) -> str:
     """Spark's message without the plan that it prints below, and without its advice in general terms."""
-    return str(error).lstrip().split("\n", 1)[0].split(" SQLSTATE:", 1)[0].split(" Please ensure ", 1)[0].rstrip("; ")
+    line = str(error).lstrip().split("\n", 1)[0].split(" SQLSTATE:", 1)[0].split(" Please ensure ", 1)[0]
+    return redacted(line.rstrip("; "))
 
 
 def spark_says(error: Exception) -> str:
@@ -111,4 +116,4 @@ def spark_says(error: Exception) -> str:
     lines = [line for line in str(error).splitlines() if line.strip()]
     cause = next((line.partition(": ")[2] for line in lines if line.startswith(": ")), lines[0] if lines else "")
     text = _ERROR_CLASS.sub("", cause.split(" SQLSTATE:", 1)[0].split(" Please ", 1)[0])
-    return text.strip().rstrip(".") or type(error).__name__
+    return redacted(text.strip().rstrip(".")) or type(error).__name__

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
+from mixedmode.errors import QueryError
 from mixedmode.runtime.checkpoints.savepoints.store import open_savepoint
+from mixedmode.runtime.driver.remote_client import ask
 from mixedmode.runtime.platform.failpoints import VARIABLE
 from support import World
 
@@ -147,3 +149,15 @@ def _tells_its_three_runs(job: Job) -> None:
     (end,) = [one for one in drained if one["event"] == "RunEnded"]
     assert (end["how"], end["savepoint"], end["drained"]) == ("stopped", str(job.folder / "other"), True)
     assert job.command("history", job.checkpoints, "--run", began[1]["run_id"][:8]).stdout.count('"RunBegan"') == 1
+
+
+def test_a_run_without_remote_control_looks_for_nothing(world: World) -> None:
+    """With execution.remote-control = off a command is answered at once, and the query's own methods still work."""
+    options = {"execution.remote-control": "off"}
+    query = world.start(support.sessions(world.history(EVENTS[:20]), world.live()), options)
+    assert query._requests is None
+    assert query.wait_for("live", 300), query.exception()
+    with pytest.raises(QueryError, match="takes no requests"):
+        ask(str(world.checkpoints), "stop")
+    query.stop()
+    assert query.exception() is None

@@ -309,3 +309,20 @@ def test_destination_is_looked_at_first(location: Path, folder: RequestFolder, l
     with pytest.raises(CheckpointError, match="not empty"):
         ask(str(location), "savepoint", str(location))
     assert not Path(folder.path).exists()
+
+
+def test_a_run_that_takes_no_requests_says_so(location: Path, folder: RequestFolder) -> None:
+    """With execution.remote-control = off nobody waits for an answer; the next run of the location may take some."""
+    lease = DriverLease(folder.filesystem, folder.root, RUN)
+    lease.take()
+    try:
+        folder.turn_off("run-0")
+        with pytest.raises(CheckpointError, match="has not taken up the request in time"):
+            ask(str(location), "pause", timeout_s=0)
+        folder.turn_off(RUN)
+        with pytest.raises(QueryError, match=r"takes no requests: .*remote-control = off\nCall .* pause\(\)") as caught:
+            ask(str(location), "pause", timeout_s=0)
+        assert caught.value.code == "MIXEDMODE_REMOTE_CONTROL_OFF"
+        assert folder.requests() == []
+    finally:
+        lease.release()

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 
 import pytest
 from mixedmode.errors import OptionError
+from mixedmode.runtime.driver.preflight import _check_savepoint
 from mixedmode.runtime.platform import s3
 from mixedmode.runtime.platform.conditional import WRITER_MARK
 from mixedmode.runtime.platform.deletions import delete_files
@@ -309,3 +310,14 @@ def test_folders_are_nothing(object_store: S3Server, settings: dict[str, str]) -
     filesystem.delete_file(f"{folder}/d")
     filesystem.delete_file(f"{folder}/d")
     assert not exists(filesystem, folder)
+
+
+def test_a_savepoint_in_a_bucket_that_is_missing(settings: dict[str, str]) -> None:
+    """start() names the option, its value and what is allowed, under a code of its own."""
+    with pytest.raises(OptionError) as caught:
+        _check_savepoint(None, "s3a://no-such-bucket/savepoints/7")  # type: ignore[arg-type]
+    said = str(caught.value)
+    assert caught.value.code == "MIXEDMODE_LOCATION_UNUSABLE"
+    assert said.startswith("execution.savepoint.path = 's3a://no-such-bucket/savepoints/7' cannot be reached")
+    assert "no-such-bucket" in said.split("cannot be reached")[1] and "allowed: a folder that savepoint()" in said
+    assert "a bucket that exists" in said
