@@ -62,6 +62,16 @@ class Rows:
         frame = getattr(self.frame, method)(other.frame, *args)
         return Rows(frame, getattr(self.stock, method)(other.stock, *args), known)
 
+    def behind(self, table: DataFrame, on: Column | None, how: str) -> Rows:
+        """A static frame joined with both frames, which are the right side.
+
+        Args:
+            table: the static frame.
+            on: the condition.
+            how: the kind of join.
+        """
+        return Rows(self.frame._joined_behind(table, on, how), table.join(self.stock, on, how), self.known)
+
     def aggregated(self, keys: Sequence[Column], results: Sequence[Column]) -> Rows:
         """Both frames through ``groupBy`` and ``agg``."""
         made = [one.groupBy(*keys).agg(*results) for one in (self.frame, self.stock)]

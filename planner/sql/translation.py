@@ -240,7 +240,8 @@ class _Translation:
         how = _JOINS.get(str(node.joinType().sql()))
         if how is None:
             raise NotTranslatable("is of a kind that is not supported")
-        self._check_left_is_of_job(node)
+        if not STAND_INS.are_below(node.left()):
+            return self._joined_behind(node, taken, how)
         ours = STAND_INS.are_below(node.right())
         outputs = list(items(node.right().output()))
         if not ours:
@@ -261,16 +262,22 @@ class _Translation:
             return left.with_other("join", right, on, how, known=known)
         return left.call("join", right, on, how, known=known)
 
+    def _joined_behind(self, node: Any, taken: frozenset[str], how: str) -> Rows:
+        """A join whose left side reads no view of a job."""
+        outputs = list(items(node.left().output()))
+        names = [str(one.name()) for one in outputs]
+        rows = self.rows(node.right(), taken | set(names))
+        both = Rows(rows.frame, rows.stock, {**rows.named(map(_id, outputs), names), **rows.known})
+        condition = node.condition()
+        on = both.column(condition.get()) if condition.isDefined() else None
+        return both.behind(self._table(node.left(), names, taken), on, how)
+
     def _table(self, plan: Any, names: Collection[str], taken: frozenset[str]) -> DataFrame:
         """A part of a statement that reads no view of a job."""
         folded = [name.lower() for name in names]
         if len(set(folded)) < len(folded) or {one.lower() for one in taken} & set(folded):
             raise NotTranslatable("has tables with columns of the same name; give each column a name of its own before")
         return frame_of(self._spark, plan)
-
-    def _check_left_is_of_job(self, node: Any) -> None:
-        if not STAND_INS.are_below(node.left()):
-            raise NotTranslatable("has the table on the left; write the view of the job first")
 
     def _sort(self, node: Any, taken: frozenset[str]) -> Rows:
         if not getattr(node, "global")():

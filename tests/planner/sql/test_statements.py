@@ -47,6 +47,9 @@ def view(both: MixedFrame) -> SparkSession:
         "SELECT a.k, b.v FROM v a LEFT JOIN v b ON a.k = b.k AND b.ts >= a.ts AND b.ts <= a.ts + INTERVAL 5 MINUTES",
         "SELECT v.k, name, count(*) FROM v JOIN dim USING (k) GROUP BY v.k, name",
         "SELECT v.* FROM v LEFT SEMI JOIN dim ON v.k = dim.k",
+        "SELECT name, count(*) FROM dim JOIN v USING (k) GROUP BY name",
+        "SELECT v.k, d.name FROM dim d RIGHT JOIN v ON d.k = v.k AND v.v > 1 WHERE d.name IS NULL",
+        "SELECT name, v FROM dim, v WHERE dim.k = v.k",
         "SELECT window(span, '1 hour') AS hour, sum(n) FROM (SELECT window(ts, '5 minutes') AS span, count(*) AS n FROM"
         " v GROUP BY 1) GROUP BY 1",
         "SELECT window_time(span) AS at, n FROM (SELECT window(ts, '5 minutes') AS span, count(*) AS n FROM v GROUP BY"
@@ -102,7 +105,7 @@ def test_what_reads_no_view_of_a_job_is_sparks_own(view: SparkSession, live: Dat
         ("SELECT k FROM v TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
         ("SELECT k FROM v INTERSECT SELECT k FROM w", "INTERSECT"),
         ("SELECT k FROM v UNION ALL SELECT k FROM dim", "no view of a job"),
-        ("SELECT name FROM dim JOIN v USING (k)", "table on the left"),
+        ("SELECT name FROM dim LEFT JOIN v USING (k)", "static frame on the left"),
         ("SELECT k AS a, v AS a FROM v", "several columns called a"),
         ("SELECT k FROM v ORDER BY k", "orderBy needs a whole result"),
         ("SELECT k, count(*) AS n FROM v GROUP BY k ORDER BY sum(v)", "select comes after orderBy"),
