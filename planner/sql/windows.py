@@ -87,7 +87,8 @@ def window_of_time(expression: Any) -> Any:
     if class_name(inner) != "PreciseTimestampConversion" or class_name(inner.child()) != "GetStructField":
         return None
     field = inner.child()
-    return field.child() if str(field.sql()).endswith(".end") else None
+    # Spark puts a name into backticks that is a word of SQL, as this one is.
+    return field.child() if str(field.sql()).replace("`", "").endswith(".end") else None
 
 
 def _made_by(project: Any) -> Any:

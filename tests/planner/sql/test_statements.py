@@ -118,6 +118,16 @@ def test_what_there_are_no_calls_for_is_refused_by_name(view: SparkSession, text
         view.sql(text)
 
 
+@pytest.mark.parametrize("outer", ["window(window_time(w), '10 minutes')", "window(w, '10 minutes')"])
+def test_windows_over_windows_follow_the_watermark(view: SparkSession, outer: str) -> None:
+    """A window over the first one's windows is complete when the watermark has passed it, in append, too."""
+    inner = "SELECT window(ts, '1 minute') AS w, count(*) AS n FROM v GROUP BY 1"
+    frame: Any = view.sql(f"SELECT {outer} AS span, max(n) AS most FROM ({inner}) GROUP BY 1")
+    assert frame._watermark.event_time == "span"
+    times: Any = view.sql(f"SELECT window_time(w) AS at, n FROM ({inner})")
+    assert times._watermark is not None
+
+
 def test_windows_without_a_watermark_are_refused_in_append(view: SparkSession, both: MixedFrame) -> None:
     """The error has the line to add."""
     both.createOrReplaceTempView("bare")
