@@ -75,6 +75,7 @@ def test_statements_take_parameters_and_frames_as_spark_does(view: SparkSession,
     assert sql("SELECT k, count(*) AS n FROM v WHERE v > ? GROUP BY k", [1]).columns == ["k", "n"]
     counts = sql("SELECT k, count(*) AS n FROM {rows} GROUP BY k", rows=both)
     assert counts.columns == ["k", "n"]
+    assert view.sql("SELECT k, count(*) AS n FROM {rows} GROUP BY k", rows=both).dtypes == counts.dtypes
     joined = sql("SELECT a.k FROM {a} a JOIN {b} b ON a.k = b.k AND a.v = b.v", a=both, b=both)
     assert joined.columns == ["k"]
     counts.createOrReplaceTempView("counts")
