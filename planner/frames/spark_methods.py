@@ -1,9 +1,9 @@
-"""Methods of Spark's frames and of MLlib that are given a job's rows: they return a frame of the job.
+"""Methods of Spark's frames, of its sessions and of MLlib that are given a job's rows: they return a frame of the job.
 
-A job's author writes ``customers.join(orders, "id")`` with a static frame on the left, or ``model.transform(orders)``.
-Only the line that reads may have to change, so these methods must take our frame, and they can only if they are
-replaced.  A replaced method looks at what it is given: without rows of a job it is Spark's own, untouched.  Spark's own
-refuses them, so nobody loses what worked before.
+A job's author writes ``customers.join(orders, "id")`` with a static frame on the left, ``model.transform(orders)``, or
+``spark.sql("SELECT … FROM {rows}", rows=orders)``.  Only the line that reads may have to change, so these methods must
+take our frame, and they can only if they are replaced.  A replaced method looks at what it is given: without rows of a
+job it is Spark's own, untouched.  Spark's own refuses them, so nobody loses what worked before.
 
 They are replaced with ``import mixedmode``, or when PySpark is imported after that: in ``customers.join(read(…))``
 Python has taken hold of ``join`` before ``read`` is called.  So nothing of PySpark is imported here.
@@ -21,8 +21,8 @@ from ...runtime.platform.replaced_methods import replace_method, when_imported
 if TYPE_CHECKING:
     from types import ModuleType
 
-#: The modules with the class of Spark's frames, and with that of MLlib's transformers, models among them.
-_FRAMES, _ML = "pyspark.sql.classic.dataframe", "pyspark.ml.base"
+#: The modules with the classes of Spark's frames, of its sessions, and of MLlib's transformers, models among them.
+_FRAMES, _SESSIONS, _ML = "pyspark.sql.classic.dataframe", "pyspark.sql.session", "pyspark.ml.base"
 _UNIONS = ("union", "unionAll", "unionByName")
 #: The argument that may be rows of a job.
 _OTHER, _DATASET = "other", "dataset"
@@ -44,6 +44,10 @@ class RowsOfJob(ABC):
         """``first.union(rows)`` or another method ``what`` of its kind."""
 
     @abstractmethod
+    def _stand_in(self, name: str) -> Any:
+        """The frame of Spark's that a statement knows the rows by."""
+
+    @abstractmethod
     def transform(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The rows through a function of Spark's frames."""
 
@@ -51,6 +55,7 @@ class RowsOfJob(ABC):
 def take_rows_of_jobs() -> None:
     """Have the methods take rows of jobs as soon as PySpark is imported."""
     when_imported(_FRAMES, _replace_in_frames)
+    when_imported(_SESSIONS, lambda module: replace_method(module.SparkSession, "sql", _stating))
     when_imported(_ML, _replace_in_models)
 
 
@@ -99,6 +104,20 @@ def _transforming(stock: Callable[..., Any]) -> Callable[..., Any]:
             return stock(self, *args, **kwargs)
         params = _arguments(stock, self, *args, **kwargs).get("params")
         return rows.transform(lambda frame: stock(self, frame, params))
+
+    return method
+
+
+def _stating(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """What takes the place of ``SparkSession.sql``."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        rows = {name: given for name, given in kwargs.items() if isinstance(given, RowsOfJob)}
+        if not rows:
+            return stock(self, *args, **kwargs)
+        from ..sql.session import answer
+
+        return answer(stock(self, *args, **{**kwargs, **{name: one._stand_in(name) for name, one in rows.items()}}))
 
     return method
 

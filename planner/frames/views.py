@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
+from pyspark.sql import DataFrame
+
 from ..sql.session import register_view
-from ..sql.stand_in import JobRows
+from ..sql.stand_in import STAND_INS, JobRows
 from .described import Described
 
 
@@ -45,5 +47,8 @@ class ViewedFrame(Described):
         Example: ``orders.createGlobalTempView("orders")``
         """
         register_view(cast(JobRows, self), "createGlobalTempView", name)
+
+    def _stand_in(self, name: str) -> DataFrame:
+        return STAND_INS.make(cast(JobRows, self), name)
 
     registerTempTable = createOrReplaceTempView

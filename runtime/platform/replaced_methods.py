@@ -7,43 +7,53 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from threading import Lock
 from types import ModuleType
 from typing import Any
 
-_MARK = "__mixedmode_stock__"
+#: What a method stands in the place of, and what has made it.
+_STOCK, _MADE_BY = "__mixedmode_stock__", "__mixedmode_replacement__"
 _LOCK = Lock()
 _awaited: set[str] = set()
 
-#: Makes the method that takes the place of Spark's own, which it is given.
+#: Makes the method that takes the place of another one, which it is given.
 Replacement = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def replace_method(of: type, name: str, replacement: Replacement) -> None:
-    """Put a method in the place of one of Spark's, once.
+    """Put a method in the place of one of Spark's; once for each replacement, the last one in front of all others.
 
     Args:
         of: the class.
         name: the method's name.
         replacement: makes it.
     """
+    made_by = replacement.func if isinstance(replacement, functools.partial) else replacement
     with _LOCK:
-        stock = getattr(of, name)
-        if hasattr(stock, _MARK):
+        before = getattr(of, name)
+        if any(getattr(one, _MADE_BY, None) is made_by for one in _chain(before)):
             return
-        method = functools.wraps(stock)(replacement(stock))
-        setattr(method, _MARK, stock)
+        method = functools.wraps(before)(replacement(before))
+        setattr(method, _STOCK, before)
+        setattr(method, _MADE_BY, made_by)
         setattr(of, name, method)
 
 
 def stock_method(of: type, name: str) -> Callable[..., Any]:
-    """Spark's own method, whether or not another one is in its place."""
-    method: Callable[..., Any] = getattr(of, name)
-    stock: Callable[..., Any] = getattr(method, _MARK, method)
-    return stock
+    """Spark's own method, whether or not others are in its place."""
+    return list(_chain(getattr(of, name)))[-1]
+
+
+def _chain(method: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """A method and those that it stands in the place of."""
+    while True:
+        yield method
+        if _STOCK not in vars(method):
+            return
+        method = vars(method)[_STOCK]
 
 
 def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:

@@ -486,6 +486,7 @@ def fast_cards_not_on_the_list(spark: SparkSession, read: Read) -> Any:
     },
     mode="complete",
     sink="memory",
+    session={"spark.sql.streaming.statefulOperator.checkCorrectness.enabled": "false"},
 )
 def sensors_as_columns(spark: SparkSession, read: Read) -> Any:
     wide = (

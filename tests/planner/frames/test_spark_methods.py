@@ -139,3 +139,23 @@ def test_a_module_that_is_imported_later_is_taken_over() -> None:
     finally:
         if before is not None:
             sys.modules[name] = before
+
+
+def test_of_two_methods_in_the_place_of_one_each_is_put_there_once() -> None:
+    """The last one is in front; Spark's own is still to be had."""
+    from mixedmode.runtime.platform.replaced_methods import replace_method, stock_method
+
+    class Of:
+        def method(self) -> str:
+            return "stock"
+
+    def first(stock: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self: f"first {stock(self)}"
+
+    def second(stock: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self: f"second {stock(self)}"
+
+    for replacement in (first, second, first, second):
+        replace_method(Of, "method", replacement)
+    assert Of().method() == "second first stock"
+    assert stock_method(Of, "method")(Of()) == "stock"

@@ -34,6 +34,9 @@ from pyspark.sql import DataFrame, SparkSession
         "SELECT a.k, b.v FROM v a LEFT JOIN v b ON a.k = b.k AND b.ts >= a.ts AND b.ts <= a.ts + INTERVAL 5 MINUTES",
         "SELECT v.k, name, count(*) FROM v JOIN dim USING (k) GROUP BY v.k, name",
         "SELECT v.* FROM v LEFT SEMI JOIN dim ON v.k = dim.k",
+        "SELECT name, count(*) FROM dim JOIN v USING (k) GROUP BY name",
+        "SELECT v.k, d.name FROM dim d RIGHT JOIN v ON d.k = v.k AND v.v > 1 WHERE d.name IS NULL",
+        "SELECT name, v FROM dim, v WHERE dim.k = v.k",
         "SELECT window(span, '1 hour') AS hour, sum(n) FROM (SELECT window(ts, '5 minutes') AS span, count(*) AS n FROM"
         " v GROUP BY 1) GROUP BY 1",
         "SELECT window_time(span) AS at, n FROM (SELECT window(ts, '5 minutes') AS span, count(*) AS n FROM v GROUP BY"
@@ -76,6 +79,7 @@ def test_statements_take_parameters_and_frames_as_spark_does(view: SparkSession,
     assert sql("SELECT k, count(*) AS n FROM v WHERE v > ? GROUP BY k", [1]).columns == ["k", "n"]
     counts = sql("SELECT k, count(*) AS n FROM {rows} GROUP BY k", rows=both)
     assert counts.columns == ["k", "n"]
+    assert view.sql("SELECT k, count(*) AS n FROM {rows} GROUP BY k", rows=both).dtypes == counts.dtypes
     joined = sql("SELECT a.k FROM {a} a JOIN {b} b ON a.k = b.k AND a.v = b.v", a=both, b=both)
     assert joined.columns == ["k"]
     counts.createOrReplaceTempView("counts")
@@ -117,6 +121,16 @@ def test_what_there_are_no_calls_for_is_refused_by_name(view: SparkSession, text
     """Nothing is guessed."""
     with pytest.raises(PlanError, match=said):
         view.sql(text)
+
+
+@pytest.mark.parametrize("outer", ["window(window_time(w), '10 minutes')", "window(w, '10 minutes')"])
+def test_windows_over_windows_follow_the_watermark(view: SparkSession, outer: str) -> None:
+    """A window over the first one's windows is complete when the watermark has passed it, in append, too."""
+    inner = "SELECT window(ts, '1 minute') AS w, count(*) AS n FROM v GROUP BY 1"
+    frame: Any = view.sql(f"SELECT {outer} AS span, max(n) AS most FROM ({inner}) GROUP BY 1")
+    assert frame._watermark.event_time == "span"
+    times: Any = view.sql(f"SELECT window_time(w) AS at, n FROM ({inner})")
+    assert times._watermark is not None
 
 
 def test_windows_without_a_watermark_are_refused_in_append(view: SparkSession, both: MixedFrame) -> None:

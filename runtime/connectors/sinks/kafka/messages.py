@@ -5,6 +5,7 @@ Columns and types are those of Spark's writer, which looks when it sends the fir
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
@@ -17,6 +18,8 @@ from .....errors import CheckpointError, OptionError, PlanError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
+
+logger = logging.getLogger(__name__)
 
 FORMAT = "kafka"
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -54,7 +57,7 @@ def check_messages(schema: StructType, options: Mapping[str, str], fold: Callabl
 
     Raises:
         OptionError: no brokers are given, or no topic.
-        PlanError: there is no value, a column is of a type that Spark does not send, or it would be left out.
+        PlanError: there is no value, or a column is of a type that Spark does not send.
     """
     given = {name.lower() for name in options}
     if "kafka.bootstrap.servers" not in given:
@@ -80,11 +83,12 @@ def check_messages(schema: StructType, options: Mapping[str, str], fold: Callabl
                 f" {' or '.join(kinds)}: cast it, or give it another name",
                 code="MIXEDMODE_OUTPUT_MISFIT",
             )
-    if found:
-        left = ", ".join(field.name for field in found.values())
-        raise PlanError(
-            f'format "kafka" sends the columns {", ".join(_COLUMNS)}, and would leave out {left}; put all that a'
-            " message is to hold into its value, for example with F.to_json(F.struct(…)).alias('value')"
+    if found:  # as Spark's writer, which does not say so
+        logger.warning(
+            'format "kafka" sends the columns %s of the output, and leaves out %s; put more into the value, for example'
+            " with F.to_json(F.struct(…)).alias('value')",
+            ", ".join(_COLUMNS),
+            ", ".join(field.name for field in found.values()),
         )
 
 

@@ -48,10 +48,15 @@ def test_messages(schema: StructType, options: dict[str, str]) -> None:
             {**BROKERS, "topic": "t"},
             "headers is of type array<string>",
         ),
-        (StructType().add("value", StringType()).add("n", LongType()), {**BROKERS, "topic": "t"}, "leave out n"),
     ],
 )
 def test_no_messages(schema: StructType, options: dict[str, str], words: str) -> None:
     """Each lack is named, with what is allowed."""
     with pytest.raises(MixedModeError, match=words):
         check_messages(schema, options, str.lower)
+
+
+def test_columns_that_no_message_has_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Spark leaves them out without a word."""
+    check_messages(StructType().add("value", StringType()).add("n", LongType()), {**BROKERS, "topic": "t"}, str.lower)
+    assert "leaves out n;" in caplog.text
