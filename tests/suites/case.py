@@ -55,6 +55,7 @@ class Case:
         session: settings of the session.
         history: so many of the micro-batches are history in the second run of ours; none of their rows is late.
         refused: part of the message with which Spark refuses the query; empty: it runs.
+        refuses_method: what is refused is the method that is called, whatever it is called on.
         may_be_empty: the sink gets nothing.
         named: our live inputs are called as their sources are; one without a name may be united with itself.
         why: what explains a difference, should there be one.
@@ -73,6 +74,7 @@ class Case:
     session: Mapping[str, str] = field(default_factory=dict)
     history: int = 1
     refused: str = ""
+    refuses_method: bool = False
     may_be_empty: bool = False
     named: bool = True
     why: str = ""

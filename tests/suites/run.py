@@ -79,7 +79,7 @@ def _refused(ways: TwoWays, case: Case) -> Verdict:
     try:
         found = ways.our_rows(case.query, case.mode)
     except UnsupportedOperationError as error:  # not the query is refused, but how it is written
-        return Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
+        return Verdict(SAME) if case.refuses_method else Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
     except Exception:
         return Verdict(SAME)
     rows = [tuple(row) for row in found[:3]]

@@ -609,7 +609,8 @@ def _limited(test: str, name: str, setting: str, *values: str) -> None:
             steps = [{"in": FIRST}, {"in": SECOND}]
             session = {**QUIET, f"spark.sql.execution.arrow.{setting}": value}
             full = f"{name}_{value}{label}"
-            CASES.append(Case(full, ((PANDAS, test),), made, READINGS, steps, "update", session=session))
+            why = "With an initial state, Spark estimates the bytes of rows otherwise, and cuts frames elsewhere."
+            CASES.append(Case(full, ((PANDAS, test),), made, READINGS, steps, "update", session=session, why=why))
 
 
 _limited("test_transform_with_state_with_bytes_limit", "frames_of_so_many_bytes", "maxBytesPerBatch", "20", "100000")

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from ..case import RESTART, Case, Read, Restart, case
-from .event_time import TWO, timed
+from .event_time import TWO, the_greatest_watermark, timed
 from .processor_support import Steps, transformed
 from .processors import FIRST, PANDAS, QUIET, READINGS, ROWS, SCALA, SECOND
 
@@ -53,10 +53,12 @@ def counting(output_mode: str = "update", time_mode: str = "none", **kept: Any) 
 def _then(test: str, name: str, refused: str, first: Callable[[Read], Any], then: Callable[[Read], Any]) -> None:
     """A test of Spark in which another query is refused the state of the first one.
 
+
     Without micro-batches without rows: those of a processor in processing time would never end.
     """
     steps = [{"in": ["a"]}, Restart(then, refused=refused), {"in": ["a"]}]
-    CASES.append(Case(name, ((SCALA, test),), first, WORDS, steps, "update", session=QUIET))
+    why = "The output mode of a processor changes nothing in mixedmode: its state is taken over."
+    CASES.append(Case(name, ((SCALA, test),), first, WORDS, steps, "update", session=QUIET, why=why))
 
 
 _then(
@@ -195,7 +197,13 @@ def _by_key(read: Read) -> Any:
 DEDUP = "SPARK-39650: duplicate with specific keys should allow input to change schema"
 PEOPLE = {"in": "id string, value int"}
 WITH_CITY = {"in": "id string, value int, city string"}
-WITHOUT_VALUE = {"in": "id string, city string"}
+PEOPLE_STEPS = [{"in": [("a", 1)]}, {"in": [("a", 2), ("b", 3)]}]
+CITY_STEPS = [{"in": [("a", 5, "a"), ("b", 2, "b"), ("c", 9, "c")]}]
+
+
+def _without_city(rows: Any) -> Any:
+    """With the columns that come later."""
+    return rows.withColumn("city", F.lit(None).cast("string"))
 
 
 @case(
@@ -203,19 +211,15 @@ WITHOUT_VALUE = {"in": "id string, city string"}
     "StreamingDeduplicationSuite",
     DEDUP,
     inputs=PEOPLE,
-    steps=[
-        {"in": [("a", 1), ("a", 2), ("b", 3)]},
-        Restart(lambda read: _by_key(read).select("id", "value"), inputs=WITH_CITY),
-        {"in": [("a", 4, "x"), ("c", 9, "y"), ("c", 5, "z")]},
-    ],
+    steps=[*PEOPLE_STEPS, Restart(_by_key, inputs=WITH_CITY), *CITY_STEPS],
 )
 def first_of_a_key_with_more_columns(read: Read) -> Any:
-    return _by_key(read)
+    return _without_city(_by_key(read))
 
 
 def _within(read: Read) -> Any:
     rows = read("in").withColumn("eventTime", F.timestamp_seconds("value")).withWatermark("eventTime", "10 seconds")
-    return rows.dropDuplicatesWithinWatermark(["id"]).select("id", "value")
+    return rows.dropDuplicatesWithinWatermark(["id"]).drop("eventTime")
 
 
 @case(
@@ -223,14 +227,10 @@ def _within(read: Read) -> Any:
     "StreamingDeduplicationWithinWatermarkSuite",
     DEDUP,
     inputs=PEOPLE,
-    steps=[
-        {"in": [("a", 1), ("a", 2), ("b", 3)]},
-        Restart(inputs=WITH_CITY),
-        {"in": [("a", 4, "x"), ("c", 9, "y"), ("c", 5, "z")]},
-    ],
+    steps=[*PEOPLE_STEPS, Restart(_within, inputs=WITH_CITY), *CITY_STEPS],
 )
 def first_of_a_while_with_more_columns(read: Read) -> Any:
-    return _within(read)
+    return _without_city(_within(read))
 
 
 def _least(read: Read) -> Any:
@@ -242,10 +242,30 @@ def _least(read: Read) -> Any:
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 
+IGNORED = "MultipleWatermarkPolicy: recovery from checkpoints ignores session conf"
+
+
 @case(
     CASES,
     "EventTimeWatermarkSuite",
-    "MultipleWatermarkPolicy: recovery from checkpoints ignores session conf",
+    IGNORED,
+    inputs=TWO,
+    steps=[
+        {"one": [20], "two": [30]},
+        Restart(session={POLICY: "min"}),
+        {"one": [120], "two": [130]},
+        {"one": [150]},
+    ],
+    session={POLICY: "max"},
+)
+def greatest_watermark_whatever_the_session_says_later(read: Read) -> Any:
+    return the_greatest_watermark(read)
+
+
+@case(
+    CASES,
+    "EventTimeWatermarkSuite",
+    IGNORED,
     inputs=TWO,
     steps=[
         {"one": [20], "two": [30]},
