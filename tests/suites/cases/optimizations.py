@@ -157,6 +157,8 @@ def join_with_literal_values(read: Read) -> Any:
     "stream stream join with literals produces correct value on query change",
     inputs=TWO,
     steps=[*EACH, Restart(_of_literals("key2", "key1", 3, 4)), *EACH],
+    may_be_empty=True,
+    why="Over files stock Spark gives none of the rows that its own test has over a stream in memory.",
 )
 def join_by_other_literals(read: Read) -> Any:
     return _of_literals("key1", "key2", 1, 2)(read)
