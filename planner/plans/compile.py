@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ...errors import PlanError
+from ...runtime.checkpoints.store import has_checkpoint
 from ...runtime.connectors.late_rows import OPTION as LATE_PATH
 from ...runtime.connectors.late_rows import LateRows
 from ...runtime.connectors.sinks import Deliveries, Sink, check_guarantee, make_sink
@@ -145,7 +146,8 @@ def compile_job(output: Inputs, request: SinkRequest, file: Layer, explicit: Lay
     bounded = [bool(lane.inputs.histories) for lane in graph.lanes.lanes]
     specs, tail = observed_once(graph.specs(output_mode, settings), tail, settings, bounded)
     specs, finals = with_final_watermarks(resolved, settings, graph.stages, specs, output_mode)
-    check_watermark_policy(spark, specs)
+    if not has_checkpoint(location):  # a job that goes on keeps the policy that it began with, as in Spark
+        check_watermark_policy(spark, specs)
     first = graph.first
     operators = [spec.operator for spec in specs]
     parallelism = settings.shards(spark)

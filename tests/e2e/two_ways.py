@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import mixedmode
 import pyarrow as pa
 import pyarrow.parquet as pq
 import support
+from jobs.session_options import session_options
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
@@ -31,6 +33,25 @@ STREAM = {"execution.runtime-mode": "streaming"}
 _OURS = {"pipeline.parallelism": 2}
 
 
+class Change(Protocol):
+    """What is another than before from a restart on."""
+
+    @property
+    def query(self) -> Job | None: ...
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def session(self) -> Mapping[str, str]: ...
+
+    @property
+    def inputs(self) -> Mapping[str, str]: ...
+
+    @property
+    def refused(self) -> str: ...
+
+
 class TwoWays:
     """The sources of jobs, each micro-batch a file of each.
 
@@ -39,7 +60,7 @@ class TwoWays:
         folder: for all of it.
         batches: what comes.
         schemas: of the sources whose rows are not those of SCHEMA, as DDL.
-        restarts: the numbers of micro-batches before which the query ends and is started again.
+        restarts: the numbers of micro-batches before which the query ends and is started again, perhaps with changes.
         named: whether our live inputs are called as their sources are; else they have no name of their own.
     """
 
@@ -49,19 +70,26 @@ class TwoWays:
         folder: Path,
         batches: Sequence[Batch],
         schemas: Mapping[str, str] | None = None,
-        restarts: Sequence[int] = (),
+        restarts: Sequence[int] | Mapping[int, Change] = (),
         *,
         named: bool = True,
     ) -> None:
         self.spark, self.folder, self._runs = spark, folder, 0
         self._ends, self._named = [*restarts, len(batches)], named
-        self._schemas = schemas or {}
+        self._changes: Mapping[int, Change] = restarts if isinstance(restarts, Mapping) else {}
+        self._first_schemas: Mapping[str, str] = schemas or {}
+        self._schemas = dict(self._first_schemas)
+        #: What a run after a change was refused with.
+        self.refusal: Exception | None = None
         self._sources = sorted({name for batch in batches for name in batch} | set(self._schemas))
         for name in self._sources:
             (folder / "all" / name).mkdir(parents=True)
+            schema = self._schemas.get(name)
             for number, batch in enumerate(batches):
+                if number in self._changes:
+                    schema = self._changes[number].inputs.get(name, schema)
                 path = self._file(name, number)
-                _write(path, batch.get(name, ()), self._schemas.get(name))
+                _write(path, batch.get(name, ()), schema)
                 os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
     def stock(self, job: Job, output_mode: str = "append") -> list[str]:
@@ -73,12 +101,12 @@ class TwoWays:
     ) -> list[str]:
         """What we deliver of the same; ``history``: so many micro-batches are there before."""
         given = {**_OURS, **(options or {} if history else {**STREAM, **(options or {})})}
-        return _sorted(self._delivered(lambda: job(lambda name: self.read(name, history)), output_mode, given, history))
+        return _sorted(self._delivered(lambda name: self.read(name, history), job, output_mode, given, history))
 
     def stock_rows(self, job: Job, output_mode: str = "append") -> list[Row]:
         """The rows that Structured Streaming delivers, in the order of writing."""
         with support.rocksdb_state_store(self.spark):
-            return self._delivered(lambda: job(self.live), output_mode, {})
+            return self._delivered(self.live, job, output_mode, {})
 
     def our_rows(self, job: Job, output_mode: str = "append", *, history: int = 0) -> list[Row]:
         """The rows that we deliver, in the order of writing.
@@ -86,7 +114,7 @@ class TwoWays:
         The history, if there is one, is a backlog of a run of its own; then each file is an epoch.
         """
         return self._delivered(
-            lambda: job(lambda name: self.read(name, history)), output_mode, {**_OURS, **STREAM}, history, _OURS
+            lambda name: self.read(name, history), job, output_mode, {**_OURS, **STREAM}, history, _OURS
         )
 
     def live(self, name: str) -> DataFrame:
@@ -112,7 +140,8 @@ class TwoWays:
 
     def _delivered(
         self,
-        job: Callable[[], Any],
+        read: Frames,
+        job: Job,
         output_mode: str,
         options: Mapping[str, Any],
         first: int = 0,
@@ -121,7 +150,8 @@ class TwoWays:
         """What a job writes of the files from a number on, in one run up to each restart.
 
         Args:
-            job: makes the frame that is written.
+            read: gives the frame of a source.
+            job: makes the frame that is written; after a restart it may be another one.
             output_mode: of the query.
             options: of each run.
             first: the number of the first file that lands.
@@ -136,21 +166,37 @@ class TwoWays:
             found.append(got)
 
         self._runs += 1
+        self._schemas, self.refusal = dict(self._first_schemas), None
         for name in self._sources:
             self._landing(name).mkdir(parents=True)
-        before = [first] if first and of_history is not None else []
-        for end in [*before, *self._ends]:
-            for name in self._sources:
-                for number in range(first, end):
-                    os.link(self._file(name, number), self._landing(name) / f"{number:03d}.parquet")
-            given = of_history if before and first == end and of_history is not None else options
-            first = max(first, end)
-            writer = job().writeStream.outputMode(output_mode).foreachBatch(take).options(**given)
-            checkpoints = str(self.folder / f"checkpoints-{self._runs}")
-            query = writer.option("checkpointLocation", checkpoints).trigger(availableNow=True).start()
-            query.awaitTermination(300)
-            assert query.exception() is None
-            self.progress = query.recentProgress
+        runs = [
+            (end, options, self._changes.get(begin))
+            for begin, end in zip([-1, *self._ends[:-1]], self._ends, strict=True)
+        ]
+        if first and of_history is not None:
+            runs.insert(0, (first, of_history, None))
+        with ExitStack() as sessions:
+            for end, given, change in runs:
+                for name in self._sources:
+                    for number in range(first, end):
+                        os.link(self._file(name, number), self._landing(name) / f"{number:03d}.parquet")
+                first = max(first, end)
+                if change is not None:
+                    job, output_mode = change.query or job, change.mode or output_mode
+                    self._schemas.update(change.inputs)
+                    sessions.enter_context(session_options(self.spark, change.session))
+                try:
+                    writer = job(read).writeStream.outputMode(output_mode).foreachBatch(take).options(**given)
+                    checkpoints = str(self.folder / f"checkpoints-{self._runs}")
+                    query = writer.option("checkpointLocation", checkpoints).trigger(availableNow=True).start()
+                    query.awaitTermination(300)
+                except Exception as error:
+                    if change is None or not change.refused:
+                        raise
+                    self.refusal = error
+                    break
+                assert query.exception() is None
+                self.progress = query.recentProgress
         return [row for rows in found for row in rows]
 
 

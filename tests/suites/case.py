@@ -6,14 +6,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: The query is stopped here, and started again from its checkpoint.
-RESTART = "restart"
 #: Rows of a source: a tuple, or the value of its only column.
 Rows = Sequence[Any]
-#: By source the rows that come in one micro-batch, or RESTART.
-Step = Mapping[str, Rows] | str
 #: Gives the frame of a source, stock's or ours.
 Read = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The query is stopped here, and started again from its checkpoint, perhaps as another one from here on.
+
+    Args:
+        query: makes the frame that is written; None: the one before does.
+        mode: output mode; empty: that of before.
+        session: settings of the session, over those of before.
+        inputs: the columns of sources, as DDL, where they are others than before.
+        refused: part of the message with which Spark refuses to go on; empty: it goes on.  Nothing comes after.
+    """
+
+    query: Callable[[Read], Any] | None = None
+    mode: str = ""
+    session: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    refused: str = ""
+
+
+#: The same query goes on.
+RESTART = Restart()
+#: By source the rows that come in one micro-batch, or a restart.
+Step = Mapping[str, Rows] | Restart
 #: Suite and name of a test.
 Test = tuple[str, str]
 
@@ -34,9 +55,12 @@ class Case:
         session: settings of the session.
         history: so many of the micro-batches are history in the second run of ours; none of their rows is late.
         refused: part of the message with which Spark refuses the query; empty: it runs.
+        refuses_method: what is refused is the method that is called, whatever it is called on.
         may_be_empty: the sink gets nothing.
         named: our live inputs are called as their sources are; one without a name may be united with itself.
         why: what explains a difference, should there be one.
+        event_time: the place of the event time in the rows of the only source, if a difference is to be looked at over
+            the rows in event-time order, too, each event time a micro-batch.
     """
 
     name: str
@@ -50,31 +74,41 @@ class Case:
     session: Mapping[str, str] = field(default_factory=dict)
     history: int = 1
     refused: str = ""
+    refuses_method: bool = False
     may_be_empty: bool = False
     named: bool = True
     why: str = ""
+    event_time: int | None = None
 
     @property
     def fires_without_rows(self) -> bool:
         """Whether Spark runs a micro-batch without rows behind each that has some."""
         return self.session.get("spark.sql.streaming.noDataMicroBatches.enabled", "true") == "true"
 
-    def batches(self) -> tuple[list[dict[str, list[tuple[Any, ...]]]], list[int]]:
-        """The micro-batches, and the numbers of those before which the query is started again.
+    def batches(self) -> tuple[list[dict[str, list[tuple[Any, ...]]]], dict[int, Restart]]:
+        """The micro-batches, and the restarts by the numbers of those before which they are.
 
         Spark's tests wait after each micro-batch, until the one without rows is over, too.  Here all files are read in
         one run, so the micro-batch without rows is one of empty files.
         """
         batches: list[dict[str, list[tuple[Any, ...]]]] = []
-        restarts: list[int] = []
+        restarts: dict[int, Restart] = {}
         for step in self.steps:
-            if isinstance(step, str):
-                restarts.append(len(batches))
+            if isinstance(step, Restart):
+                restarts[len(batches)] = step
                 continue
             batches.append({name: [_row(row) for row in rows] for name, rows in step.items()})
             if self.fires_without_rows:
                 batches.append({})
         return batches, restarts
+
+    def in_event_time_order(self) -> list[dict[str, list[tuple[Any, ...]]]]:
+        """The rows of the only source in event-time order, each event time a micro-batch."""
+        assert self.event_time is not None
+        place, [name] = self.event_time, self.inputs
+        rows = [_row(row) for step in self.steps if not isinstance(step, Restart) for row in step.get(name, ())]
+        times = sorted({row[place] for row in rows})
+        return [{name: [row for row in rows if row[place] == time]} for time in times]
 
     @property
     def files_of_history(self) -> int:

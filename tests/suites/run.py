@@ -33,6 +33,7 @@ def verdict(spark: SparkSession, case: Case, folder: Path) -> Verdict:
         if case.refused:
             return _refused(ways, case)
         expected = _results(case, ways.stock_rows(case.query, case.mode))
+        _check_refusal(case, ways.refusal)
         assert expected.rows or case.may_be_empty, "stock Spark gives no row: nothing is compared"
         for history in dict.fromkeys((0, case.files_of_history)):
             way = f"{case.history} of {len(case.steps)} micro-batches as history" if history else "live"
@@ -42,9 +43,28 @@ def verdict(spark: SparkSession, case: Case, folder: Path) -> Verdict:
                 return Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
             except Exception as error:
                 return Verdict(DIFFERS, f"{way}: the query fails: {_line(error)}")
+            if any(change.refused for change in restarts.values()) and ways.refusal is None:
+                return Verdict(DIFFERS, f"{case.why} {way}: stock refuses to go on, mixedmode does".strip())
             if differing := expected.difference(found, "stock", "mixedmode"):
-                return Verdict(DIFFERS, f"{case.why} {way}: {differing}".strip())
+                in_order = "" if case.event_time is None else _in_order(spark, case, folder / "in-order")
+                return Verdict(DIFFERS, f"{case.why} {way}: {differing}{in_order}".strip())
     return Verdict(SAME)
+
+
+def _in_order(spark: SparkSession, case: Case, folder: Path) -> str:
+    """How the results compare over the rows in event-time order."""
+    ways = TwoWays(spark, folder, case.in_event_time_order(), case.inputs)
+    expected, found = (_results(case, rows(case.query, case.mode)) for rows in (ways.stock_rows, ways.our_rows))
+    differing = expected.difference(found, "stock", "mixedmode")
+    return f". Over the rows in event-time order, each event time a micro-batch: {differing or 'the same'}"
+
+
+def _check_refusal(case: Case, refusal: Exception | None) -> None:
+    """Stock refuses to go on after a restart if that is what Spark's test says, with its message."""
+    _, restarts = case.batches()
+    for change in restarts.values():
+        if change.refused and (refusal is None or change.refused.lower() not in str(refusal).lower()):
+            raise AssertionError(f"stock Spark does not refuse to go on with {change.refused!r}") from refusal
 
 
 def _refused(ways: TwoWays, case: Case) -> Verdict:
@@ -59,7 +79,7 @@ def _refused(ways: TwoWays, case: Case) -> Verdict:
     try:
         found = ways.our_rows(case.query, case.mode)
     except UnsupportedOperationError as error:  # not the query is refused, but how it is written
-        return Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
+        return Verdict(SAME) if case.refuses_method else Verdict(REFUSED, f"{type(error).__name__}: {_line(error)}")
     except Exception:
         return Verdict(SAME)
     rows = [tuple(row) for row in found[:3]]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
 
 from ..case import RESTART, Case, Read, case
 from .processor_support import Steps, transformed
@@ -267,7 +268,9 @@ OUT_OF_ORDER = [{"in": [("a", 20)]}, {"in": [("a", 4)]}, {"in": [("a", 2), ("a",
     "test_transform_with_state_with_timers_single_partition",
     inputs=TIMED,
     steps=OUT_OF_ORDER,
-    why="A processor with timers is called once an event time, and rows of event time t see t minus the delay.",
+    event_time=1,
+    why="A processor with timers is called once an event time, and rows of event time t see t minus the delay, where"
+    " stock shows the watermark of the micro-batch before; this one sets its timer at what it sees.",
 )
 def timer_at_the_watermark(read: Read, in_pandas: bool) -> Any:
     return transformed(timed(read("in")), ["key"], AtWatermark(in_pandas), "key string, at long", time_mode="eventTime")
@@ -569,3 +572,46 @@ def maps(read: Read, in_pandas: bool) -> Any:
 def maps_with_long_ttl(read: Read, in_pandas: bool) -> Any:
     processor = Maps(in_pandas, ttl_ms=3_600_000)
     return transformed(read("in"), ["id"], processor, "id string, found string", time_mode="processingTime")
+
+
+class Frames(StatefulProcessor):
+    """In how many frames the rows of a call come; a row of the initial state counts for ten."""
+
+    def init(self, handle: Any) -> None:
+        self.start = handle.getValueState("start", "n long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        import pandas as pd
+
+        n = sum(1 for _ in rows) + (self.start.get() or (0,))[0]
+        yield pd.DataFrame({"id": [key[0]], "frames": [n]})
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        self.start.update(((self.start.get() or (0,))[0] + 10 * len(initialState),))
+
+    def close(self) -> None:
+        pass
+
+
+def _limited(test: str, name: str, setting: str, *values: str) -> None:
+    """A test of how many rows a frame has, with a limit that cuts and one that does not."""
+
+    def query(read: Read) -> Any:
+        return read("in").groupBy("id").transformWithStateInPandas(Frames(), "id string, frames long", "update", "none")
+
+    def started(read: Read) -> Any:
+        initial = static(read, [("0", 789), ("3", 987)], "id string, start int").groupBy("id")
+        rows = read("in").groupBy("id")
+        return rows.transformWithStateInPandas(Frames(), "id string, frames long", "update", "none", initial)
+
+    for value in values:
+        for label, made in (("", query), ("_with_initial_state", started)):
+            steps = [{"in": FIRST}, {"in": SECOND}]
+            session = {**QUIET, f"spark.sql.execution.arrow.{setting}": value}
+            full = f"{name}_{value}{label}"
+            why = "With an initial state, Spark estimates the bytes of rows otherwise, and cuts frames elsewhere."
+            CASES.append(Case(full, ((PANDAS, test),), made, READINGS, steps, "update", session=session, why=why))
+
+
+_limited("test_transform_with_state_with_bytes_limit", "frames_of_so_many_bytes", "maxBytesPerBatch", "20", "100000")
+_limited("test_transform_with_state_with_records_limit", "frames_of_so_many_rows", "maxRecordsPerBatch", "1", "100")

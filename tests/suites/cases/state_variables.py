@@ -251,7 +251,7 @@ class Inventory(Steps):
     def initial(self, key: Any, row: Any, times: Any) -> None:
         self.value.update((row.start,))
         self.list.appendList([(n,) for n in row.several])
-        for k, n in row.named.items():
+        for k, n in dict(row.named).items():  # Spark gives pairs
             self.map.updateValue((k,), (n,))
 
     def rows(self, key: Any, rows: list[Any], times: Any) -> Iterable[dict[str, Any]]:
