@@ -158,9 +158,10 @@ def _copy_spark_log(older: CheckpointStore, store: CheckpointStore) -> None:
                 filesystem.create_dir(path.rpartition("/")[0], recursive=True)
                 filesystem.copy_file(info.path, path)
             return
-        except OSError:
+        except OSError as error:
             if not last:
                 raise
+            logger.info("the log of the live source %s has changed meanwhile and is copied again: %s", source, error)
 
 
 def remove_older_branches(job: JobSpec, store: CheckpointStore) -> None:

@@ -14,12 +14,18 @@ from typing import Any
 from pyarrow import fs
 
 from ..platform.filesystem import delete_quietly, list_files, read_bytes
+from ..platform.spark_cluster import JobWork
 from .listeners import BacklogMoved, FactListener
 
 logger = logging.getLogger(__name__)
 
 #: Time between two looks at what tasks report: on this machine's disks, and elsewhere, where looking costs requests.
 _PERIOD_S, _PERIOD_ELSEWHERE_S = 1.0, 5.0
+#: The share of a pass's time that reading and shuffling take, until more is known: where Spark aggregates, or joins,
+#: before the shards, and elsewhere.
+_SHARE_BY_SPARK, _SHARE = 0.7, 0.4
+#: When so much of the shards' work is done, their own pace tells the rest.
+_MEASURED = 0.2
 
 
 class BacklogProgress:
@@ -42,16 +48,18 @@ class BacklogProgress:
         self._stage = ""
         self.total_rows: int | None = None
         self.shards = 0
-        self._spark_tasks: Callable[[], tuple[int, int]] | None = None
-        self._reached = 0.0
+        self._work: Callable[[], JobWork] | None = None
+        self._by_spark = False
+        self._pace = Pace(by_spark=False)
         self._started = time.monotonic()
 
     def begin(
         self,
         total_rows: int | None,
         shards: int,
-        spark_tasks: Callable[[], tuple[int, int]] | None = None,
+        work: Callable[[], JobWork] | None = None,
         *,
+        by_spark: bool = False,
         stage: str = "",
     ) -> None:
         """A sorted pass starts.
@@ -59,13 +67,13 @@ class BacklogProgress:
         Args:
             total_rows: that it has; None: that is not known.
             shards: how many tasks report.
-            spark_tasks: asked for the tasks that Spark has done for the pass, and for all that it knows of, where it
-                does a part of the work itself.
+            work: asked for what Spark's tasks have done for the pass; None: Spark does not tell.
+            by_spark: Spark does a part of the stage's work before rows come to their shards.
             stage: whose pass it is.
         """
         delete_quietly(self._filesystem, self.folder)
-        self.total_rows, self.shards, self._spark_tasks = total_rows, shards, spark_tasks
-        self._reached = 0.0
+        self.total_rows, self.shards, self._work, self._by_spark = total_rows, shards, work, by_spark
+        self._pace = Pace(by_spark=by_spark)
         self._started = time.monotonic()
         self._stage, self._told = stage, {}
         if self._listener is not None:
@@ -108,6 +116,7 @@ class BacklogProgress:
             rows = self._told.get("rows", 0) if self.total_rows is None else self.total_rows
             at_its_end = {
                 "rowsRead": max(rows, self._told.get("rowsRead", 0)),
+                "rowsShuffled": self._told.get("rowsShuffled", 0),
                 "rows": rows,
                 "totalRows": self.total_rows,
                 "fraction": 1.0,
@@ -121,9 +130,9 @@ class BacklogProgress:
             self._listener.on(BacklogMoved(self._stage, at_its_end))
 
     def snapshot(self) -> dict[str, Any]:
-        """Rows read, rows done, rows/s, shards done, bytes spilled; the fraction that is done, and an ETA.
+        """Rows read, shuffled and done, rows/s, shards done, bytes spilled; the fraction that is done, and an ETA.
 
-        Where the number of rows is not known the fraction is told by tasks, and no ETA is made up.
+        Both are None until something has been measured: no bar stands at 0 %, and no ETA is made up.
         """
         sums: Counter[str] = Counter()
         has_begun = False
@@ -131,16 +140,13 @@ class BacklogProgress:
             for info in list_files(self._filesystem, self.folder):
                 sums.update(json.loads(read_bytes(self._filesystem, info.path)))
                 has_begun = True
+        work = JobWork() if self._work is None else self._work()
         elapsed_s = max(time.monotonic() - self._started, 1e-3)
-        fraction, eta_s = None, None
-        if self.total_rows:
-            # A sorting task reads all of its rows before the first is done: both halves count.
-            fraction = min((sums["read"] + sums["rows"]) / (2 * self.total_rows), 1.0)
-            eta_s = elapsed_s * (1 - fraction) / fraction if fraction else None
-        elif self.shards:
-            fraction = self._told_by_tasks(sums["done"], has_begun)
+        inside = self._inside(sums, work) if has_begun else None
+        fraction, eta_s = self._pace.at(elapsed_s, self._before(work), inside)
         return {
-            "rowsRead": sums["read"],
+            "rowsRead": max(sums["read"], work.rows_read),
+            "rowsShuffled": work.rows_shuffled,
             "rows": sums["rows"],
             "totalRows": self.total_rows,
             "fraction": fraction,
@@ -152,12 +158,63 @@ class BacklogProgress:
             "elapsedSeconds": elapsed_s,
         }
 
-    def _told_by_tasks(self, shards_done: int, has_begun: bool) -> float:
-        """What comes before the shards is one half, these are the other; what Spark knows of grows, a fraction may not
-        fall."""
-        spark_tasks, fraction = self._spark_tasks, min(shards_done / self.shards, 1.0)
-        if spark_tasks is not None:
-            done, known = (1, 1) if has_begun else spark_tasks()
-            fraction = (fraction + (done / known if known else 0.0)) / 2
-        self._reached = max(self._reached, fraction)
-        return self._reached
+    def _before(self, work: JobWork) -> float | None:
+        """The part of reading and shuffling that is done; None: nothing tells."""
+        if self.total_rows and work.rows_read:
+            return min(work.rows_read / self.total_rows, 1.0)
+        return work.tasks_done / work.tasks if work.tasks_done else None
+
+    def _inside(self, sums: Counter[str], work: JobWork) -> float:
+        """The part of the shards' work that is done."""
+        by_shards = min(sums["done"] / self.shards, 1.0) if self.shards else 0.0
+        # What Spark has aggregated are fewer rows, which stand for those that it has read.
+        total = self.total_rows or (work.rows_read if self._by_spark else work.rows_shuffled)
+        if not total:
+            return by_shards
+        # A sorting task reads all of its rows before the first is done: both halves count.
+        return max(by_shards, min((sums["read"] + sums["rows"]) / (2 * total), 1.0))
+
+
+class Pace:
+    """The time that a pass will take yet, from how far its two parts are: what Spark does before the shards, and they.
+
+    The first part is timed until the shards begin; how long those will take is then a guess by the kind of the stage.
+    From there on their own pace counts.
+
+    Args:
+        by_spark: Spark does a part of the stage's work in the first part.
+    """
+
+    def __init__(self, *, by_spark: bool) -> None:
+        self._share = _SHARE_BY_SPARK if by_spark else _SHARE
+        #: When the shards began; None: they have not.
+        self._begun_s: float | None = None
+        self._seen_s = 0.0
+        self._reached = 0.0
+
+    def at(self, elapsed_s: float, before: float | None, inside: float | None) -> tuple[float | None, float | None]:
+        """The fraction of the whole that is done, which never falls, and the seconds to its end; None: not known.
+
+        Args:
+            elapsed_s: since the pass began.
+            before: the part of the first part that is done; None: not known.
+            inside: the part of the shards' work that is done; None: they have not begun.
+        """
+        if inside is not None and self._begun_s is None:
+            # Between two looks; at the first one nothing is known of a first part.
+            self._begun_s = (self._seen_s + elapsed_s) / 2 if self._seen_s else 0.0
+        self._seen_s = elapsed_s
+        eta_s: float | None = None
+        if self._begun_s is None:
+            if before:
+                eta_s = elapsed_s / before / self._share - elapsed_s
+        else:
+            inside = inside or 0.0
+            guess_s = self._begun_s * (1 - self._share) / self._share * (1 - inside)
+            paced_s = (elapsed_s - self._begun_s) * (1 - inside) / inside if inside else guess_s
+            trust = min(inside / _MEASURED, 1.0)
+            eta_s = trust * paced_s + (1 - trust) * guess_s
+        if eta_s is None:
+            return self._reached or None, None
+        self._reached = max(self._reached, min(elapsed_s / (elapsed_s + eta_s), 1.0))
+        return self._reached, eta_s

@@ -125,7 +125,7 @@ class BacklogProgressed(RunEvent):
     stage: str
     shards_done: int
     shards: int
-    #: Rows that tasks have taken in, and rows that they have processed.
+    #: Rows that tasks have read, from the sources or of their shards, and rows that they have processed.
     rows_read: int
     rows: int
     #: None: not known.
@@ -138,6 +138,8 @@ class BacklogProgressed(RunEvent):
     eta_s: float | None
     #: Since the pass began.
     elapsed_s: float
+    #: Rows that tasks have written for the shards; 0: none yet, or an older version wrote the event.
+    rows_shuffled: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

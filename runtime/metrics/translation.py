@@ -252,6 +252,7 @@ def _backlog(common: dict[str, Any], stage: str, now: Any) -> events.BacklogProg
         fraction=now["fraction"],
         eta_s=now["etaSeconds"],
         elapsed_s=round(now["elapsedSeconds"], 3),
+        rows_shuffled=now.get("rowsShuffled", 0),
     )
 
 

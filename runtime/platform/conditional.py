@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import time
 import uuid
@@ -19,9 +20,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .parallel import in_parallel
+from .redaction import redacted
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, RetryConfig
+
+logger = logging.getLogger(__name__)
 
 _Done = TypeVar("_Done")
 
@@ -214,6 +218,7 @@ class ConditionalClient:
                     raise NotImplementedError(str(error)) from error
                 if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or not patience.waits():
                     raise OSError(f"{self._name}/{key}: {error}") from error
+                logger.info("%s/%s is written again: %s", self._name, key, _first_line(error))
 
     def _get(self, key: str) -> tuple[Version, str | None] | None:
         """The file, and the mark of its writer."""
@@ -240,9 +245,10 @@ class ConditionalClient:
                     return work()
                 except (PermissionDeniedError, UnauthenticatedError):
                     raise
-                except BaseError:
+                except BaseError as error:
                     if not patience.waits():
                         raise
+                    logger.info("a request for %s/%s is made again: %s", self._name, key, _first_line(error))
 
     @contextmanager
     def _naming(self, key: str) -> Iterator[None]:
@@ -255,6 +261,10 @@ class ConditionalClient:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self._name}/{key}") from None
         except BaseError as error:
             raise OSError(f"{self._name}/{key}: {error}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return redacted(next(iter(str(error).splitlines()), type(error).__name__))
 
 
 class _Patience:

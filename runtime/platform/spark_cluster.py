@@ -112,8 +112,23 @@ def _tasks_in_hand(tracker: Any, store: Any, stage: int) -> tuple[int, ...]:
     return tuple(sorted(int(task.index()) for task in known if str(task.status()) == "RUNNING"))
 
 
+@dataclass(frozen=True)
+class JobWork:
+    """How far some jobs have come, as far as Spark tells by now."""
+
+    #: Of the tasks of all stages that have begun, or are before those.
+    tasks_done: int = 0
+    tasks: int = 0
+    #: Rows that they have read from sources.
+    rows_read: int = 0
+    #: Rows that they have written for later stages.
+    rows_shuffled: int = 0
+
+
 class JobTasks:
-    """The tasks of all jobs with a tag that start from now on.
+    """The work of all jobs with a tag that start from now on, by the metrics of their tasks.
+
+    Metrics of a task in hand are those of its executor's last heartbeat.
 
     Args:
         spark: the session.
@@ -123,12 +138,13 @@ class JobTasks:
     def __init__(self, spark: SparkSession, tag: str) -> None:
         context: Any = spark.sparkContext
         self._tracker = context._jsc.sc().statusTracker()
+        self._store = context._jsc.sc().statusStore()
         self._tag = tag
         self._earlier = set(self._jobs())
 
-    def __call__(self) -> tuple[int, int]:
-        """How many are done, and how many there are as far as Spark tells by now; from any thread."""
-        done, known = 0, 0
+    def __call__(self) -> JobWork:
+        """What is done by now; from any thread."""
+        done, known, read, shuffled = 0, 0, 0, 0
         stages: set[int] = set()
         for number in self._jobs():
             job = None if number in self._earlier else self._tracker.getJobInfo(number)
@@ -136,10 +152,18 @@ class JobTasks:
                 stages.update(job.get().stageIds())
         for number in stages:
             stage = self._tracker.getStageInfo(number)
-            if stage.isDefined():
-                done += int(stage.get().numCompletedTasks())
-                known += int(stage.get().numTasks())
-        return done, known
+            if not stage.isDefined():
+                continue
+            finished, active = int(stage.get().numCompletedTasks()), int(stage.get().numActiveTasks())
+            if not finished and not active:
+                continue  # it waits for others, or was not needed
+            done += finished
+            known += int(stage.get().numTasks())
+            with contextlib.suppress(NO_SUCH_MEMBER, Py4JError):
+                told = self._store.lastStageAttempt(number)
+                read += int(told.inputRecords())
+                shuffled += int(told.shuffleWriteRecords())
+        return JobWork(done, known, read, shuffled)
 
     def _jobs(self) -> list[int]:
         try:

@@ -6,6 +6,7 @@ writer that dies leaves a folder that nobody takes for a savepoint.  Copies are 
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator
 
@@ -23,6 +24,8 @@ from ..store import CheckpointStore
 from .copying import Copied, copy_checked, copy_file
 from .folder import SavepointFolder
 from .store import SavepointFile
+
+logger = logging.getLogger(__name__)
 
 #: Entries of a source's own log; temporary and checksum files beside them are not copied.
 _LOG_ENTRY = re.compile(r"\d+(\.compact)?$")
@@ -142,6 +145,7 @@ def _copy_source_logs(store: CheckpointStore, target: fs.FileSystem, folder: str
         except FileNotFoundError as error:
             if not last:
                 raise CheckpointError(f"the live source's log {origin} changes faster than it can be copied") from error
+            logger.info("the log of the live source %s has changed meanwhile and is copied again", origin)
             if exists(target, f"{folder}/spark"):
                 target.delete_dir(f"{folder}/spark")
     raise AssertionError("unreachable")

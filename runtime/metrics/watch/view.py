@@ -76,7 +76,9 @@ def bar(told: BacklogProgressed, stage: str = "") -> RenderableType:
     part = Text("    ") if fraction is None else Text(f"{percent(fraction):>5}", style="bold")
     rows, *more = in_numbers(told)
     table = Table.grid(padding=(0, 1))
-    table.add_row(ProgressBar(total=1.0, completed=fraction or 0.0, width=_BAR), part, Text(stage + rows))
+    # Before anything is measured the bar pulses: one that stood at 0 % would look like a job that hangs.
+    total = None if fraction is None else 1.0
+    table.add_row(ProgressBar(total=total, completed=fraction or 0.0, width=_BAR), part, Text(stage + rows))
     table.add_row("", "", Text(", ".join(more)))
     return table
 
@@ -85,6 +87,9 @@ def in_numbers(told: BacklogProgressed) -> list[str]:
     """The same without a bar."""
     of_all = "" if told.total_rows is None else f" of {told.total_rows:,}"
     parts = [f"{told.rows:,}{of_all} rows", f"{whole(told.rows_per_second)} rows/s"]
+    if not told.rows:  # none is through yet: what has happened before the shards
+        parts = [f"{told.rows_read:,}{of_all} rows read"]
+        parts += [f"{told.rows_shuffled:,} shuffled"] if told.rows_shuffled else []
     if told.eta_s is not None:
         parts.append(f"{lasting(told.eta_s * 1000)} to go")
     parts.append(f"shards {told.shards_done}/{told.shards}")

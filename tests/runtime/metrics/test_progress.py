@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from mixedmode.runtime.connectors.sources.forgotten import ForgottenMessages
-from mixedmode.runtime.metrics.backlog import BacklogProgress
+from mixedmode.runtime.metrics.backlog import BacklogProgress, Pace
 from mixedmode.runtime.metrics.checkpoint import CheckpointReport
 from mixedmode.runtime.metrics.history import RunHistory
 from mixedmode.runtime.metrics.listeners import (
@@ -28,6 +28,7 @@ from mixedmode.runtime.metrics.listeners import (
     SourceSeen,
 )
 from mixedmode.runtime.metrics.progress import QueryProgress, timestamp
+from mixedmode.runtime.platform.spark_cluster import JobWork
 from mixedmode.runtime.tasks.progress import TaskProgress
 from pyarrow import fs
 from pyspark.sql import Row
@@ -58,7 +59,7 @@ def test_a_pass_is_told_while_it_runs_and_at_its_end(tmp_path: Path) -> None:
     backlog = BacklogProgress(fs.LocalFileSystem(), str(tmp_path / "progress"), SimpleNamespace(on=hear))
     backlog.begin(total_rows=10, shards=2, stage="s")
     assert begun.wait(60)
-    assert (told[0].stage, told[0].snapshot["shardsDone"], told[0].snapshot["fraction"]) == ("s", 0, 0.0)
+    assert (told[0].stage, told[0].snapshot["shardsDone"], told[0].snapshot["fraction"]) == ("s", 0, None)
     backlog.end()
     assert told[-1].snapshot.keys() == told[0].snapshot.keys()
     last = {name: told[-1].snapshot[name] for name in ("shardsDone", "rows", "rowsRead", "fraction", "etaSeconds")}
@@ -98,20 +99,39 @@ def test_partial_rows_count_as_what_they_stand_for(backlog: BacklogProgress) -> 
     assert backlog.snapshot()["rows"] == 12
 
 
-def test_without_a_total_tasks_tell_how_far_it_is(backlog: BacklogProgress) -> None:
-    """Shards that are done; where Spark does a part before them, its tasks are one half.  No time to go is made up."""
-    backlog.begin(total_rows=None, shards=2)
-    assert (backlog.snapshot()["fraction"], backlog.snapshot()["etaSeconds"]) == (0.0, None)
-    task(backlog, "1").write(done=True)
-    assert (backlog.snapshot()["fraction"], backlog.snapshot()["etaSeconds"]) == (0.5, None)
+def test_spark_s_metrics_tell_how_far_it_is_before_the_shards(backlog: BacklogProgress) -> None:
+    """Rows read and shuffled by its tasks; nothing is said before something was measured, and no bar stands at 0 %."""
+    told = [JobWork(), JobWork(0, 4, 10), JobWork(1, 4, 300, 250), JobWork(1, 12, 400, 300)]
+    backlog.begin(total_rows=None, shards=2, work=lambda: told.pop(0))
+    seen = [backlog.snapshot() for _ in range(4)]
+    assert [one["rowsRead"] for one in seen] == [0, 10, 300, 400]
+    assert [one["rowsShuffled"] for one in seen] == [0, 0, 250, 300]
+    assert [one["fraction"] is None for one in seen] == [True, True, False, False]
+    assert [one["etaSeconds"] is None for one in seen] == [True, True, False, False]
+    assert 0 < seen[2]["fraction"] <= seen[3]["fraction"], "a fraction does not fall when Spark plans more tasks"
 
-    told = [(0, 0), (3, 4), (3, 12)]
-    backlog.begin(total_rows=None, shards=2, spark_tasks=lambda: told.pop(0))
-    fractions = [backlog.snapshot()["fraction"] for _ in range(3)]
-    assert fractions == [0.0, 0.375, 0.375], "a fraction does not fall when Spark plans more tasks"
-    task(backlog, "1").write()
-    task(backlog, "2").write(done=True)
-    assert backlog.snapshot()["fraction"] == 0.75
+    backlog.begin(total_rows=1000, shards=2, work=lambda: JobWork(0, 4, 250))
+    assert backlog.snapshot()["fraction"] > 0, "where the number of rows is known no task must have ended"
+
+
+#: Seconds until the shards begin and those that they take, and whether Spark works before the shards.
+SHAPES = [(45, 21, True), (30, 15, True), (48, 18, True), (20, 30, False), (16, 30, False), (14, 28, False)]
+
+
+@pytest.mark.parametrize(("before_s", "inside_s", "by_spark"), SHAPES)
+def test_the_time_to_go_is_about_right(before_s: int, inside_s: int, by_spark: bool) -> None:
+    """From a third of the way on within 30 %, or two seconds, for the shapes that jobs often have; once the shards run
+    their own pace counts.  The fraction rises, follows the time and is never 0."""
+    pace, whole_s, last = Pace(by_spark=by_spark), before_s + inside_s, 0.0
+    for now_s in range(1, whole_s):
+        before = min(now_s / before_s, 1.0)
+        inside = (now_s - before_s) / inside_s if now_s >= before_s else None
+        fraction, eta_s = pace.at(float(now_s), before, inside)
+        assert fraction is not None and eta_s is not None and fraction >= last and fraction > 0
+        last = fraction
+        if now_s > whole_s / 3:
+            left_s = whole_s - now_s
+            assert abs(eta_s - left_s) <= max(0.3 * left_s, 2), (now_s, eta_s, left_s)
 
 
 def test_progress_never_fails_a_task(tmp_path: Path) -> None:

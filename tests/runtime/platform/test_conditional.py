@@ -34,8 +34,11 @@ def test_a_store_that_does_not_answer_is_waited_for_a_minute(
     at_most_s: float,
     at_least: int,
     what: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Quick refusals are many, slow ones few: in all it is a minute, whatever the library does in each attempt."""
+    """Quick refusals are many, slow ones few: in all it is a minute, whatever the library does in each attempt; each
+    further attempt is logged at INFO."""
+    caplog.set_level("INFO", "mixedmode")
     attempts = []
 
     def refused(*args: Any, **kwargs: Any) -> Any:
@@ -49,6 +52,8 @@ def test_a_store_that_does_not_answer_is_waited_for_a_minute(
         _ = client.get("key") if what == "get" else client.put_if_absent("key", b"")
     assert clock.now_s - 1000 <= at_most_s
     assert len(attempts) >= at_least
+    said = [record.getMessage() for record in caplog.records if "again: not now" in record.getMessage()]
+    assert len(said) == len(attempts) - 1 and all("bucket/key" in one for one in said)
 
 
 @pytest.mark.parametrize("refusal", [AlreadyExistsError, PreconditionError])

@@ -13,6 +13,7 @@ transaction of an older branch than the marker's, nor for one that another has f
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from bisect import bisect_left
@@ -26,6 +27,8 @@ import pyarrow as pa
 from .....errors import CheckpointError
 from ....platform.failpoints import failpoint
 from .markers import Marker, newest_branch, position_of
+
+logger = logging.getLogger(__name__)
 
 #: A transaction is closed behind so many rows, or so much of them: it must end before the broker's patience does.
 ROWS_PER_TRANSACTION = 100_000
@@ -227,6 +230,14 @@ class Sender:
                         f" there: {error}"
                     ) from error
                 # Two attempts of one task fence each other: chance has one of them come through.
+                logger.info(
+                    "sending to Kafka is tried again (%s of %s), %s of %s rows are there: %s",
+                    self._tries,
+                    _TRIES,
+                    self._sent,
+                    self.end,
+                    error,
+                )
                 longest = min(_FIRST_PAUSE_S * 2**self._tries, _LONGEST_PAUSE_S)
                 self.sleep(random.uniform(longest / 2, longest))
 
