@@ -84,7 +84,7 @@ class MisplacedRowsError(MixedModeError, RuntimeError):
 
 
 class UnknownStateError(CheckpointError, LookupError):
-    """A reader asked for a checkpoint, operator or variable that does not exist.  The message lists the existing ones."""
+    """A reader asked for an unknown checkpoint, operator or variable; the message lists the existing ones."""
 
     code = "MIXEDMODE_STATE_UNKNOWN"
 

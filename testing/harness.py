@@ -268,7 +268,7 @@ class Harness(StateOfKeys):
         return self._output()
 
     def end(self) -> Output:
-        """Ends all input: event-time timers fire, then ``endInput()`` and ``finish()`` are called: ``harness.end()``."""
+        """Ends all input: event-time timers fire, then ``endInput()`` and ``finish()`` run: ``harness.end()``."""
         with self._epoch("end") as epochs:
             self._switch()
             self._job.events.hand_over()

@@ -44,7 +44,7 @@ def test_a_notebook_has_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell gets the text as HTML, with its headings and names told apart."""
     shown: list[Any] = []
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append((segments, text)))
+    monkeypatch.setattr("rich.jupyter.display", lambda segments, text: shown.append((list(segments), text)))
     print_plan(PLAN)
     ((segments, _),) = shown
     assert "".join(segment.text for segment in segments).rstrip("\n") == PLAN
