@@ -62,9 +62,22 @@ class Rows:
         frame = getattr(self.frame, method)(other.frame, *args)
         return Rows(frame, getattr(self.stock, method)(other.stock, *args), known)
 
-    def aggregated(self, keys: Sequence[Column], results: Sequence[Column]) -> Rows:
-        """Both frames through ``groupBy`` and ``agg``."""
-        made = [one.groupBy(*keys).agg(*results) for one in (self.frame, self.stock)]
+    def aggregated(
+        self, keys: Sequence[Column], results: Sequence[Column], sets: Sequence[Sequence[int]] | None = None
+    ) -> Rows:
+        """Both frames through ``groupBy`` and ``agg``.
+
+        Args:
+            keys: columns.
+            results: aggregates.
+            sets: places of the keys of each grouping set; None: there is one of all keys.
+        """
+        if sets is None:
+            groups = [one.groupBy(*keys) for one in (self.frame, self.stock)]
+        else:
+            chosen = [[keys[place] for place in each] for each in sets]
+            groups = [one.groupingSets(chosen, *keys) for one in (self.frame, self.stock)]
+        made = [one.agg(*results) for one in groups]
         return Rows(made[0], made[1], {})
 
     def expression(self, node: Any, more: Mapping[int, Any] | None = None) -> Any:
