@@ -186,12 +186,12 @@ class _Translation:
         return replace(rows, known=rows.named(map(_id, columns), names))
 
     def _filter(self, node: Any, taken: frozenset[str]) -> Rows:
-        rows = self.rows(node.child(), taken)
+        rows = self.rows(node.child(), taken).for_subqueries([node.condition()])
         return rows.call("filter", rows.column(node.condition()))
 
     def _project(self, node: Any, taken: frozenset[str]) -> Rows:
-        rows = self.rows(node.child(), taken)
         given = list(items(node.projectList()))
+        rows = self.rows(node.child(), taken).for_subqueries(given)
         spoken = [self._name_of(rows, one) for one in given]
         names: list[str] = []
         columns = []

@@ -144,6 +144,12 @@ def other_gap(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(windows, "_session", session)
 
 
+def other_column_outside(patch: pytest.MonkeyPatch) -> None:
+    """A subquery reads another column of the rows outside of it."""
+    stock = rows.correlated
+    patch.setattr(rows, "correlated", lambda spark, subquery, other: stock(spark, subquery, lambda one: "v"))
+
+
 def other_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(translation, "ordering", lambda spark, order, expression: F.col("n").asc())
 
@@ -199,6 +205,10 @@ MUTANTS: dict[str, tuple[Mutant, str]] = {
     ),
     "another table": (other_table, "SELECT v.k, name FROM v JOIN dim ON v.k = dim.k"),
     "DISTINCT dropped": (dropped_distinct, "SELECT DISTINCT k, v FROM v"),
+    "column outside of a subquery": (
+        other_column_outside,
+        "SELECT k FROM v WHERE EXISTS (SELECT 1 FROM dim WHERE dim.k = v.k)",
+    ),
     "key dropped": (
         aggregated_by(lambda keys, results: (keys[:1], results)),
         "SELECT count(*) AS n FROM v GROUP BY k, v",
