@@ -107,6 +107,9 @@ class _Aggregation:
             if name in self._key_names:
                 raise NotTranslatable(f"has the key {name} twice")
             self._keys.append(as_column(self._spark, expression))
+        elif written is not None:  # by its own name: with an alias Spark 4.1 takes it for a key beside that of the sets
+            self._keys.append(as_column(self._spark, expression))
+            name = self._rows.stock.select(self._keys[-1]).columns[0]
         else:
             name = unique(self._wished(group), {*self._taken, *self._key_names, *self._rows.names})
             self._keys.append(as_column(self._spark, expression).alias(name))
