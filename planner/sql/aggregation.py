@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column
@@ -13,28 +15,63 @@ from .rows import NotTranslatable, Rows, unique
 
 #: Counts the rows of groups of which nothing else is asked, as of DISTINCT.
 _ROWS = "rows_of_group"
+#: Spark's column that tells the grouping sets apart.
+_GROUPING_ID = "spark_grouping_id"
 
 
-def aggregated(node: Any, rows: Rows, taken: frozenset[str]) -> Rows:
+@dataclass(frozen=True)
+class WrittenSets:
+    """Grouping sets as Spark's analyzer writes them: each row once for every set, with nulls for the other keys."""
+
+    #: Below the nodes that make these rows.
+    below: Any
+    #: By the id of each key's column what it is over the columns of ``below``, in order.
+    keys: Mapping[int, Any]
+    #: The places of the keys of each set.
+    sets: tuple[tuple[int, ...], ...]
+
+
+def written_sets(node: Any) -> WrittenSets | None:
+    """The grouping sets of an ``Aggregate``; None: it has none."""
+    expand = node.child()
+    if class_name(expand) != "Expand" or class_name(expand.child()) != "Project":
+        return None
+    groups, outputs = list(items(node.groupingExpressions())), list(items(expand.output()))
+    count = len(groups) - 1
+    if count < 1 or str(outputs[-1].name()) != _GROUPING_ID or not groups[-1].semanticEquals(outputs[-1]):
+        return None
+    computed = list(items(expand.child().projectList()))[-count:]
+    if any(class_name(one) != "Alias" for one in computed):
+        return None
+    sets = [
+        tuple(place for place, one in enumerate(list(items(row))[-count - 1 : -1]) if class_name(one) != "Literal")
+        for row in items(expand.projections())
+    ]
+    keys = {group.exprId().id(): one.child() for group, one in zip(groups, computed, strict=False)}
+    return WrittenSets(expand.child().child(), keys, tuple(sets))
+
+
+def aggregated(node: Any, rows: Rows, taken: frozenset[str], written: WrittenSets | None = None) -> Rows:
     """What an ``Aggregate`` gives.
 
     Args:
         node: the node.
         rows: what is aggregated.
         taken: names that none of its columns may have.
+        written: its grouping sets; None: it has none.
 
     Raises:
         NotTranslatable: there are no calls for it.
     """
-    return _Aggregation(node, rows, taken).result()
+    return _Aggregation(node, rows, taken, written).result()
 
 
 class _Aggregation:
     """One GROUP BY."""
 
-    def __init__(self, node: Any, rows: Rows, taken: frozenset[str]) -> None:
-        self._rows, self._spark = rows, rows.spark
-        self._groups = list(items(node.groupingExpressions()))
+    def __init__(self, node: Any, rows: Rows, taken: frozenset[str], written: WrittenSets | None) -> None:
+        self._rows, self._spark, self._written = rows, rows.spark, written
+        self._groups = list(items(node.groupingExpressions()))[: None if written is None else -1]
         self._outputs = list(items(node.aggregateExpressions()))
         self._taken = set(taken)
         self._keys: list[Any] = []
@@ -49,7 +86,7 @@ class _Aggregation:
         results = [as_column(self._spark, one).alias(name) for name, one in self._results.items()]
         if not results:
             results = [F.count(F.lit(1)).alias(unique(_ROWS, {*self._taken, *self._key_names}))]
-        made = self._rows.aggregated(self._keys, results)
+        made = self._rows.aggregated(self._keys, results, None if self._written is None else self._written.sets)
         names = [name for name, _ in wanted]
         if any(expression is not None for _, expression in wanted) or names != made.names:
             made = made.call("select", *[self._column(*one) for one in wanted])
@@ -62,13 +99,17 @@ class _Aggregation:
         return as_column(self._spark, expression).alias(name)
 
     def _add_key(self, group: Any) -> None:
-        expression = self._rows.expression(group)
+        written = None if self._written is None else self._written.keys[group.exprId().id()]
+        expression = self._rows.expression(group if written is None else written)
         kind = class_name(expression)
         if kind == "UnresolvedAttribute":
             name = str(expression.name())
             if name in self._key_names:
                 raise NotTranslatable(f"has the key {name} twice")
             self._keys.append(as_column(self._spark, expression))
+        elif written is not None:  # by its own name: with an alias Spark 4.1 takes it for a key beside that of the sets
+            self._keys.append(as_column(self._spark, expression))
+            name = self._rows.stock.select(self._keys[-1]).columns[0]
         else:
             name = unique(self._wished(group), {*self._taken, *self._key_names, *self._rows.names})
             self._keys.append(as_column(self._spark, expression).alias(name))

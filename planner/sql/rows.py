@@ -6,14 +6,14 @@ the statement in the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
 from ...runtime.platform.spark_expressions import as_column, attribute, class_name, tree
-from ...runtime.platform.statements import over
+from ...runtime.platform.statements import OUTER, correlated, is_correlated, is_correlated_itself, over
 
 
 class NotTranslatable(Exception):
@@ -30,6 +30,8 @@ class Rows:
     stock: DataFrame
     #: By the id of each column of the node what says it: a name, or a function of columns such as a window.
     known: Mapping[int, Any]
+    #: True if they are called as subqueries call the rows outside of them.
+    is_outer: bool = False
 
     @property
     def spark(self) -> Any:
@@ -62,9 +64,22 @@ class Rows:
         frame = getattr(self.frame, method)(other.frame, *args)
         return Rows(frame, getattr(self.stock, method)(other.stock, *args), known)
 
-    def aggregated(self, keys: Sequence[Column], results: Sequence[Column]) -> Rows:
-        """Both frames through ``groupBy`` and ``agg``."""
-        made = [one.groupBy(*keys).agg(*results) for one in (self.frame, self.stock)]
+    def aggregated(
+        self, keys: Sequence[Column], results: Sequence[Column], sets: Sequence[Sequence[int]] | None = None
+    ) -> Rows:
+        """Both frames through ``groupBy`` and ``agg``.
+
+        Args:
+            keys: columns.
+            results: aggregates.
+            sets: places of the keys of each grouping set; None: there is one of all keys.
+        """
+        if sets is None:
+            groups = [one.groupBy(*keys) for one in (self.frame, self.stock)]
+        else:
+            chosen = [[keys[place] for place in each] for each in sets]
+            groups = [one.groupingSets(chosen, *keys) for one in (self.frame, self.stock)]
+        made = [one.agg(*results) for one in groups]
         return Rows(made[0], made[1], {})
 
     def expression(self, node: Any, more: Mapping[int, Any] | None = None) -> Any:
@@ -79,12 +94,20 @@ class Rows:
         """
         known = {**self.known, **(more or {})}
         for one in tree(node):
-            if class_name(one) == "OuterReference" or (
-                class_name(one) == "AttributeReference" and one.exprId().id() not in known
-            ):
+            if class_name(one) == "AttributeReference" and one.exprId().id() not in known:
                 raise NotTranslatable(f"reads the column {one.name()} of another relation")
 
+        def named(outer: Any) -> str:
+            found = known.get(outer.exprId().id()) if class_name(outer) == "AttributeReference" else None
+            if found is None or class_name(found) != "UnresolvedAttribute":
+                raise NotTranslatable(f"has a subquery that reads {outer.sql()}, which is no column of the rows before")
+            return str(found.name())
+
         def other(one: Any) -> Any:
+            if is_correlated_itself(one):
+                if not self.is_outer:
+                    raise NotTranslatable("has a subquery that reads columns from outside of it")
+                return self._correlated(one, named)
             if class_name(one) != "AttributeReference":
                 return None
             if one.exprId().id() not in known:  # in a call as it was written
@@ -92,6 +115,18 @@ class Rows:
             return known[one.exprId().id()]
 
         return over(self.spark, node, other)
+
+    def _correlated(self, subquery: Any, named: Callable[[Any], str]) -> Any:
+        made = correlated(self.spark, subquery, named)
+        if made is None:
+            raise NotTranslatable("has a subquery that reads columns from outside elsewhere than in its WHERE")
+        return made
+
+    def for_subqueries(self, expressions: Iterable[Any]) -> Rows:
+        """The same, for expressions over their columns that may have subqueries which read these."""
+        if not any(map(is_correlated, expressions)):
+            return self
+        return replace(self.call("alias", OUTER), is_outer=True)
 
     def column(self, node: Any) -> Column:
         """The same as a column."""

@@ -32,7 +32,7 @@ from ...runtime.platform.statements import (
     text_of,
 )
 from ..inputs.schemas import same_type
-from .aggregation import aggregated
+from .aggregation import aggregated, written_sets
 from .rows import NotTranslatable, Rows, unique
 from .stand_in import STAND_INS
 from .windows import over_window, window_of_time, written_window
@@ -65,7 +65,7 @@ NODES = {
 _CALLED = {
     "EventTimeWatermark": "WATERMARK (call withWatermark on the frame before createOrReplaceTempView)",
     "Except": "EXCEPT",
-    "Expand": "GROUPING SETS, ROLLUP or CUBE (use frame.rollup, cube or groupingSets)",
+    "Expand": "UNPIVOT (use frame.unpivot)",
     "Intersect": "INTERSECT",
     "LateralJoin": "LATERAL",
     "LocalLimit": "LIMIT without a whole",
@@ -186,12 +186,12 @@ class _Translation:
         return replace(rows, known=rows.named(map(_id, columns), names))
 
     def _filter(self, node: Any, taken: frozenset[str]) -> Rows:
-        rows = self.rows(node.child(), taken)
+        rows = self.rows(node.child(), taken).for_subqueries([node.condition()])
         return rows.call("filter", rows.column(node.condition()))
 
     def _project(self, node: Any, taken: frozenset[str]) -> Rows:
-        rows = self.rows(node.child(), taken)
         given = list(items(node.projectList()))
+        rows = self.rows(node.child(), taken).for_subqueries(given)
         spoken = [self._name_of(rows, one) for one in given]
         names: list[str] = []
         columns = []
@@ -274,7 +274,9 @@ class _Translation:
     # -- with state ----------------------------------------------------------------------------------------------------
 
     def _aggregate(self, node: Any, taken: frozenset[str]) -> Rows:
-        return aggregated(node, self.rows(node.child(), taken), taken)
+        written = written_sets(node)
+        below = node.child() if written is None else written.below
+        return aggregated(node, self.rows(below, taken), taken, written)
 
     def _join(self, node: Any, taken: frozenset[str]) -> Rows:
         how = _JOINS.get(str(node.joinType().sql()))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 
-from .gateway import java_array, java_class, java_type
-from .spark_expressions import NO_SUCH_MEMBER, as_column, class_name, items, parsed, replaced, with_children
+from .gateway import java_array, java_class, java_type, scala_sequence
+from .spark_expressions import NO_SUCH_MEMBER, as_column, class_name, items, parsed, replaced, tree, with_children
 from .spark_plans import analyzed, frame_of
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ _SWAPPED = {"INNER": "inner", "CROSS": "cross", "RIGHT OUTER": "leftouter"}
 _COLLAPSING = ("RemoveRedundantAliases", "RemoveNoopOperators", "CombineUnions")
 #: Stands for an argument of a call that is parsed.
 _PARAMETER = "__parameter"
+#: What the rows are called whose columns a subquery reads.
+OUTER = "__outer"
+_SUBQUERIES = ("Exists", "ListQuery", "ScalarSubquery")
 #: So many levels of projections become one.
 _ROUNDS = 8
 #: Beside the first; each is false by default.
@@ -201,6 +204,50 @@ def _arguments(call: Any) -> list[Any]:
 
 def _name_of(node: Any) -> str:
     return str(node.name()) if class_name(node) == "UnresolvedAttribute" else ""
+
+
+def is_correlated(expression: Any) -> bool:
+    """True if a subquery of an expression reads columns from outside of it."""
+    return any(map(is_correlated_itself, tree(expression)))
+
+
+def is_correlated_itself(expression: Any) -> bool:
+    """True for a subquery that reads columns from outside of it."""
+    return class_name(expression) in _SUBQUERIES and bool(expression.outerAttrs().size())
+
+
+def correlated(spark: SparkSession, subquery: Any, other: Callable[[Any], str]) -> Any | None:
+    """A subquery over the columns of another relation, to be resolved again.
+
+    Args:
+        spark: the session.
+        subquery: an expression.
+        other: gives the name of a column of the relation that takes a column's place.
+
+    Returns:
+        The expression; None: it reads columns from outside elsewhere than in its WHERE.
+    """
+    attribute = java_class(spark, f"{_ANALYSIS}.UnresolvedAttribute")
+
+    def outer(one: Any) -> Any:
+        if class_name(one) != "OuterReference":
+            return None
+        return attribute(scala_sequence(spark, [OUTER, other(one.e())]))
+
+    def filtered(node: Any) -> Any:
+        children = list(items(node.children()))
+        others = [filtered(child) for child in children]
+        if not all(map(is_, others, children)):
+            node = with_children(spark, node, others)
+        if class_name(node) != "Filter":
+            return node
+        condition = replaced(spark, node.condition(), outer)
+        return node if condition is node.condition() else _with_members(spark, node, {"condition": condition})
+
+    plan = filtered(subquery.plan())
+    if "outer(" in str(plan.toString()):
+        return None
+    return subquery.withNewPlan(plan).withNewOuterAttrs(scala_sequence(spark, []))
 
 
 def literal(text: str) -> str:

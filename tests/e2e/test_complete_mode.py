@@ -139,8 +139,10 @@ def test_what_complete_mode_does_not_do_is_said(world: World) -> None:
         frame.writeStream.format("parquet").outputMode("complete").option("path", "x").plan()
     with pytest.raises(mixedmode.PlanError, match="orderBy is supported behind an aggregate in outputMode complete"):
         top(frame).writeStream.format("noop").outputMode("update").plan()
-    with pytest.raises(mixedmode.PlanError, match="where comes after orderBy, which is done where the result is shown"):
-        frame.orderBy("total").where("total > 1")
+    with pytest.raises(
+        mixedmode.PlanError, match="select comes after orderBy, which is done where the result is shown"
+    ):
+        frame.orderBy("total").select(F.rand())
     with pytest.raises(mixedmode.PlanError, match="groupBy comes after orderBy, which is done where"):
         frame.orderBy("total").groupBy("key")
     with pytest.raises(mixedmode.PlanError, match="orderBy needs a whole result"):

@@ -31,6 +31,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
         pytest.param("merge_by_key.py", "EQUAL to one batch over everything: 70 customers", marks=pytest.mark.slow),
         ("orders_and_payments.py", "EQUAL to one batch over everything: 10000 orders"),
         pytest.param("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts", marks=pytest.mark.slow),
+        pytest.param("statements_in_sql.py", "EQUAL to the same statements over tables", marks=pytest.mark.slow),
         ("test_my_processor.py", "5 passed"),
         pytest.param("unique_events.py", "EQUAL to one batch over everything: 65 windows", marks=pytest.mark.slow),
         pytest.param("visits_in_pandas.py", "EQUAL to one batch over everything", marks=pytest.mark.slow),

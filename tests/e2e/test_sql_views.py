@@ -6,11 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mixedmode
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from two_ways import Batch, TwoWays
 
@@ -42,7 +39,7 @@ def joined(a: Any, b: Any) -> Any:
 
 
 #: Those that are not slow.
-SHORT = ("windows", "sessions", "an inner join", "a table")
+SHORT = ("windows", "a window over windows", "a table on the left", "an order by what is not shown")
 #: A statement, its output mode, and the same by calls.
 STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
     "projection and filter": (
@@ -73,6 +70,41 @@ STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
         f"WITH counts AS ({PER_WINDOW}) SELECT w, sum(n) AS s FROM counts GROUP BY w",
         "append",
         nested,
+    ),
+    "a window over windows": (
+        f"SELECT window(w, '1 minute') AS m, sum(n) AS s FROM ({PER_WINDOW}) GROUP BY 1",
+        "append",
+        lambda a, b: two_keys(a, b).groupBy(F.window("w", "1 minute").alias("m")).agg(F.sum("n").alias("s")),
+    ),
+    "a session over windows": (
+        f"SELECT session_window(w, '30 seconds') AS m, key, sum(n) AS s FROM ({PER_WINDOW}) GROUP BY 1, 2",
+        "append",
+        None,
+    ),
+    "a table on the left": (
+        "SELECT name, key, value FROM names RIGHT JOIN a USING (key) WHERE value IN (SELECT key FROM names) OR EXISTS"
+        " (SELECT 1 FROM names n WHERE n.key = a.value)",
+        "append",
+        None,
+    ),
+    "columns of one name": (
+        "SELECT a.key, b.key, a.value, b.value FROM a, b WHERE a.key = b.key AND b.ts BETWEEN a.ts AND a.ts"
+        " + INTERVAL 15 SECONDS AND b.value < 30",
+        "append",
+        None,
+    ),
+    "an order by what is not shown": (
+        "SELECT upper(concat('k', key)) AS k, n FROM (SELECT key, count(*) AS n FROM a GROUP BY key ORDER BY sum(value)"
+        " DESC, key LIMIT 3) WHERE n > 1",
+        "complete",
+        lambda a, b: (
+            a.groupBy("key")
+            .agg(F.count("*").alias("n"), F.sum("value").alias("s"))
+            .orderBy(F.desc("s"), "key")
+            .limit(3)
+            .where("n > 1")
+            .selectExpr("upper(concat('k', key)) AS k", "n")
+        ),
     ),
     "an inner join": (
         "SELECT a.key, a.value AS x, b.value AS y, b.ts FROM a JOIN b ON a.key = b.key AND b.ts BETWEEN a.ts AND a.ts"
@@ -132,59 +164,3 @@ def test_a_statement_over_views_gives_what_stock_gives(spark: SparkSession, tmp_
         watermarked = [lambda frames, name=name: frames(name).withWatermark("ts", "5 seconds") for name in ("a", "b")]
         called = ways.ours(lambda frames: calls(*[one(frames) for one in watermarked]), mode, history=2)
         assert called == stock
-
-
-ROWS = [(n % 4 if n % 7 else None, n * 5, n % 6) for n in range(40)]
-_VALUES = ("key", "value", "value + key", "coalesce(key, -1)", "CASE WHEN value > 2 THEN key END")
-_CONDITIONS = ("value > 1", "key IS NOT NULL", "value BETWEEN 1 AND 4", "key IN (1, 2) OR value = 0", "NOT key = 3")
-_RESULTS = (
-    "count(*)",
-    "sum(value)",
-    "max(value) - min(key)",
-    "avg(value + key)",
-    "count(key) FILTER (WHERE value > 2)",
-)
-_KEYS = ("key", "value % 2", "window(ts, '30 seconds')", "window(ts, '30 seconds', '10 seconds')", "coalesce(key, 0)")
-
-
-@st.composite
-def statements(draw: st.DrawFn) -> str:
-    """Statements over a view ``a`` of key, ts and value."""
-    source = "a"
-    if draw(st.booleans()):
-        value = draw(st.sampled_from(_VALUES))
-        source = f"(SELECT key, ts, {value} AS value FROM a WHERE {draw(st.sampled_from(_CONDITIONS))})"
-    if draw(st.booleans()):
-        other = f"SELECT key, ts, value FROM a WHERE {draw(st.sampled_from(_CONDITIONS))}"
-        source = f"(SELECT * FROM {source} UNION ALL {other})"
-    where = f" WHERE {draw(st.sampled_from(_CONDITIONS))}" if draw(st.booleans()) else ""
-    if draw(st.integers(0, 3)) == 0:
-        generated = "LATERAL VIEW explode(array(1, value)) t AS e"
-        return f"SELECT {draw(st.sampled_from(_VALUES))} AS x, e FROM {source} {generated}{where}"
-    keys = draw(st.lists(st.sampled_from(_KEYS), max_size=2, unique_by=lambda key: key[:6]))
-    results = draw(st.lists(st.sampled_from(_RESULTS), min_size=1, max_size=3))
-    named = [f"{one} AS c{at}" for at, one in enumerate(draw(st.permutations([*keys, *results])))]
-    having = f" HAVING {draw(st.sampled_from(_RESULTS))} > 2" if draw(st.booleans()) else ""
-    group = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return f"SELECT {', '.join(named)} FROM {source}{where}{group}{having}"
-
-
-@pytest.mark.slow
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(text=statements())
-def test_a_generated_statement_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path, text: str) -> None:
-    """Over a history alone, which ends."""
-    rows = spark.createDataFrame(ROWS, "key long, at long, value long")
-    history = rows.selectExpr("key", "timestamp_seconds(1577836800 + at) AS ts", "value")
-    history.createOrReplaceTempView("a")
-    expected = sorted(map(repr, spark.sql(text).collect()))
-    mixedmode.read(history=history).withWatermark("ts", "1 second").createOrReplaceTempView("a")
-    found: list[str] = []
-
-    def take(some: DataFrame, number: int) -> None:
-        found.extend(map(repr, some.collect()))
-
-    query = spark.sql(text).writeStream.foreachBatch(take).option("pipeline.parallelism", 1).start()
-    query.awaitTermination(300)
-    assert query.exception() is None
-    assert sorted(found) == expected

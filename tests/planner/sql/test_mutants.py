@@ -58,10 +58,17 @@ def dropped_side(patch: pytest.MonkeyPatch) -> None:
 def aggregated_by(change: Callable[[Any, Any], tuple[Any, Any]]) -> Mutant:
     """Other keys or other results."""
 
-    def made(self: Any, keys: Any, results: Any) -> Any:
-        return _AGGREGATED(self, *change(keys, results))
+    def made(self: Any, keys: Any, results: Any, sets: Any = None) -> Any:
+        return _AGGREGATED(self, *change(keys, results), sets)
 
     return lambda patch: patch.setattr(rows.Rows, "aggregated", made)
+
+
+def other_sets(patch: pytest.MonkeyPatch) -> None:
+    """Of several grouping sets the last one is missing."""
+    patch.setattr(
+        rows.Rows, "aggregated", lambda self, keys, results, sets=None: _AGGREGATED(self, keys, results, sets[:-1])
+    )
 
 
 def other_join(kind: str, instead: str) -> Mutant:
@@ -137,6 +144,12 @@ def other_gap(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(windows, "_session", session)
 
 
+def other_column_outside(patch: pytest.MonkeyPatch) -> None:
+    """A subquery reads another column of the rows outside of it."""
+    stock = rows.correlated
+    patch.setattr(rows, "correlated", lambda spark, subquery, other: stock(spark, subquery, lambda one: "v"))
+
+
 def other_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(translation, "ordering", lambda spark, order, expression: F.col("n").asc())
 
@@ -192,6 +205,10 @@ MUTANTS: dict[str, tuple[Mutant, str]] = {
     ),
     "another table": (other_table, "SELECT v.k, name FROM v JOIN dim ON v.k = dim.k"),
     "DISTINCT dropped": (dropped_distinct, "SELECT DISTINCT k, v FROM v"),
+    "column outside of a subquery": (
+        other_column_outside,
+        "SELECT k FROM v WHERE EXISTS (SELECT 1 FROM dim WHERE dim.k = v.k)",
+    ),
     "key dropped": (
         aggregated_by(lambda keys, results: (keys[:1], results)),
         "SELECT count(*) AS n FROM v GROUP BY k, v",
@@ -204,6 +221,7 @@ MUTANTS: dict[str, tuple[Mutant, str]] = {
         aggregated_by(lambda keys, results: (keys, [F.max("v").alias("s")])),
         "SELECT k, sum(v) AS s FROM v GROUP BY k",
     ),
+    "grouping set": (other_sets, "SELECT k, v, count(*) AS n FROM v GROUP BY ROLLUP (k, v)"),
     "operation over a result": (other_operator, "SELECT k, sum(v) + 1 AS s FROM v GROUP BY k"),
     "window's spans": (other_spans, _WINDOW.format("")),
     "sliding window's spans": (other_spans, _WINDOW.format(", '5 minutes'")),

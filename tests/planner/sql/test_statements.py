@@ -59,8 +59,12 @@ from pyspark.sql import DataFrame, SparkSession
         "SELECT k, t FROM v, LATERAL explode(map_keys(tags)) AS e(t)",
         "SELECT k, c FROM v, LATERAL (SELECT v + 1 AS c)",
         "FROM v |> WHERE v > 1 |> AGGREGATE count(*) AS n GROUP BY k |> ORDER BY n",
-        "SELECT k, (SELECT max(name) FROM dim WHERE dim.k = v.k) AS m FROM v WHERE EXISTS (SELECT 1 FROM dim)",
+        "SELECT k, (SELECT max(name) FROM dim WHERE dim.k = v.k) AS m FROM v",
+        "SELECT k FROM v WHERE EXISTS (SELECT 1 FROM dim) AND v > (SELECT count(*) FROM dim)",
         "SELECT `K`, `V`.`x` FROM `V`",
+        "SELECT k, v % 2 AS odd, count(*) AS n FROM v GROUP BY ROLLUP (k, v % 2)",
+        "SELECT k, v, sum(x) FROM v GROUP BY CUBE (k, v) HAVING sum(x) > 1",
+        "SELECT k, v, count(*) FROM v GROUP BY GROUPING SETS ((k), (k, v), ())",
     ],
 )
 def test_a_statement_becomes_a_frame_of_the_job(view: SparkSession, history: DataFrame, text: str) -> None:
@@ -106,7 +110,14 @@ def test_what_reads_no_view_of_a_job_is_sparks_own(view: SparkSession, live: Dat
     ("text", "said"),
     [
         ("SELECT k, rank() OVER (PARTITION BY k ORDER BY v) FROM v", r"a function OVER"),
-        ("SELECT k, count(*) FROM v GROUP BY ROLLUP (k)", r"ROLLUP .*GROUP BY ROLLUP \(k\)"),
+        (
+            "SELECT k, grouping_id() FROM v GROUP BY ROLLUP (k)",
+            r"spark_grouping_id.*at Aggregate|Aggregate.*which is no key",
+        ),
+        (
+            "SELECT * FROM (SELECT k, v, x FROM v) UNPIVOT (n FOR m IN (v, x))",
+            "at UNPIVOT .use frame.unpivot. in 'UNPIVOT",
+        ),
         ("SELECT k FROM v TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
         ("SELECT k FROM v INTERSECT SELECT k FROM w", "INTERSECT"),
         ("SELECT k FROM v UNION ALL SELECT k FROM dim", "no view of a job"),

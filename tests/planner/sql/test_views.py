@@ -115,6 +115,30 @@ def test_several_queries_of_one_program_read_views(view: SparkSession, history: 
     assert [row.k for row in found["elsewhere"]] == ["z"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, (SELECT max(name) FROM dim WHERE dim.k = v.k) AS m FROM v",
+        "SELECT k FROM v WHERE NOT EXISTS (SELECT 1 FROM dim WHERE dim.k = v.k AND v.v > 0)",
+        "SELECT v.k FROM dim d JOIN v ON d.k = v.k WHERE v.v IN (SELECT length(name) - 4 FROM dim WHERE dim.k = v.k)",
+    ],
+)
+def test_a_subquery_may_read_columns_from_outside(
+    view: SparkSession, history: DataFrame, tmp_path: Path, text: str
+) -> None:
+    """Although both have a column of that name; the rows are those of Spark's own batch."""
+    rows = history.select("k", "v")
+    read(history=rows).createOrReplaceTempView("v")
+    found: list[str] = []
+    writer: Any = view.sql(text).writeStream.option("pipeline.parallelism", 1)
+    query = writer.foreachBatch(lambda part, number: found.extend(map(repr, part.collect()))).start()
+    query.awaitTermination(300)
+    assert query.exception() is None
+    rows.createOrReplaceTempView("v")
+    assert sorted(found) == sorted(map(repr, view.sql(text).collect()))
+    assert found
+
+
 def test_settings_of_the_session_are_those_of_the_statement(view: SparkSession) -> None:
     """Time zone, ANSI and case are those of the moment of the statement."""
     for name, value, text in (
