@@ -70,7 +70,7 @@ def lost_before_replay(job: JobSpec, store: CheckpointStore, position: SparkPosi
         if lost and not is_tolerant(source):
             raise DataLossError(_text(lost))
         for one in lost:
-            logger.warning("%s: its rows since the last checkpoint are lost, and the job goes on without", one)
+            logger.warning("%s: its rows since the last checkpoint are lost, and the job continues without them", one)
         tolerated += lost
     return tolerated
 
@@ -80,7 +80,7 @@ def _modified_ms(job: JobSpec, path: str, options: dict[str, str]) -> int | None
     try:
         return HadoopPlace.of_uri(job.spark, path, options).modified_ms()
     except UNREACHABLE as error:
-        logger.info("whether %s is what it was is not known: %s", path, error)
+        logger.info("it is unknown whether %s is unchanged: %s", path, error)
         return None
 
 

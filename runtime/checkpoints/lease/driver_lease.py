@@ -127,8 +127,8 @@ class DriverLease:
                 if not announced:
                     announced = True
                     logger.warning(
-                        "checkpointLocation %s is claimed by %s, of which it cannot be known from here whether it"
-                        " runs: waiting for %.0f s, to see whether it gives a sign of life",
+                        "checkpointLocation %s is claimed by %s, which may still run: waiting %.0f s for a sign of"
+                        " life",
                         self.root,
                         verdict.claim,
                         verdict.remaining_ms / 1000,
@@ -320,7 +320,7 @@ class DriverLease:
                     self._folder.tell_old_versions(None)
             except OSError as error:
                 # Whoever comes next finds this run ended, or waits for one expiry.
-                logger.warning("the claim on %s could not be given free: %s", self.root, error)
+                logger.warning("the claim on %s could not be released: %s", self.root, error)
 
     def holder(self) -> Holder | None:
         """The run that has the location; None: nobody, or a file that says nothing."""
