@@ -48,8 +48,8 @@ class ViewSource(DataSource):
         """Fails: whoever asks for a reader is a query of Spark's own."""
         raise PlanError(
             f"view {self.options.get(_VIEW)!r} is of a frame of mixedmode, and Spark's own query does not have its"
-            " rows; write spark.sql('SELECT … FROM …') or spark.table('…') behind createOrReplaceTempView, in the same"
-            " program, and go on with what that returns"
+            " rows; write spark.sql('SELECT … FROM …') or spark.table('…') after createOrReplaceTempView, in the same"
+            " program, and continue with what that returns"
         )
 
 
