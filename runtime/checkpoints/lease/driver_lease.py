@@ -220,9 +220,9 @@ class DriverLease:
             if self._tenure.may_act(self._clock.now_ms()):
                 return
             raise LocationLost(
-                f"this run could not renew its claim on {self.root} for {self._stale_s:.0f} s ({error}); allowed is half"
-                f" of execution.lease.expiry ({self._tenure.expiry_ms} ms). The run ends; the next start processes again"
-                " what it has processed since its last checkpoint"
+                f"this run could not renew its claim on {self.root} for {self._stale_s:.0f} s ({error}); allowed is"
+                f" half of execution.lease.expiry ({self._tenure.expiry_ms} ms). The run ends; the next start processes"
+                " again what it has processed since its last checkpoint"
             ) from error
         other = f" ({self._successor})" if self._successor is not None else ""
         raise LocationLost(
