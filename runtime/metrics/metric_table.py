@@ -74,7 +74,9 @@ METRICS: tuple[Metric, ...] = (
     _counter("stage_output_rows", "rows that it has given", "stage", unit="{row}"),
     _counter("late_rows", "rows that came too late for it", "stage", unit="{row}"),
     _counter("timers_fired", "timers that have fired in it", "stage"),
-    _counter("restored_shards", "shards that were restored because their state was not on their task's executor", "stage"),
+    _counter(
+        "restored_shards", "shards that were restored because their state was not on their task's executor", "stage"
+    ),
     _counter("spilled_bytes", "what its sorters wrote to disk", "stage", unit="By"),
     _gauge("state_bytes", "size of its state", "stage", unit="By"),
     _gauge("state_entries", "entries of its state, values and timers (about)", "stage"),
