@@ -98,7 +98,7 @@ class ShardReplica:
             try:
                 database.close()
             except Exception as error:
-                logger.warning("the replica at %s was given up, but not closed: %s", self.folder, error)
+                logger.warning("the working copy at %s was abandoned, but not closed: %s", self.folder, error)
             shutil.rmtree(self.folder, ignore_errors=True)
 
     @property

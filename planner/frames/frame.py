@@ -171,7 +171,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
     def _arranged(self, what: str, function: Callable[[DataFrame], DataFrame]) -> MixedFrame:
         if not self._inputs.outputs:
             raise PlanError(
-                f"{what} needs a whole result, and a stream's rows never are one; call it behind agg(…), with"
+                f"{what} needs a whole result, and a stream's rows never are one; call it after agg(…), with"
                 " outputMode complete"
             )
         return MixedFrame(self._inputs.arranged(what, function), self._watermark)
@@ -362,7 +362,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
             )
         if self._stage is None:
             raise PlanError(
-                f"uid({uid!r}) names a keyed stage; call it right behind agg(…), transformWithState(…) or"
+                f"uid({uid!r}) names a keyed stage; call it right after agg(…), transformWithState(…) or"
                 " dropDuplicates(…)"
             )
         if self._stage.uid not in (STAGE_UID, uid):

@@ -92,7 +92,7 @@ def read(
     if behind.operation in _SKIPS and behind.operation not in skips:
         option = _SKIPS[behind.operation]
         raise PlanError(
-            f"snapshot {behind.snapshot_id} of {source.label} is of kind {behind.operation}, behind which a stream of"
+            f"snapshot {behind.snapshot_id} of {source.label} is of kind {behind.operation}, after which a stream of"
             f" Iceberg cannot begin unless it skips such snapshots, later ones too: options={{'{option}': True}}; or"
             " give a snapshot that appends",
             code="MIXEDMODE_SEAM_BROKEN",

@@ -450,7 +450,7 @@ class StatelessFrame(Described, RowsOfJob):
     def _check_own_tasks(self, what: str, barrier: bool, profile: Any) -> None:
         if self._is_behind_stage and (barrier or profile is not None):
             raise PlanError(
-                f"{what} behind a keyed stage runs in the stage's own tasks, so it takes no"
+                f"{what} after a keyed stage runs in the stage's own tasks, so it takes no"
                 f" {'barrier' if barrier else 'profile'}; leave it out"
             )
 

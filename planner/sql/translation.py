@@ -269,7 +269,7 @@ class _Translation:
 
     def _check_is_of_job(self, plan: Any) -> None:
         if not STAND_INS.are_below(plan):
-            raise NotTranslatable("has a part that is no view of a job; give it to mixedmode.read(history=…) first")
+            raise NotTranslatable("has a part that is not a view of a job; give it to mixedmode.read(history=…) first")
 
     # -- with state ----------------------------------------------------------------------------------------------------
 

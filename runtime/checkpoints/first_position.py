@@ -174,7 +174,7 @@ class FirstPositions:
         except CorruptStateError as error:
             if not all(source.is_files for source in self.sources):
                 raise
-            logger.warning("%s: no checkpoint depends on it, so the job begins anew", error)
+            logger.warning("%s: no checkpoint depends on it, so the job starts from the beginning", error)
             log.clear()
             return False
         if known.entry is not None:

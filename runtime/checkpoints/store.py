@@ -396,7 +396,7 @@ class CheckpointStore:
             try:
                 known = self._named.get(checkpoint_id) or _state_files(self.read(checkpoint_id))
             except CorruptStateError as error:
-                logger.warning("no state file is removed until this checkpoint has been subsumed: %s", error)
+                logger.warning("no state file is removed while this checkpoint is kept: %s", error)
                 return 0
             named |= known.get(uid, frozenset())
         self.guard()

@@ -154,8 +154,8 @@ class LateRows:
         found = sum(file.rows for file in staged)
         if found != expected:
             logger.warning(
-                "epoch %s dropped %s late rows, but its input gave %s when it was read again for them: it is not the"
-                " same each time it is read",
+                "epoch %s dropped %s late rows, but a second read of its input gave %s: the input is not the same"
+                " each time",
                 epoch,
                 expected,
                 found,

@@ -408,7 +408,9 @@ class CheckpointCoordinator:
             ) from error
         next_ms = self.scheduler.next_trigger_ms()
         due = "with the backlog's end" if next_ms is None else f"in {max(next_ms - clock_ms(), 0) / 1000:.1f} s"
-        logger.warning("checkpoint %s failed, the job goes on, and the next one is due %s: %s", number, due, error)
+        logger.warning(
+            "checkpoint %s failed; the job continues, and the next checkpoint is due %s: %s", number, due, error
+        )
 
     def _report(self, one: Completion) -> CheckpointReport:
         cut, metadata = one.cut, one.metadata

@@ -147,9 +147,7 @@ class UserChannel:
         """An event of the coordinator to shards; None: to all that there are now."""
         what = f"event of type {type(event).__name__} from coordinator {self._name}"
         if not self._takes_events:
-            raise OperatorEventError(
-                f"{what} has nobody to go to: processor {self._processor} has no handleEvent(event)"
-            )
+            raise OperatorEventError(f"{what} has no receiver: processor {self._processor} has no handleEvent(event)")
         text = encode(event, what, self._max_bytes)
         with self._mutex:
             if not self._is_open:

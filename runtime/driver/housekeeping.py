@@ -164,7 +164,7 @@ class Housekeeping:
         what = f"compacting or removing files behind checkpoint {one.cut.number} failed"
         if self._failures > self.owners.job.settings.tolerable_failed_checkpoints:
             raise CheckpointError(f"{what}: {error}") from error
-        logger.warning("%s, and is tried again behind a later one: %s", what, error)
+        logger.warning("%s, and is tried again after a later one: %s", what, error)
 
     def wait(self) -> None:
         """Return when no round is under way.

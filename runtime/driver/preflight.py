@@ -137,9 +137,9 @@ def _check_newest(job: JobSpec, store: CheckpointStore, known: JobIdentity) -> N
     lost = [one for one in forgotten_behind(job, metadata) if not one.is_tolerated]
     if lost:
         raise CheckpointError(
-            f"the job in {store.location!r} goes on behind checkpoint {metadata.checkpoint_id}, and messages behind it"
+            f"the job in {store.location!r} goes on behind checkpoint {metadata.checkpoint_id}, and messages after it"
             f" are gone: {'; '.join(map(str, lost))}. Restore them; or set failOnDataLoss = false on the source, to go"
-            " on without them; or begin anew with a new checkpointLocation",
+            " on without them; or start again with a new checkpointLocation",
             code="MIXEDMODE_DATA_LOST",
         )
     if metadata.kind == "completion" and job.keeps_state and store.is_committed(metadata.checkpoint_id):

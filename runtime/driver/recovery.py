@@ -121,7 +121,7 @@ def recover(job: JobSpec, store: CheckpointStore, identity: JobIdentity) -> Reco
     for stage in job.stages:
         by = taken[stage.uid].operator.key_group_columns
         if by != stage.operator.key_group_columns:
-            logger.info("stage %s goes on in the key groups of its state, by %s", stage.uid, ", ".join(by))
+            logger.info("stage %s keeps the key groups of its state, by %s", stage.uid, ", ".join(by))
     job = replace(job, stages=tuple(replace(stage, operator=taken[stage.uid].operator) for stage in job.stages))
     state = restored_state(job, metadata, job.settings.parallelism)
     check_finished_tasks(job, state.parallelism, metadata, store.location)
@@ -164,7 +164,7 @@ def _begin_live_anew(job: JobSpec, store: CheckpointStore, state: JobState) -> N
     """Forget where the live query stood: no position means anything to a source that keeps nothing."""
     assert job.live is not None
     logger.warning(
-        "the job in %s goes on with its state; what live source %r has sent since the last checkpoint is lost",
+        "the job in %s continues with its state; rows of live source %r since the last checkpoint are lost",
         store.location,
         sources_read_once(job.live)[0],
     )
@@ -367,4 +367,4 @@ def refuse_more_after_the_end(job: JobSpec, store: CheckpointStore, end: JobStat
             "in runtime-mode mixed or streaming from the start. Use a new checkpointLocation [upgrade:U24]",
             code="MIXEDMODE_BATCH_ENDED",
         )
-    logger.warning("%s; in batch mode nothing that arrived since is read. Use a new checkpointLocation", ended)
+    logger.warning("%s; in batch mode it reads nothing that arrived later. Use a new checkpointLocation", ended)

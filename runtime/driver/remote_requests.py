@@ -211,7 +211,7 @@ class Requests:
         for request in self._folder.requests():
             if request.run != self._run_id or request.expires_ms < now_ms:
                 logger.info(
-                    "request %s (%s) is dropped: it is not for this run, or too old", request.id, request.action
+                    "request %s (%s) is ignored: it is not for this run, or too old", request.id, request.action
                 )
                 self._folder.withdraw(request.id)
                 continue

@@ -89,7 +89,7 @@ def _lost_between(
         if lost and not is_tolerant(source):
             raise DataLossError(_text(lost, when))
         for one in lost:
-            logger.warning("%s: the job has read it %s; it goes on with what is there now", one, when)
+            logger.warning("%s: the job has read it %s; it continues with what is there now", one, when)
         tolerated += lost
     return tolerated
 
@@ -99,7 +99,7 @@ def _modified_ms(job: JobSpec, path: str, options: dict[str, str]) -> int | None
     try:
         return HadoopPlace.of_uri(job.spark, path, options).modified_ms()
     except UNREACHABLE as error:
-        logger.info("whether %s is what it was is not known: %s", path, error)
+        logger.info("it is unknown whether %s is unchanged: %s", path, error)
         return None
 
 

@@ -369,7 +369,7 @@ class JobRunner:
         try:
             write_atomically(marker.filesystem, marker.path, b"")
         except OSError as error:
-            logger.warning("the backlog goes on to its end before it is paused: %s", error)
+            logger.warning("the backlog runs to its end before the pause: %s", error)
 
     def resume(self) -> bool:
         """Have the run go on after a pause; False: there was none.

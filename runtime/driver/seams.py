@@ -57,7 +57,7 @@ class Seams:
                 raise CheckpointMismatchError(
                     f"the job began to read topic {topic}, partition {number}, at offset {first}, and what is now its"
                     f" history goes up to offset {last}: the messages {first} to {last} would be read twice. Read the"
-                    " history as it was when the job first began, or begin anew with a new checkpointLocation"
+                    " history as it was when the job first began, or start again with a new checkpointLocation"
                     " [upgrade:U21]",
                     code="MIXEDMODE_SEAM_BROKEN",
                 )

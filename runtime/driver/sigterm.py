@@ -77,7 +77,7 @@ class Sigterm:
                     self._hook = ShutdownHook(spark, self._jvm_ends)
                 except Exception as error:
                     logger.warning(
-                        "a SIGTERM that Spark's JVM gets, too, will not wait for queries: %s", what_happened(error)
+                        "if Spark's JVM gets SIGTERM, too, it will not wait for queries: %s", what_happened(error)
                     )
 
     def _late(self, end: End, ending: tuple[threading.Thread, ...]) -> None:
@@ -107,7 +107,7 @@ class Sigterm:
     def _install(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             if not self._handles:
-                logger.info("SIGTERM ends the process at once: only the main thread can have it handled")
+                logger.info("SIGTERM ends the process at once: only the main thread can install a handler")
             return
         found = signal.getsignal(signal.SIGTERM)
         if found == self._on_signal and self._handles:

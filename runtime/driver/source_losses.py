@@ -156,7 +156,7 @@ class SourceLosses:
                 others = [topic for topic, told in now.items() if known.get(topic, told) != told and topic in start]
                 lost = {topic: forgotten_in(client, topic, Reached(source, start, known)) for topic in others}
             except MixedModeError as error:  # an epoch does not fail for want of an answer
-                logger.info("whether topics are those that they were is not known: %s", error)
+                logger.info("it is unknown whether topics were created again: %s", error)
                 continue
             if any(lost.values()) and not is_tolerant(source):
                 raise DataLossError(loss_text([one for its in lost.values() for one in its]))
@@ -165,7 +165,7 @@ class SourceLosses:
         return found
 
     def _on_lost(self, number: int, lost: ForgottenMessages) -> None:
-        logger.warning("%s: gone, and the job goes on without, as failOnDataLoss is false", lost)
+        logger.warning("%s: lost; the job continues without them, because failOnDataLoss is false", lost)
         self.listener.on(MessagesLost(lost, self._name(number), self.state.epoch))
 
     def _about(self, number: int, batch_id: int) -> _Asked | None:
@@ -182,14 +182,14 @@ class SourceLosses:
         try:
             return _Asked(number, start, end, read, self._begins(number, read))
         except MixedModeError as error:  # an epoch does not fail for want of an answer
-            logger.info("whether messages are lost is not known: %s", error)
+            logger.info("it is unknown whether messages are lost: %s", error)
             return None
 
     def _tell(self, asked: _Asked, reads_part: bool, anew: Collection[tuple[int, str]]) -> None:
         try:
             before, after = asked.before(), self._begins(asked.number, asked.read)()
         except MixedModeError as error:
-            logger.info("whether messages are lost is not known: %s", error)
+            logger.info("it is unknown whether messages are lost: %s", error)
             before, after = {}, {}
         for topic in sorted({*asked.start, *asked.end}):
             first, then = ({at: one for (of, at), one in known.items() if of == topic} for known in (before, after))

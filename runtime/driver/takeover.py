@@ -89,7 +89,7 @@ def begin_branch(job: JobSpec, store: CheckpointStore, identity: JobIdentity, cl
             _take_over(older, store, metadata)
             store.write(metadata)
         except (CheckpointError, CorruptStateError, OSError) as error:
-            logger.warning("checkpoint %s, an older one, is not taken along: %s", before, error)
+            logger.warning("the older checkpoint %s is not copied: %s", before, error)
 
 
 def _take_over(older: CheckpointStore, store: CheckpointStore, metadata: CheckpointMetadata) -> None:
@@ -188,4 +188,4 @@ def _remove(filesystem: fs.FileSystem, path: str) -> None:
     try:
         delete_quietly(filesystem, path)
     except OSError as error:
-        logger.warning("%s, which counts no more, could not be removed yet: %s", path, error)
+        logger.warning("%s is obsolete and could not be removed yet: %s", path, error)

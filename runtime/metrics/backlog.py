@@ -96,7 +96,7 @@ class BacklogProgress:
             try:
                 snapshot = self.snapshot()
             except Exception as error:  # Spark is gone, say: the run finds out by itself
-                logger.info("how far the backlog has come cannot be told: %s", error)
+                logger.info("the progress of the backlog is unknown: %s", error)
                 return
             with self._lock:
                 if not over.is_set() and self._listener is not None:

@@ -138,7 +138,9 @@ class EventLog:
             self._failures += 1
             if self._failures == 1:
                 logger.warning(
-                    "events of the run cannot be written to %s, the job goes on without: %s", self._run.path, error
+                    "events of the run cannot be written to %s; the job continues without them: %s",
+                    self._run.path,
+                    error,
                 )
             self._begin_anew()
 

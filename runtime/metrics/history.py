@@ -180,8 +180,8 @@ class RunHistory:
 
     def _tell_ignored_timers(self, count: int) -> None:
         logger.warning(
-            "query %s: %s timers that timers have registered at the end of input are ignored: MAX_WATERMARK, the end of"
-            " event time, has come, and a timer that registers the next one would go on for ever",
+            "query %s: %s timers that timers registered at the end of input are ignored: event time has ended"
+            " (MAX_WATERMARK), and a timer that registers the next one would never end",
             self._name or self.run_id,
             count,
         )

@@ -74,7 +74,7 @@ class Mailbox(Generic[_T]):
         self.dropped += 1
         if self.dropped == 1:
             logger.warning(
-                "%s is too slow: it has %s events to take, and the oldest of those that come often are dropped",
+                "%s is too slow: %s events wait for it, and the oldest frequent ones are dropped",
                 self._owner,
                 self._size,
             )

@@ -126,7 +126,7 @@ class RunEvents:
         late = [mailbox for mailbox in self._mailboxes if not mailbox.wait(max(deadline - time.monotonic(), 0.01))]
         if late:
             logger.warning(
-                "query %s has ended, and %s of those who listen to it have not heard all of it within %s s",
+                "query %s has ended, and %s of its listeners did not take all events within %s s",
                 self._job.name or self.run_id,
                 len(late),
                 self._drain_s,

@@ -95,7 +95,7 @@ class ShownRun:
             self._query = ShownQuery(self._spark, self._name, query_id)
         except GONE as error:
             logger.warning(
-                "query %s is not shown by spark.streams and Spark's UI: %s",
+                "query %s is not in spark.streams and Spark's UI: %s",
                 self._name or query_id,
                 str(error).splitlines()[0] if str(error) else type(error).__name__,
             )

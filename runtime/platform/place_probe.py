@@ -80,8 +80,8 @@ class _Probe:
                 stream.write(b"driver")
             if not decides(self.filesystem, self.path, b"driver"):
                 logger.warning(
-                    "%s = %r is on a store that puts a file though it was told to do so only if there is none: two"
-                    " drivers that begin there in the same instant are told apart by listing alone",
+                    "%s = %r is on a store that ignores conditional writes (If-None-Match): two drivers that start"
+                    " there in the same instant are told apart only by listing files",
                     self._option,
                     self._location,
                 )

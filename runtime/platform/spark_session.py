@@ -99,7 +99,7 @@ def copy_variables(origin: SparkSession, to: SparkSession) -> None:
             field.setAccessible(True)
             field.get(others).addAll(field.get(known))
     except Py4JError as error:  # another version of Spark
-        logger.warning("SQL variables of the session are not known to the job: %s", error)
+        logger.warning("the job does not know SQL variables of the session: %s", error)
 
 
 def unheard(origin: SparkSession) -> SparkSession:

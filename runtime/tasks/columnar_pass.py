@@ -145,7 +145,7 @@ class ColumnarPass:
                     f"execution.backlog.engine = arrow cannot be had for stage {self.operator.uid}: {error};"
                     " use auto, which leaves to Spark what is not known to be the same"
                 ) from error
-            logger.warning("Spark reads for stage %s what Arrow was to read: %s", self.operator.uid, error)
+            logger.warning("Spark instead of Arrow reads the backlog of stage %s: %s", self.operator.uid, error)
             return None
         rest += missed
         return ScannedRows(runs, reduce(DataFrame.unionByName, rest) if rest else None)
@@ -190,7 +190,7 @@ class ColumnarPass:
             except NotTakenError as error:
                 if number < len(taken):
                     raise
-                logger.info("Spark reads what waits live for stage %s: %s", self.operator.uid, error)
+                logger.info("Spark reads the waiting live rows of stage %s: %s", self.operator.uid, error)
                 missed.append(part)
         runs = PartialRuns(
             self.filesystem,

@@ -327,7 +327,7 @@ class EpochExecutor:
         found = {report.shard for report in reports}
         if self.tail is None or found.issuperset(visited):
             return reports
-        logger.info("nothing gets through behind the keyed stage in shards %s", sorted(set(visited) - found))
+        logger.info("no row passes the operations after the keyed stage in shards %s", sorted(set(visited) - found))
         finished = (*task.finished, *[(report.shard, report.to_bytes()) for report in reports])
         alone = replace(task, hands_on=None, output=replace(task.output, folder=None), finished=finished)
         again = ShardReport.of_rows(run(alone))

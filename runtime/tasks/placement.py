@@ -71,8 +71,8 @@ class ShardPins:
         if spark.sparkContext.getConf().get(_REDUCE_LOCALITY, "true").lower() == "false":
             return True
         logger.warning(
-            "shards move between executors from epoch to epoch, and are restored where they come to: start Spark with "
-            "%s=false, so that mixedmode can keep them in place",
+            "shards move between executors in every epoch and must be restored: start Spark with %s=false, so that"
+            " mixedmode can keep them in place",
             _REDUCE_LOCALITY,
         )
         return False
@@ -138,7 +138,7 @@ class ShardPins:
             return
         moved = [shard for shard, (place, then) in enumerate(zip(wanted, before, strict=True)) if place != then]
         if self._rows is not None:
-            logger.info("shards %s of stage %s move, %d executors are there", moved, self._stage, len(self._present))
+            logger.info("shards %s of stage %s move; there are %d executors", moved, self._stage, len(self._present))
         old = self._rows
         try:
             self._rows = PlacedNumbers.of(self._session.session, PIN_COLUMN, wanted)
@@ -146,4 +146,6 @@ class ShardPins:
             if old is not None:
                 old.close()
         except (Py4JError, PySparkException, TypeError, ValueError) as error:  # another version of Spark
-            logger.warning("shards are not kept on their executors: Spark takes no places of rows: %s", error)
+            logger.warning(
+                "shards are not kept on their executors: Spark does not accept preferred locations: %s", error
+            )

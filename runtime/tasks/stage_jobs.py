@@ -259,7 +259,7 @@ class StageJobs:
 
     def note_misplaced(self, error: BaseException) -> None:
         """From now on rows are moved to their shards by what decides the shard; ``error``: why."""
-        logger.warning("rows are moved to their shards in an exchange of their own from now on: %s", error)
+        logger.warning("from now on rows are moved to their shards by a shuffle of their own: %s", error)
         self._misplaced = True
 
     def _planned_once(

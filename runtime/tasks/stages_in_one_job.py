@@ -177,7 +177,7 @@ class StagesInOneJob:
 
     def _give_up(self, why: str) -> None:
         stages = f"{self.first.operator.uid} and {self.second.operator.uid}"
-        logger.warning("the stages %s run one after the other from now on: %s", stages, why)
+        logger.warning("from now on the stages %s run one after the other: %s", stages, why)
         self._given_up = True
 
     # -- the plan ------------------------------------------------------------------------------------------------------

@@ -226,4 +226,4 @@ def test_rows_that_are_not_in_their_shards_are_noticed(
     world.start(first_values(mixedmode.read(history=history))).awaitTermination(120)
     counts = first_values(history).select("value", "who", "count").collect()
     assert sorted(row[1:] for row in world.output()) == sorted(tuple(row) for row in counts)
-    assert "an exchange of their own from now on" in caplog.text
+    assert "from now on rows are moved to their shards by a shuffle of their own" in caplog.text

@@ -319,7 +319,7 @@ class Chatty(Counting):
     ("coordinator", "message"),
     [
         (Numbering(1), "event of type dict from processor Chatty is not plain data: it has <module 'threading'"),
-        (None, "event of type dict from processor Chatty has nobody to go to; give transformWithState a coordinator"),
+        (None, "event of type dict from processor Chatty has no receiver; give transformWithState a coordinator"),
     ],
 )
 def test_bad_events_of_a_processor(world: World, coordinator: Any, message: str) -> None:

@@ -109,7 +109,7 @@ def test_a_socket_job_goes_on_with_its_state(
     with caplog.at_level(logging.WARNING):
         second = start()
         server.wait_for_connections(2)
-    assert "since the last checkpoint is lost" in caplog.text
+    assert "since the last checkpoint are lost" in caplog.text
     server.send("be is")
     support.wait_until(lambda: counts == {"be": 4, "or": 1, "that": 1, "is": 2}, 120)
     second.stop()

@@ -127,8 +127,8 @@ class DriverLease:
                 if not announced:
                     announced = True
                     logger.warning(
-                        "checkpointLocation %s is claimed by %s, of which it cannot be known from here whether it"
-                        " runs: waiting for %.0f s, to see whether it gives a sign of life",
+                        "checkpointLocation %s is claimed by %s, which may still run: waiting %.0f s for a sign of"
+                        " life",
                         self.root,
                         verdict.claim,
                         verdict.remaining_ms / 1000,
@@ -220,9 +220,9 @@ class DriverLease:
             if self._tenure.may_act(self._clock.now_ms()):
                 return
             raise LocationLost(
-                f"this run could not renew its claim on {self.root} for {self._stale_s:.0f} s ({error}), and half of"
-                f" execution.lease.expiry ({self._tenure.expiry_ms} ms) is how long it may go on without. It ends; what"
-                " it has processed since its last checkpoint is processed again by the next start"
+                f"this run could not renew its claim on {self.root} for {self._stale_s:.0f} s ({error}); allowed is"
+                f" half of execution.lease.expiry ({self._tenure.expiry_ms} ms). The run ends; the next start processes"
+                " again what it has processed since its last checkpoint"
             ) from error
         other = f" ({self._successor})" if self._successor is not None else ""
         raise LocationLost(
@@ -320,7 +320,7 @@ class DriverLease:
                     self._folder.tell_old_versions(None)
             except OSError as error:
                 # Whoever comes next finds this run ended, or waits for one expiry.
-                logger.warning("the claim on %s could not be given free: %s", self.root, error)
+                logger.warning("the claim on %s could not be released: %s", self.root, error)
 
     def holder(self) -> Holder | None:
         """The run that has the location; None: nobody, or a file that says nothing."""

@@ -47,7 +47,7 @@ def complete_pending(store: CheckpointStore, metadata: CheckpointMetadata) -> st
     if wanted is None:
         return None
     logger.warning(
-        "a run was killed before the savepoint that it was to stop with was complete; it is written to %s", wanted.path
+        "a run was killed while it stopped with a savepoint; this start writes the savepoint to %s", wanted.path
     )
     try:
         return complete_savepoint(store, metadata, wanted)

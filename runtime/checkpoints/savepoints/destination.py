@@ -157,5 +157,5 @@ def check_writable(destination: str) -> None:
         filesystem.delete_file(probe)
     except OSError as error:
         raise CheckpointError(
-            f"{destination!r} cannot be written to ({error}); the job goes on", code="MIXEDMODE_SAVEPOINT_UNWRITABLE"
+            f"{destination!r} cannot be written to ({error}); the job continues", code="MIXEDMODE_SAVEPOINT_UNWRITABLE"
         ) from error

@@ -105,7 +105,9 @@ def restore_if_asked(job: JobSpec, store: CheckpointStore, identity: JobIdentity
     if not store.known_ids():
         _restore(job, store, identity, open_savepoint(path))
         return
-    logger.info("%s = %r is ignored: %r was begun from it and has checkpoints of its own", OPTION, path, store.location)
+    logger.info(
+        "%s = %r is ignored: %r was started from it and has checkpoints of its own", OPTION, path, store.location
+    )
 
 
 def _check_descent(store: CheckpointStore, origin: Origin | None, path: str) -> None:
@@ -246,7 +248,7 @@ def _restore(job: JobSpec, store: CheckpointStore, identity: JobIdentity, savepo
     claimed = tuple(known[stage.uid] for stage in job.stages if stage.uid in known)
     empty = tuple(empty_stage(job, stage.operator) for stage in job.stages if stage.uid not in known)
     for one in empty:
-        logger.info("stage %r begins without state: savepoint %r has none of it", one.uid, savepoint.location)
+        logger.info("stage %r starts without state: savepoint %r has none for it", one.uid, savepoint.location)
     _copy_state(savepoint, store, claimed)
     _copy_source_logs(savepoint, store)
     failpoint("restore-before-metadata")

@@ -36,7 +36,7 @@ def file_format(spark: SparkSession, name: str) -> FileFormat | None:
     try:
         return spark_formats.file_format(spark, name)
     except (PySparkException, *NOT_THERE) as error:
-        logger.debug("format %s cannot be asked before it is written: %s", name, error)
+        logger.debug("format %s cannot be checked before it is written: %s", name, error)
         return None
 
 
@@ -65,7 +65,7 @@ def check_writable(
             _check_groups(spark, schema)
         _check_options(format, schema, options, partition_by)
     except NOT_THERE as error:
-        logger.debug("format %s cannot be asked before it is written: %s", name, error)
+        logger.debug("format %s cannot be checked before it is written: %s", name, error)
 
 
 def check_jdbc(spark: SparkSession, name: str, options: Mapping[str, str]) -> None:
@@ -79,7 +79,7 @@ def check_jdbc(spark: SparkSession, name: str, options: Mapping[str, str]) -> No
             " for that url on Spark's class path"
         ) from error
     except NOT_THERE as error:
-        logger.debug("the options of format %s cannot be asked before it is written: %s", name, error)
+        logger.debug("the options of format %s cannot be checked before it is written: %s", name, error)
 
 
 def check_stageable(spark: SparkSession, schema: StructType) -> None:
@@ -105,7 +105,7 @@ def check_hadoop_folder(spark: SparkSession, path: str, options: Mapping[str, st
     try:
         is_file = place.is_file()
     except UNREACHABLE as error:
-        logger.warning("whether %r can be written to cannot be told yet: %s", path, spark_says(error))
+        logger.warning("it is unknown whether %r can be written: %s", path, spark_says(error))
         return
     if is_file:
         raise OptionError(

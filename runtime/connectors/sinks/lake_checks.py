@@ -87,7 +87,7 @@ def check_lake(
         _check_layout(label, _partitions(kind, held), partition_by, fold)
         _check_columns(spark, kind, label, held.schema, schema, given, by_name=place[0] is not None)
     except NOT_THERE as error:
-        logger.debug("%s cannot be asked before it is written: %s", label, error)
+        logger.debug("%s cannot be checked before it is written: %s", label, error)
 
 
 def _held(spark: SparkSession, kind: str, table: str | None, path: str | None) -> DataFrame | None:

@@ -60,7 +60,7 @@ class OutputFolder:
                 self._check_log()
                 self._check_layout(tuple(partition_by), fold)
         except UNREACHABLE as error:
-            logger.warning("what %r holds cannot be told yet: %s", self.written, spark_says(error))
+            logger.warning("the content of %r is unknown: %s", self.written, spark_says(error))
 
     def has_files(self) -> bool:
         """Whether readers would find files in it now; False if that cannot be told."""

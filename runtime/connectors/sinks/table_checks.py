@@ -85,7 +85,7 @@ def _check_new(spark: SparkSession, table: str) -> None:
         if catalog.lower() == _SESSION_CATALOG:
             check_name(spark, name)
     except NOT_THERE as error:
-        logger.debug("the name of table %s cannot be checked before it is made: %s", table, error)
+        logger.debug("the name of table %s cannot be checked before the table exists: %s", table, error)
 
 
 def _check_existing(

@@ -139,7 +139,7 @@ def forgotten_messages(spark: SparkSession, positions: Sequence[Reached]) -> lis
                 for topic in reached.offsets:
                     found += forgotten_in(client, topic, reached)
         except MixedModeError as error:  # Spark may know a way in that its options do not tell
-            logger.info("whether messages behind the job's position are still there is not known: %s", error)
+            logger.info("it is unknown whether messages after the job's position still exist: %s", error)
     return list(dict.fromkeys(found))
 
 

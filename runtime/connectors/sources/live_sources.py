@@ -143,7 +143,7 @@ def check_replayable(live: DataFrame) -> None:
         other = next(source for source in found if source not in lost)
         raise PlanError(
             f"live source {lost[0].name!r} cannot be read again, and a job with a checkpointLocation would have to go"
-            f" back in {other.name!r}, which it reads beside it. Read the first one by a job of its own, or use a sink"
+            f" back in {other.name!r}, which it also reads. Read the first one by a job of its own, or use a sink"
             " that needs no checkpointLocation",
             code="MIXEDMODE_POSITION_UNKNOWN",
         )

@@ -56,7 +56,7 @@ def check_column_type(found: pa.DataType, wanted: pa.DataType) -> None:
     if types.is_temporal(found) or types.is_temporal(wanted):
         if types.is_temporal(found) != types.is_temporal(wanted):
             raise TypeError(
-                f"{found} is not cast to {wanted}, as nobody can see in which unit; for milliseconds since 1970 cast to"
+                f"{found} is not cast to {wanted}, because its unit is unknown; for milliseconds since 1970 cast to"
                 " timestamp('ms', tz='UTC') and view as int64"
             )
         return

@@ -35,5 +35,5 @@ class TaskCoordinator:
         """
         what = f"event of type {type(event).__name__} from processor {self._sender}"
         if self._max_bytes is None:
-            raise OperatorEventError(f"{what} has nobody to go to; give transformWithState a coordinator=…")
+            raise OperatorEventError(f"{what} has no receiver; give transformWithState a coordinator=…")
         self._events.sent.append(encode(event, what, self._max_bytes))

@@ -218,7 +218,7 @@ def test_a_listener_that_fails_or_is_slow_stands_in_nobody_s_way(
     raised = [str(record.exc_info[1]) for record in caplog.records if record.exc_info is not None]
     assert raised == ["a listener's own"]
     said = [record.getMessage() for record in caplog.records]
-    assert any("1 of those who listen to it have not heard all of it" in message for message in said)
+    assert any("1 of its listeners did not take all events" in message for message in said)
     assert list(read_history(str(tmp_path))) == recorder.events
 
 

@@ -42,7 +42,7 @@ def test_the_oldest_that_may_be_dropped_is(caplog: pytest.LogCaptureFixture) -> 
     assert taken == [0, 1, 3, 5, 7, 9]
     assert box.dropped == 4
     assert [record.getMessage() for record in caplog.records] == [
-        "listener Slow is too slow: it has 4 events to take, and the oldest of those that come often are dropped"
+        "listener Slow is too slow: 4 events wait for it, and the oldest frequent ones are dropped"
     ]
     box.close()
 

@@ -227,7 +227,7 @@ def test_misplaced_rows_are_noticed_and_exchanged_by_shard(
 
     monkeypatch.setattr(stage_jobs, "HashExchange", Wrong)
     assert totals(frame, ["k"], pipeline__parallelism="2") == expected(frame, ["k"])
-    assert "an exchange of their own from now on" in caplog.text
+    assert "from now on rows are moved to their shards by a shuffle of their own" in caplog.text
 
 
 def test_a_task_refuses_rows_of_another_shard() -> None:

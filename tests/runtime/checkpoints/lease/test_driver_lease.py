@@ -156,7 +156,7 @@ def test_a_driver_elsewhere_that_counts_keeps_the_location(
     with pytest.raises(CheckpointError, match=r"another driver \(run first, in process \d+ on"):
         take(tmp_path, "second", time)
     assert EXPIRY_MS * 0.9 < time.now_ms <= EXPIRY_MS * 1.3
-    assert [record.message for record in caplog.records if "waiting for 1 s" in record.message]
+    assert [record.message for record in caplog.records if "waiting 1 s for" in record.message]
     first.check(look=True)
 
 
