@@ -10,7 +10,6 @@ What a bucket's name begins with says how it behaves:
 - ``guarded``: only requests with :data:`ACCESS_KEY` are let in.
 - ``naive``: conditions of writes are not looked at; ``old``: they are refused.
 - ``single-<status>``: what would remove several objects is refused so.
-- ``halting``: a write below a folder ``spark`` that :meth:`S3Server.halt` has chosen is never answered nor done.
 - ``kept-<code>``: what would remove several objects says of the first one, the first time, that it has failed so.
 """
 
@@ -37,7 +36,6 @@ RATE = 20
 FAILURES = ("refused", "done-but-refused", "cut", "done-but-cut", "half")
 _COUNTS = "/_failures"
 _REQUESTS = "/_requests"
-_HALT = "/_halt/"
 
 
 class S3Server:
@@ -78,20 +76,6 @@ class S3Server:
         """How many requests there were to a bucket, by their method; those for many objects with what they do."""
         return self._told(_REQUESTS, bucket)
 
-    def halt(self, bucket: str, nth: int) -> None:
-        """Never answer one write of the query's log.
-
-        Args:
-            bucket: named ``halting…``.
-            nth: which one from now on; 0: none.
-        """
-        with urllib.request.urlopen(f"http://{self.address}{_HALT}{bucket}/{nth}", timeout=60):
-            return
-
-    def halted(self, bucket: str) -> str | None:
-        """The write that waits for an answer, in words; None: it has not come."""
-        return next(iter(self._told(_HALT, bucket)), None)
-
     def _told(self, what: str, bucket: str) -> dict[str, int]:
         with urllib.request.urlopen(f"http://{self.address}{what}", timeout=60) as answer:
             found: dict[str, dict[str, int]] = json.load(answer)
@@ -122,9 +106,6 @@ class Unreliable:
         self._failed: dict[str, Counter[str]] = {}
         self._asked: dict[str, Counter[str]] = {}
         self._choosing = threading.Lock()
-        #: For each bucket: how many writes of the log have been seen, and which of them is not answered.
-        self._halts: dict[str, list[int]] = {}
-        self._halted: dict[str, dict[str, int]] = {}
         #: A condition and the write that depends on it are one step in a real store.
         self._writing = threading.Lock()
 
@@ -133,8 +114,6 @@ class Unreliable:
         if request["PATH_INFO"] in (_COUNTS, _REQUESTS):
             start("200 OK", [("Content-Type", "application/json")])
             return [json.dumps(self._failed if request["PATH_INFO"] == _COUNTS else self._asked).encode()]
-        if request["PATH_INFO"].startswith(_HALT):
-            return self._halt(request["PATH_INFO"].removeprefix(_HALT), start)
         removes_many = request["REQUEST_METHOD"] == "POST" and request["QUERY_STRING"].startswith("delete")
         with self._choosing:
             asked = self._asked.setdefault(bucket, Counter())
@@ -145,8 +124,6 @@ class Unreliable:
             request["wsgi.input"] = io.BytesIO(body)
         if bucket.startswith("guarded") and f"Credential={ACCESS_KEY}/" not in request.get("HTTP_AUTHORIZATION", ""):
             return _error(start, "403 Forbidden", "InvalidAccessKeyId")
-        if bucket.startswith("halting"):
-            self._wait_if_halted(bucket, request)
         if request["REQUEST_METHOD"] == "PUT" and bucket.startswith(("naive", "old")):
             condition = request.pop("HTTP_IF_NONE_MATCH", None)
             if condition and bucket.startswith("old"):
@@ -176,28 +153,6 @@ class Unreliable:
             _cut(request)
         start(*told)
         return _half(body, request)
-
-    def _halt(self, asked: str, start: Callable[..., Any]) -> Iterable[bytes]:
-        start("200 OK", [("Content-Type", "application/json")])
-        if asked:
-            bucket, nth = asked.split("/")
-            self._halts[bucket], self._halted[bucket] = [0, int(nth)], {}
-        return [json.dumps(self._halted).encode()]
-
-    def _wait_if_halted(self, bucket: str, request: dict[str, Any]) -> None:
-        method, path = request["REQUEST_METHOD"], request["PATH_INFO"]
-        if method not in ("PUT", "POST", "DELETE") or "/spark/" not in path:
-            return
-        with self._choosing:
-            halt = self._halts.setdefault(bucket, [0, 0])
-            halt[0] += 1
-            is_it = halt[0] == halt[1]
-            if is_it:
-                self._halted[bucket] = {f"{method} {path}": halt[0]}
-        while is_it and self._halts[bucket] is halt:
-            threading.Event().wait(0.05)
-        if is_it:
-            _cut(request)
 
     def _answer(self, request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if request["REQUEST_METHOD"] not in ("PUT", "POST"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -74,11 +75,11 @@ def inspect(
     """
     from . import inspect as inspection
     from . import key as one_key
-    from .places import one_of_the_operators, opened, read_checkpoint
+    from .places import held_checkpoint, one_of_the_operators, opened
 
-    with failures(as_json):
+    with failures(as_json), ExitStack() as done:
         reader, store = opened(path)
-        metadata = read_checkpoint(store, checkpoint)
+        metadata = done.enter_context(held_checkpoint(store, checkpoint, holds=bool(key) or count_keys))
         if key:
             stored = one_of_the_operators(metadata, operator)
             values = one_key.key_values(stored, key)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ...errors import CheckpointError, UnknownStateError
 from ...runtime.checkpoints.metadata import CheckpointMetadata, OperatorState
-from ...runtime.checkpoints.savepoints.store import MANIFEST, open_store
+from ...runtime.checkpoints.readers import CheckpointReaders
+from ...runtime.checkpoints.savepoints.store import MANIFEST, SavepointStore, open_store
 from ...runtime.checkpoints.store import CheckpointStore
 from ...runtime.platform.filesystem import exists
 from ...runtime.state_reader import StateReader
@@ -34,6 +38,26 @@ def read_checkpoint(store: CheckpointStore, checkpoint: int | None) -> Checkpoin
         held = ", ".join(map(str, store.known_ids())) or "none"
         raise misused(f"{store.location!r} has no checkpoint {checkpoint}; it holds {held}")
     return store.read(checkpoint)
+
+
+@contextmanager
+def held_checkpoint(store: CheckpointStore, checkpoint: int | None, *, holds: bool) -> Iterator[CheckpointMetadata]:
+    """As :func:`read_checkpoint`; the job that runs does not remove the checkpoint meanwhile.
+
+    Args:
+        store: that of the location.
+        checkpoint: its id; None: the newest.
+        holds: whether its state is read; False: its metadata are enough.
+    """
+    while True:
+        metadata = read_checkpoint(store, checkpoint)
+        if not holds or isinstance(store, SavepointStore):
+            yield metadata
+            return
+        with CheckpointReaders(store.filesystem, store.home).holding(metadata.checkpoint_id):
+            if metadata.checkpoint_id in store.known_ids():  # it was not removed right before
+                yield metadata
+                return
 
 
 def one_of_the_operators(metadata: CheckpointMetadata, uid: str | None) -> OperatorState:

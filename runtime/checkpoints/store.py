@@ -43,6 +43,7 @@ from .identity import JobIdentity
 from .job_file import JobFile
 from .lease.claims import ClaimFolder, authority
 from .metadata import CheckpointMetadata
+from .readers import CheckpointReaders
 from .spark_log import SparkLog
 
 logger = logging.getLogger(__name__)
@@ -339,16 +340,20 @@ class CheckpointStore:
             )
 
     def subsume(self, retained: int, *, keep_ms: int = 0) -> None:
-        """Keep the newest checkpoints; remove older ones.
+        """Keep the newest checkpoints, and those that somebody reads; remove older ones.
 
         Args:
             retained: how many are kept.
             keep_ms: others are kept, too, until they are so old.
         """
         self.guard()
-        for old in self.ids()[:-retained]:
+        outdated = self.ids()[:-retained]
+        held = CheckpointReaders(self.filesystem, self.home).held() if outdated else set()
+        for old in outdated:
             if keep_ms and self._age_ms(old) < keep_ms:
                 return  # those that follow are younger
+            if old in held:
+                continue
             folder = self.folder(old)
             # The metadata goes first: what is left of a half-removed folder is not a checkpoint.
             delete_quietly(self.filesystem, f"{folder}/_metadata")

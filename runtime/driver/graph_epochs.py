@@ -198,7 +198,7 @@ class GraphEpochs:
                 # Of a first pass tasks get what Spark has made of the rows, not the rows; without state there are none.
                 is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
                 by_spark = is_first or stage.operator.is_stateless
-                work = JobTasks(self.job.spark, self.tag)
+                work = JobTasks.of(self.job.spark, self.tag)
                 total_rows = None if reach is None or by_spark else reach.rows
                 self.backlog.begin(total_rows, len(state.shards), work, by_spark=by_spark, stage=stage.uid)
             try:

@@ -142,6 +142,16 @@ class JobTasks:
         self._tag = tag
         self._earlier = set(self._jobs())
 
+    @classmethod
+    def of(cls, spark: SparkSession, tag: str) -> JobTasks | None:
+        """The work of jobs with a tag; None: there is no Spark, as in the harness for processors.
+
+        Args:
+            spark: the session, or what stands for it.
+            tag: of the jobs.
+        """
+        return cls(spark, tag) if hasattr(spark.sparkContext, "_jsc") else None
+
     def __call__(self) -> JobWork:
         """What is done by now; from any thread."""
         done, known, read, shuffled = 0, 0, 0, 0

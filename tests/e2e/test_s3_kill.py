@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import driver_s3
-import process_tree
 import pytest
 import support
 from driver_jvm import KILLED, DriverJvm
@@ -51,44 +48,6 @@ def test_each_row_comes_out_once_over_kills(reached: S3Server, driver_jvm: Drive
         assert driver_jvm.run(DRIVER, root, number, **{VARIABLE: f"{point}=kill"}).returncode == KILLED, point
     assert driver_jvm.run(DRIVER, root, "third").returncode == 0
     assert support.without_flush(sorted(shown(root), key=repr)) == support.sessions_of(EVENTS)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_killed_at_each_write_of_sparks_log_before_the_first_checkpoint(
-    reached: S3Server, driver_jvm: DriverJvm, more_jars: str
-) -> None:
-    """Driver and JVM die in the n-th write, for each n; then the job begins, and each row comes out once."""
-    bucket = reached.make("halting-log")
-    root = f"s3a://{bucket}/job"
-    place = Place(None, root)  # type: ignore[arg-type]
-    place.land(EVENTS[:80], folder="history")
-    place.land(EVENTS[80:120])
-    environment = {
-        VARIABLE: "",
-        "PYSPARK_SUBMIT_ARGS": f"--driver-class-path {more_jars.replace(',', ':')} pyspark-shell",
-    }
-    died: list[str] = []
-    for nth in itertools.count(1):
-        reached.halt(bucket, nth)
-        driver = driver_jvm.start(DRIVER, root, "first", environment=environment, own_jvm=True)
-        try:
-            while (at := reached.halted(bucket)) is None and driver.poll() is None:
-                time.sleep(0.05)
-            if at is None:
-                break  # it has come to its end, through the first checkpoint
-            assert not _metadata(root), "this write is behind the first checkpoint"
-            died.append(at)
-        finally:
-            process_tree.kill([*process_tree.below(driver.pid), driver.pid])
-            driver.wait()
-            reached.halt(bucket, 0)
-        if "/spark/commits/" in at:
-            break  # what follows is the checkpoint
-    assert {part for part in ("offsets", "sources") for at in died if f"/spark/{part}/" in at} == {"offsets", "sources"}
-    for life in ("first", "second", "third"):
-        assert driver_jvm.run(DRIVER, root, life).returncode == 0, (life, died)
-    assert support.without_flush(sorted(shown(root), key=repr)) == support.sessions_of(EVENTS), died
 
 
 @pytest.fixture

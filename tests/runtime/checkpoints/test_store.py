@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 from mixedmode.errors import CheckpointError, CheckpointMismatchError, CorruptStateError
+from mixedmode.planner.cli.places import held_checkpoint
+from mixedmode.runtime.checkpoints import readers
 from mixedmode.runtime.checkpoints.identity import JobIdentity
 from mixedmode.runtime.checkpoints.metadata import CheckpointMetadata
 from mixedmode.runtime.checkpoints.store import CheckpointStore, has_checkpoint
@@ -145,6 +148,33 @@ def test_subsume_keeps_the_newest(store: CheckpointStore, make_metadata: MakeMet
     store.subsume(2)
     assert store.ids() == [4, 5]
     assert not os.path.exists(store.folder(3))
+
+
+def test_a_checkpoint_that_somebody_reads_is_kept(
+    store: CheckpointStore, make_metadata: MakeMetadata, make_state_file: MakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints come and go while it is read, by another process; it and its files go when the reader has finished,
+    or has been away for too long."""
+    for number in (1, 2):
+        store.write(make_metadata(number, make_state_file(store, f"e0000000{number}-s0")))
+    reader = CheckpointStore(store.filesystem, store.location)
+    with held_checkpoint(reader, 1, holds=True) as metadata:
+        for number in (3, 4):
+            store.write(make_metadata(number, make_state_file(store, f"e0000000{number}-s0")))
+            store.subsume(1)
+            store.collect_garbage(UID, ())
+        assert store.ids() == [1, 4] and reader.read(1) == metadata
+        assert pool_names(store) == {"e00000001-s0-0.log", "e00000004-s0-0.log"}
+    store.subsume(1)
+    assert store.ids() == [4]
+
+    store.write(make_metadata(5, make_state_file(store, "e00000005-s0")))
+    monkeypatch.setattr(readers, "HOLDS_MS", -1)
+    with held_checkpoint(reader, 4, holds=True):
+        store.subsume(1)
+        assert store.ids() == [5]
+    with pytest.raises(typer.BadParameter, match="has no checkpoint 4"), held_checkpoint(reader, 4, holds=True):
+        pass
 
 
 def test_interrupted_subsume_is_finished_later(
