@@ -25,13 +25,14 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from ...errors import PlanError
 from ...state.pool import sync_path
-from ..platform.columns import quoted
+from ..platform.columns import column_fold, quoted
 from ..platform.filesystem import delete_quietly, exists, list_files, resolve
 from ..platform.folder_checks import check_folder
 from ..platform.parquet import read_parquet
 from ..platform.spark_formats import parquet_holds
 from ..platform.spark_paths import spark_uri
 from ..platform.spark_session import empty_frame
+from ..platform.struct_fields import repeated_field
 from .sinks.files import ParquetSink
 from .staging import StagedFile
 from .transaction import SinkTransaction
@@ -107,6 +108,12 @@ class LateRows:
         """Raise PlanError for a column that Parquet cannot hold: the first late row would be the end of the query."""
         for uid, schema in self.schemas.items():
             for field in schema.fields:
+                if (repeated := repeated_field(field.dataType, column_fold(spark))) is not None:
+                    raise PlanError(
+                        f"column {field.name}{self._of(uid)} has structs with two fields named {repeated}, which"
+                        f" Parquet cannot hold; rename one, or unset {OPTION}",
+                        code="MIXEDMODE_OUTPUT_MISFIT",
+                    )
                 if not parquet_holds(spark, field.dataType):
                     raise PlanError(
                         f"column {field.name}{self._of(uid)} is of type {field.dataType.simpleString()}, which Parquet"

@@ -62,7 +62,9 @@ def joined_twice(left: Any, right: Any) -> Any:
     others = rows.selectExpr("num AS other", "ts AS seen", "value AS v")
     near = "num = other AND seen BETWEEN ts - INTERVAL 1 MINUTE AND ts + INTERVAL 1 MINUTE"
     second = named(first.join(others, F.expr(near)), "second")
-    return named(second.select("num", "ts", "seen", "v").dropDuplicates(), "once")
+    # Of two event times one would have to be the deduplication's: this one is computed, and is none any more.
+    pairs = second.selectExpr("num", "ts", "timestamp_micros(unix_micros(seen)) AS seen", "v")
+    return named(pairs.dropDuplicates(), "once")
 
 
 def by_their_frames(left: Any, right: Any) -> Any:

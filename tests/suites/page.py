@@ -39,7 +39,11 @@ same on `mixedmode` as on stock Spark. {excluded} further tests of these suites 
    micro-batches as history.
 4. The sink's contents at the end are compared: in append mode all rows, in update mode the last row of each key, in
    complete mode the last table.
-5. Where Spark runs a test several times with other formats or implementations of its state, it is one test here.
+5. Where Spark's test starts another query over the old checkpoint (another processor, mode, setting or schema), so do
+   both sides.
+6. Where Spark runs a test several times with other formats or implementations of its state, it is one test here.
+7. If the results of a processor with timers differ, the reason also compares them over the rows in event-time order,
+   each event time a micro-batch.
 
 `make test-suites` runs all cases and makes this page. `tests/suites/*.json` lists every test with its verdict.
 

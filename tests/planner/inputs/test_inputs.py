@@ -227,3 +227,7 @@ def test_late_rows_must_fit_into_parquet(live: DataFrame, tmp_path: Any) -> None
     writer = frame.groupBy("k").count().writeStream.outputMode("update").format("noop")
     with pytest.raises(PlanError, match="column odd is of type interval, which Parquet cannot hold"):
         writer.option("pipeline.late-data.path", str(tmp_path / "late")).plan()
+    twice = read(live=live.withColumn("odd", F.struct("k", "k"))).withWatermark("ts", "1 second")
+    writer = twice.groupBy("k").count().writeStream.outputMode("update").format("noop")
+    with pytest.raises(PlanError, match="column odd has structs with two fields named k, which Parquet cannot hold"):
+        writer.option("pipeline.late-data.path", str(tmp_path / "late")).plan()
