@@ -36,7 +36,8 @@ _ABOVE = """
 # Public jobs, run on stock Spark and on mixedmode
 
 **{same}** stateful PySpark Structured Streaming queries from public code give the same results on
-`mixedmode` as on stock Spark when only one line changes: `spark.readStream…` becomes `mixedmode.read(history=…, live=…)`.
+`mixedmode` as on stock Spark when only one line changes: `spark.readStream…` becomes
+`mixedmode.read(history=…, live=…)`.
 Of the jobs of a third list, which follow shapes of courses and notebooks and not one page each, the same holds for
 **{same_third}**.
 
