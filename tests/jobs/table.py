@@ -35,10 +35,11 @@ _REASON_LIMIT = 300
 _ABOVE = """
 # Public jobs, run on stock Spark and on mixedmode
 
-**{same}** stateful PySpark Structured Streaming queries from public code give the same results on `mixedmode` as on
-stock Spark when only one line changes: `spark.readStream…` becomes `mixedmode.read(history=…, live=…)`.
-Of the jobs of a third list, which are written after shapes that courses and notebooks show and not after one page each,
-the same holds for **{same_third}**.
+**{same}** stateful PySpark Structured Streaming queries from public code give the same results on
+`mixedmode` as on stock Spark when only one line changes: `spark.readStream…` becomes
+`mixedmode.read(history=…, live=…)`.
+Of the jobs of a third list, which follow shapes of courses and notebooks and not one page each, the same holds for
+**{same_third}**.
 
 | verdict | public jobs | third list | meaning |
 |---|---|---|---|
