@@ -271,15 +271,30 @@ class Inputs:
         return replace(made, ignored=tuple(what for what in self.ignored if what != step.what), partitioning=None)
 
     def union(self, other: Inputs) -> Inputs:
-        """Both side by side; live inputs that nobody has named are numbered.
+        """Both side by side; live inputs that nobody has named are numbered, and one that is there twice is, too.
 
         Raises:
             PlanError: two live inputs have one name, or the columns differ.
         """
         shift = 1 + max(part.branch for part in self.parts)
         moved = [replace(part, branch=part.branch + shift) for part in _observed_apart(other.parts, self.parts)]
-        united = checked(numbered_names([*self.parts, *moved]))
+        united = checked(numbered_names([*self.parts, *_named_apart(moved, self.parts)]))
         return replace(united, ignored=tuple(dict.fromkeys([*self.ignored, *other.ignored])))
+
+
+def _named_apart(parts: Sequence[Part], others: Sequence[Part]) -> list[Part]:
+    """The parts, of which a named live input that is among the others, too, gets a name of its own: ``<name>-2``."""
+    taken = {part.name: part for part in others if part.is_named}
+    named: list[Part] = []
+    for part in parts:
+        name, number, other = part.name, 1, taken.get(part.name)
+        if part.is_named and other is not None and part.as_given.frame is other.as_given.frame:
+            while name in taken:
+                number += 1
+                name = f"{part.name}-{number}"
+        taken[name] = part
+        named.append(replace(part, name=name))
+    return named
 
 
 def _observed_apart(parts: Sequence[Part], others: Sequence[Part]) -> list[Part]:

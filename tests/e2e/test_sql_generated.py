@@ -208,7 +208,7 @@ def test_some_generated_statements_give_what_stock_gives(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(one=statements())
 def test_a_generated_statement_gives_what_stock_gives(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, one: Statement

@@ -124,6 +124,11 @@ STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
         "append",
         None,
     ),
+    "a union with itself": (
+        "SELECT key, value FROM a UNION ALL SELECT key, value FROM a WHERE value > 1",
+        "append",
+        lambda a, b: a.select("key", "value").union(a.where("value > 1").select("key", "value")),
+    ),
     "order and limit": (
         "SELECT key, count(*) AS n, sum(value) AS s FROM a GROUP BY key ORDER BY s DESC, key LIMIT 2",
         "complete",

@@ -152,7 +152,7 @@ def test_union_refuses_what_does_not_fit(live: DataFrame) -> None:
     with pytest.raises(PlanError, match="have different columns: only a has k"):
         left.unionByName(read(live={"b": live.drop("k")}))
     with pytest.raises(PlanError, match="two live inputs are called 'a'"):
-        left.union(left)
+        left.union(read(live={"a": live.select("*")}))
     with pytest.raises(PlanError, match=r"union takes what mixedmode\.read\(\) returns, or a DataFrame, got str"):
         left.union("live")  # type: ignore[arg-type]
 
