@@ -29,6 +29,7 @@ _PLAIN = (
     f"{_OPTIMIZER}.OptimizeOneRowRelationSubquery",
     f"{_OPTIMIZER}.ReplaceDistinctWithAggregate",
     f"{_OPTIMIZER}.PushPredicateThroughJoin",
+    f"{_OPTIMIZER}.SimplifyCasts",  # a view of a text casts each column to its type, which would end its event time
 )
 #: Spark's names of the joins that are the same with their sides swapped, as ``JoinType`` takes them then.
 _SWAPPED = {"INNER": "inner", "CROSS": "cross", "RIGHT OUTER": "leftouter"}

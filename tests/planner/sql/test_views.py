@@ -65,6 +65,9 @@ def test_a_view_in_sql_of_a_view_is_a_frame_of_the_job(view: SparkSession, both:
     counted: Any = view.table("counted")
     assert isinstance(counted, MixedFrame)
     assert counted.selectExpr("n + 1 AS m").columns == ["m"]
+    view.sql("CREATE OR REPLACE TEMP VIEW timed AS SELECT k, ts FROM v")
+    windows: Any = view.sql("SELECT window(ts, '1 hour') AS w, count(*) AS n FROM timed GROUP BY 1")
+    windows.writeStream.format("noop").plan()  # in append mode, so the event time is still that of the view
     twice: Any = view.sql("SELECT a.k, b.k FROM v a JOIN w b ON a.k = b.k")
     assert twice.columns == ["k", "k"]
     twice.createOrReplaceTempView("twice")
