@@ -120,7 +120,9 @@ def as_column(spark: SparkSession, expression: Any) -> Column:
 
 def is_orderable(spark: SparkSession, data_type: Any) -> bool:
     """True if Spark can compare values of one of its types."""
-    return bool(java_class(spark, "org.apache.spark.sql.catalyst.expressions.RowOrdering").isOrderable(data_type))
+    # As an array of it: a struct's type is a sequence of fields, too, and there is a method for sequences.
+    array = java_class(spark, "org.apache.spark.sql.types.DataTypes").createArrayType(data_type)
+    return bool(java_class(spark, "org.apache.spark.sql.catalyst.expressions.RowOrdering").isOrderable(array))
 
 
 def is_same(spark: SparkSession, one: Any, other: Any) -> bool:

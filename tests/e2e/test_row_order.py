@@ -208,6 +208,7 @@ def test_lists_and_first_values_of_a_backlog_are_in_the_order_of_its_rows(world:
         *[F.collect_list("v"), F.first("v"), F.last("v"), F.first(early, ignorenulls=True)],
         F.expr("listagg(CAST(v AS STRING), ',') FILTER (WHERE v % 2 = 0)").alias("even"),
         F.to_json(F.expr("collect_list(map('v', nullif(v, 0)))")).alias("maps"),
+        F.to_json(F.collect_list(F.struct("v"))).alias("structs"),
     )
     world.start(lists, {"execution.runtime-mode": "batch"}).awaitTermination()
     wanted = []
@@ -216,7 +217,8 @@ def test_lists_and_first_values_of_a_backlog_are_in_the_order_of_its_rows(world:
         even = ",".join(str(v) for v in values if v % 2 == 0) or None
         maps = json.dumps([{"v": v or None} for v in values], separators=(",", ":"))
         first = next(v for v in values if v < -100)
-        wanted.append((key, values, values[0], values[-1], first, even, maps))
+        structs = json.dumps([{"v": v} for v in values], separators=(",", ":"))
+        wanted.append((key, values, values[0], values[-1], first, even, maps, structs))
     assert sorted(world.output()) == sorted(wanted)
 
 

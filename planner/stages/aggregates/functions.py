@@ -239,10 +239,11 @@ def _collect_list(call: Call, partials: PartialColumns) -> PlannedResult:
     """In order of arrival."""
     _check_ignores_nulls("collect_list", call)
     value = call.arguments[0]
-    rows = call.partial("collect_list", f"named_struct('o', struct({ORDER}), 'v', {value})")
     if is_orderable(partials.spark, call.function.children().apply(0).dataType()):
-        rows = f"sort_array({rows})"
+        # No two rows have arrived at one place, so the value is only taken along: one struct a row, not two.
+        rows = f"sort_array({call.partial('collect_list', f'struct({ORDER}, {value} AS v)')})"
     else:
+        rows = call.partial("collect_list", f"named_struct('o', struct({ORDER}), 'v', {value})")
         rows = f"array_sort({rows}, (l, r) -> CASE WHEN l.o < r.o THEN -1 WHEN l.o > r.o THEN 1 ELSE 0 END)"
     ordered = f"filter(transform({rows}, row -> row.v), value -> value IS NOT NULL)"
     places = partials.add(ListBuffer, call.partial("collect_list", value), ordered=ordered)
