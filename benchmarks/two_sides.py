@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,8 +100,8 @@ class _Fed:
 
 def _position(source: Any) -> int:
     """The last file of a source, which gives one a micro-batch."""
-    offset = source.endOffset  # as the listener has decoded it
-    return -1 if not offset else int(offset["logOffset"])
+    offset = json.loads(source.endOffset) if source.endOffset else None
+    return -1 if offset is None else int(offset["logOffset"])
 
 
 def feed_sides(
