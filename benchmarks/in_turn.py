@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import mixedmode
 from dataset import Dataset, Shape
 from micro_batches import Feed, live_run, parts, trigger_s, watched
-from mixedmode.runtime.platform.query_log import without_processes
+from mixedmode.runtime.platform.query_log import started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from workload import Job
@@ -25,7 +24,14 @@ def stream(spark: SparkSession, shape: Shape, folder: Path) -> DataFrame:
     return reader.option("latestFirst", False).parquet(str(folder))
 
 
-def start(keyed: Any, checkpoints: Path, available_now: bool, output_mode: str = "update", **options: str) -> Any:
+def start(
+    keyed: Any,
+    checkpoints: Path,
+    available_now: bool,
+    output_mode: str = "update",
+    log_as_ours: SparkSession | None = None,
+    **options: str,
+) -> Any:
     """Start a query, of ours or of Spark's.
 
     Args:
@@ -33,13 +39,15 @@ def start(keyed: Any, checkpoints: Path, available_now: bool, output_mode: str =
         checkpoints: its checkpoint location.
         available_now: True: it ends with what is there; False: one micro-batch after the other.
         output_mode: as Spark calls it.
+        log_as_ours: the session of a query of Spark's whose log is written as our live query's; None: as by default.
         options: of the writer.
     """
     writer = keyed.writeStream.format("noop").outputMode(output_mode).option("checkpointLocation", str(checkpoints))
     for name, value in options.items():
         writer = writer.option(name, value)
     trigger = {"availableNow": True} if available_now else {"processingTime": "0 seconds"}
-    return writer.trigger(**trigger).start()
+    writer = writer.trigger(**trigger)
+    return writer.start() if log_as_ours is None else started(writer, [log_as_ours], str(checkpoints))
 
 
 def told(found: Mapping[str, list[Any]]) -> tuple[dict[str, list[float]], tuple[str, ...]]:
@@ -81,11 +89,11 @@ def feed_both(
             ours_id = live_run(ours)
             # What a watermark has made due waits for the next rows: a micro-batch without rows would disturb ours.
             spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-            with without_processes(spark, str(folder)) if same_log else nullcontext():
-                stock = start(job(stream(spark, small.shape, stock_feed.folder)), folder / "stock", False, output_mode)
-                stock_id, loaded = str(stock.runId), len(batches.of(ours_id))
-                stock_feed.land()
-                batches.wait_for(stock_id, 1)
+            rows = stream(spark, small.shape, stock_feed.folder)
+            stock = start(job(rows), folder / "stock", False, output_mode, spark if same_log else None)
+            stock_id, loaded = str(stock.runId), len(batches.of(ours_id))
+            stock_feed.land()
+            batches.wait_for(stock_id, 1)
             for number in range(1, len(small.files) + 1):
                 ours_feed.land()
                 batches.wait_for(ours_id, loaded + number)

@@ -6,6 +6,7 @@ costs: offsets, planning, logs, and in ``addBatch`` our epoch.  So both sides ar
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import defaultdict
@@ -18,10 +19,20 @@ from typing import Any
 from mixedmode import MixedQuery
 from mixedmode.runtime.connectors.sources import live_query
 from mixedmode.runtime.platform.shown_query import HiddenSession
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import JStreamingQueryListener, QueryProgressEvent, StreamingQueryProgress
 
 _PATIENCE_S = 900
+
+
+class _AsJson(JStreamingQueryListener):
+    """Fetches a progress record in one call: PySpark makes hundreds, which would load the machine that is measured."""
+
+    def onQueryProgress(self, jevent: Any) -> None:
+        progress = StreamingQueryProgress.fromJson(json.loads(jevent.progress().json()))
+        self.pylistener.onQueryProgress(QueryProgressEvent(progress))
 
 
 class MicroBatches(StreamingQueryListener):
@@ -32,6 +43,13 @@ class MicroBatches(StreamingQueryListener):
         self._progress: dict[str, list[Any]] = defaultdict(list)
         #: Called after each micro-batch, on the listener's thread.
         self.after_each: Callable[[Any], None] | None = None
+
+    @property
+    def _jlistener(self) -> Any:
+        if not hasattr(self, "_jlistenerobj"):
+            jvm: Any = SparkContext._jvm
+            self._jlistenerobj = jvm.PythonStreamingQueryListenerWrapper(_AsJson(self))
+        return self._jlistenerobj
 
     def onQueryStarted(self, event: Any) -> None:
         pass

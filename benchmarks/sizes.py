@@ -45,6 +45,8 @@ class Sizes:
     latency_batch_rows: int = 1_000
     latency_keys: int = 1_000_000
     small_latency_keys: int = 100_000
+    #: Live micro-batches of each shape of job, in turn with stock's.
+    epoch_batches: int = 60
     #: Files that land one by one, until the rows of each can be seen in the sink.
     visible_batches: int = 60
     often_batches: int = 500
@@ -125,6 +127,7 @@ _SMALL = Sizes(
     stream_keys=10_000,
     latency_batches=10,
     latency_keys=20_000,
+    epoch_batches=30,
     visible_batches=20,
     often_batches=60,
     often_rounds=2,
@@ -175,6 +178,7 @@ _TINY = replace(
     latency_batches=3,
     latency_batch_rows=100,
     latency_keys=500,
+    epoch_batches=3,
     visible_batches=3,
     often_batches=3,
     often_rounds=1,

@@ -72,6 +72,13 @@ TARGETS = (
            "at most", 0.5, "x"),
     Target("latency-join-stock", "stream, range join: p50 of small micro-batches on a large state, by stock's",
            "at most", 0.5, "x"),
+    *(
+        Target(f"epoch-{shape}-{rows}", f"live epoch, {what}, {rows:,} rows: p50 by stock's with the same log",
+               "at most", 0.5, "x")
+        for shape, what in {"aggregate": "aggregate", "dedup": "deduplication", "join": "range join",
+                            "stages": "dedup and then windows"}.items()
+        for rows in (100, 1_000)
+    ),
     Target("visible-foreachBatch", "from a file that lands to its rows in foreachBatch: p50, by stock's", "at most",
            0.8, "x"),
     Target("visible-parquet", "the same to Parquet files", "at most", 0.8, "x"),

@@ -111,6 +111,7 @@ def feed_sides(
     left: Dataset,
     right: Dataset,
     bench: Any,
+    same_log: bool = False,
 ) -> dict[str, list[list[Any]]]:
     """The micro-batches of each pair of files, of us and of stock: both hold the same rows and get the same in turn.
 
@@ -121,6 +122,7 @@ def feed_sides(
         left: what lands on the left, a file each.
         right: the same on the right; the first file lands before the clock starts.
         bench: where scratch folders come from.
+        same_log: True: stock writes its log as our live query does, without starting processes.
     """
     with bench.scratch() as folder, watched(spark) as batches:
         places = {way: folder / way for way in (OURS, STOCK)}
@@ -141,7 +143,8 @@ def feed_sides(
             fed = {OURS: _Fed(batches, live_run(ours), feeds[OURS])}
             # What a watermark has made due waits for the next rows: a micro-batch without rows would disturb ours.
             spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-            stock = start(job(*streams[STOCK]), places[STOCK] / "checkpoints", False, "append")
+            log_as_ours = spark if same_log else None
+            stock = start(job(*streams[STOCK]), places[STOCK] / "checkpoints", False, "append", log_as_ours)
             fed[STOCK] = _Fed(batches, str(stock.runId), feeds[STOCK])
             found: dict[str, list[list[Any]]] = {way: [] for way in fed}
             for number in range(len(right.files)):

@@ -9,10 +9,14 @@ purges old entries of its logs on its own schedule.
 from __future__ import annotations
 
 import json
+import os
 import re
 import uuid
 import zlib
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from glob import escape, glob
+from pathlib import Path
 
 from pyarrow import fs
 
@@ -138,6 +142,10 @@ class SparkLog:
             # newest only to let the source know where it is: a copy of the newest stands for "nothing in between".
             self._restore("offsets", position.batch_id - 1, entry)
         self._restore("commits", position.batch_id, _COMMITTED)
+        if isinstance(self._filesystem, fs.LocalFileSystem):
+            for path in glob(f"{escape(self._folder)}/sources/*/.*.tmp*"):  # what a write that was cut off has left
+                if is_unfinished(path):
+                    Path(path).unlink(missing_ok=True)
         return forgotten
 
     def begin_behind(self, position: SparkPosition) -> None:
@@ -151,6 +159,27 @@ class SparkLog:
     def plan(self, batch_id: int, entry: str) -> None:
         """Have the batch behind a position be one that was planned before, with the very rows that it had then."""
         self._restore("offsets", batch_id, entry.encode(), exactly=True)
+
+    def seal(self) -> None:
+        """Write checksum files of what the sources have read, for :meth:`check`; remove those whose entry is gone.
+
+        On a local disk only, where Spark writes and removes none for a query that starts no processes.  The query may
+        run meanwhile: an entry appears as a whole and never changes.  One without a checksum is not looked at.
+        """
+        if not isinstance(self._filesystem, fs.LocalFileSystem):
+            return
+        sources = glob(f"{escape(self._folder)}/sources/*")
+        for folder in (f"{self._folder}/offsets", f"{self._folder}/commits", *sources):
+            with suppress(FileNotFoundError):  # what Spark has not begun, or has removed meanwhile
+                names = set(os.listdir(folder))
+                for name in names:
+                    of_entry = name.removeprefix(".").removesuffix(".crc")
+                    if not _SOURCE_ENTRY.match(of_entry):
+                        continue
+                    if name != of_entry and of_entry not in names:
+                        Path(folder, name).unlink(missing_ok=True)
+                    elif name == of_entry and folder in sources and f".{name}.crc" not in names:
+                        _write_beside(f"{folder}/.{name}.crc", crc_file(Path(folder, name).read_bytes()))
 
     def check(self, position: SparkPosition | None = None, numbers: Sequence[int] | None = None) -> None:
         """Look for what rewinding cannot restore: the query's id, and each source's own log of what it has read.
@@ -240,6 +269,13 @@ class SparkLog:
         """False if Hadoop's checksum file beside the entry, where there is one, does not fit: Spark refuses it then."""
         path = f"{self._folder}/{log}/.{batch_id}.crc"
         return not exists(self._filesystem, path) or read_bytes(self._filesystem, path) == crc_file(content)
+
+
+def _write_beside(path: str, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all.  Not durably: without it an entry is only not checked."""
+    temporary = f"{path}.{uuid.uuid4().hex}.tmp"
+    Path(temporary).write_bytes(content)
+    os.replace(temporary, path)
 
 
 def is_unfinished(name: str) -> bool:

@@ -83,6 +83,7 @@ class Round:
             owners.job.late_rows.sweep(epoch)
         for exchange in owners.exchanges.values():
             exchange.sweep(epoch)
+        store.spark_log.seal()
         for stage in self.cut.stages:
             store.collect_garbage(stage.uid, (*stage.lineages, *self.live[stage.uid]), up_to_epoch=epoch)
 

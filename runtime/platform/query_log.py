@@ -1,9 +1,11 @@
 """How Spark writes the log of a streaming query: offsets before each micro-batch, a commit behind it.
 
-Either way a file is written under another name and renamed, with its checksum beside it.  By default Spark does it by
-an interface of Hadoop's that, without Hadoop's native library, starts some thirty processes (``chmod``, ``readlink``)
-for each micro-batch on a local disk, which takes longer than all else.  On a local disk the other interface, which
-Spark takes where it does not find the first one, does the same with none.
+Either way a file is written under another name and renamed.  By default Spark does it by an interface of Hadoop's that,
+without Hadoop's native library, starts some thirty processes (``chmod``, ``readlink``) for each micro-batch on a local
+disk, which takes longer than all else.  The other interface, which Spark takes where it does not find the first one,
+still starts six: for the modes of three files and of their checksum files.  Over the raw local file system that lies
+below Hadoop's own one it starts none: that one leaves modes to the process's umask, and writes no checksum files.
+:meth:`~mixedmode.runtime.checkpoints.spark_log.SparkLog.seal` writes those that recovery looks at.
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from .gateway import java_class
+from .gateway import java_class, java_session
+from .spark_expressions import class_name, items
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 OPTION = "spark.sql.streaming.checkpointFileManagerClass"
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
+_LOCAL = ("file:", "/")
+#: What Hadoop takes off the modes of files, and its default.
+_UMASK, _USUAL_UMASK = "fs.permissions.umask-mode", "022"
 #: Where versions of Spark have it.
 _NAMES = tuple(f"{_PACKAGE}.{place}FileSystemBasedCheckpointFileManager" for place in ("checkpointing.", ""))
 #: How long Spark may take to make a query's sources.
@@ -54,16 +60,48 @@ def started(writer: DataStreamWriter, sessions: Sequence[SparkSession], folder: 
         with contextlib.suppress(Py4JError, PySparkException):  # one that fails at once tells so by itself
             execution = query._jsq.streamingQuery()
             execution.awaitInitialization(_PATIENCE_MS)
-            execution.offsetLog()
-            execution.commitLog()
+            logs = [execution.offsetLog(), execution.commitLog()]
+            if folder.startswith(_LOCAL):
+                write_raw(sessions[0], [*logs, *_source_logs(execution)])
     return query
+
+
+def write_raw(spark: SparkSession, logs: Sequence[Any]) -> None:
+    """Have logs written without processes and without checksum files, from now on; nothing changes for others.
+
+    Args:
+        spark: a session.
+        logs: Spark's, on a local disk.
+    """
+    settings = java_session(spark).sessionState().newHadoopConf()
+    if settings.get(_UMASK, _USUAL_UMASK) not in ("22", _USUAL_UMASK):
+        return  # Hadoop is to set other modes than a process does by itself
+    raw = java_class(spark, "org.apache.hadoop.fs.FileSystem").getLocal(settings).getRaw()
+    for log in logs:
+        manager = log.fileManager()
+        kind = manager.getClass()
+        if kind.getName() in _NAMES:
+            field = kind.getDeclaredField("fs")
+            field.setAccessible(True)
+            field.set(manager, raw)
+
+
+def _source_logs(execution: Any) -> list[Any]:
+    """What a query's file sources write down of what they have read."""
+    found = []
+    for source in items(execution.sources()):
+        if class_name(source) == "FileStreamSource":
+            field = source.getClass().getDeclaredField("metadataLog")
+            field.setAccessible(True)
+            found.append(field.get(source))
+    return found
 
 
 @contextmanager
 def without_processes(spark: SparkSession, folder: str) -> Iterator[None]:
     """Queries that are started meanwhile, and have made their sources, write such a log; nothing changes where
     ``folder`` is not on a local disk."""
-    name = _class_name(spark) if folder.startswith(("file:", "/")) else None
+    name = _class_name(spark) if folder.startswith(_LOCAL) else None
     if name is None or not _begin(spark, name):
         yield
         return

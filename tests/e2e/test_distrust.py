@@ -56,7 +56,6 @@ def test_sparks_log_is_put_right(world: World) -> None:
     assert life(world, EVENTS[80:110], EVENTS[110:140]).exception() is None
     log = world.checkpoints / "spark"
     entry = newest(log / "offsets")
-    assert (entry.parent / f".{entry.name}.crc").read_bytes() == crc_file(entry.read_bytes()), "as Hadoop writes it"
     cut(entry)
     os.unlink(second_newest(log / "offsets"))
     flip(newest(log / "commits"))
@@ -69,10 +68,12 @@ def test_sparks_list_of_files_is_checked(world: World) -> None:
     """A wrong bit in what only Spark knows, which would make it read a file again or not at all, is named."""
     assert life(world, EVENTS[80:110], EVENTS[110:140]).exception() is None
     before = world.output()
-    flip(world.checkpoints / "spark" / "sources" / "0" / "0")
+    entry = newest(world.checkpoints / "spark" / "sources" / "0")
+    assert (entry.parent / f".{entry.name}.crc").read_bytes() == crc_file(entry.read_bytes()), "as Hadoop writes it"
+    flip(entry)
     cause = life(world).exception()
     assert cause is not None and isinstance(cause.__cause__, CorruptStateError), cause
-    assert "spark/sources/0/0" in str(cause)
+    assert f"spark/sources/0/{entry.name}" in str(cause)
     assert world.output() == before
 
 

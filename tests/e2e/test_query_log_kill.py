@@ -30,13 +30,12 @@ pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.timeout(1800)]
 DRIVER = Path(__file__).with_name("driver_sessions.py")
 OPTIONS = ("execution.backlog.final-watermark=observed", "execution.checkpointing.interval=1h")
 EVENTS = support.stream_of(300, seed=6)
-#: What Spark does to write a file of its log, in order: the event, and the file's name with its number.
+#: What Spark does to write a file of its log, in order: the event, and the file's name with its number.  There is no
+#: checksum file.
 MOMENTS = {
     "file begun": (file_events.CREATED, r"\.(\d+)\.[^.]+\.tmp"),
-    "checksum begun": (file_events.CREATED, r"\.\.(\d+)\.[^.]+\.tmp\.crc"),
     "file written": (file_events.CLOSED, r"\.(\d+)\.[^.]+\.tmp"),
     "file renamed": (file_events.RENAMED, r"(\d+)"),
-    "checksum renamed": (file_events.RENAMED, r"\.(\d+)\.crc"),
 }
 #: Where each life ends.  Both parts are written by the same steps; in the second one are those after which a batch that
 #: has run is, or is not, committed.

@@ -63,12 +63,44 @@ def test_what_spark_had_not_finished_writing_is_no_entry(folder: Path) -> None:
     log_of(folder).check()
 
 
+def test_what_sources_have_read_is_sealed(folder: Path) -> None:
+    """Spark writes no checksums; with ours a wrong bit is found, and those of removed entries go."""
+    source, log = folder / "sources" / "0", log_of(folder)
+    (source / "9.compact").write_text("all files")
+    (source / ".10.0b1c.tmp").write_text("fil")
+    (source / ".3.crc").write_bytes(crc_file(b"removed by Spark"))
+    os.unlink(folder / "offsets" / "0")
+    log.seal()
+    names = {"4", ".4.crc", "9.compact", ".9.compact.crc", ".10.0b1c.tmp"}
+    assert set(os.listdir(source)) == names
+    assert ".0.crc" not in os.listdir(folder / "offsets") and ".1.crc" in os.listdir(folder / "offsets")
+    log.check()
+    log.seal()
+    assert set(os.listdir(source)) == names
+    (source / "4").write_text("fileS")
+    log.seal()  # what was sealed stays so
+    with pytest.raises(CorruptStateError, match="sources/0/4"):
+        log.check()
+
+
+def test_nothing_is_sealed_before_a_query_has_begun(tmp_path: Path) -> None:
+    """There may be no folder yet, and names may hold what is special to a pattern."""
+    log_of(tmp_path / "none").seal()
+    source = tmp_path / "a[1]" / "sources" / "0"
+    source.mkdir(parents=True)
+    (source / "0").write_text("files")
+    log_of(tmp_path / "a[1]").seal()
+    assert (source / ".0.crc").read_bytes() == crc_file(b"files")
+
+
 @pytest.mark.parametrize("back", ["restart", "replay", "rewind"])
 def test_going_back_removes_what_spark_had_not_finished_writing(folder: Path, back: str) -> None:
     """Temporary files of a killed Spark go, whatever their number: beside one no query without entries begins."""
     names = [".0.0b1c.tmp", "..0.0b1c.tmp.crc", ".9.0b1c.tmp"]
     for log, name in product(("offsets", "commits"), names):
         (folder / log / name).write_text("v1")
+    if back == "rewind":
+        (folder / "sources" / "0" / "..4.0b1c.tmp.crc").write_text("crc")
     log = log_of(folder)
     {"restart": log.restart, "replay": log.replay, "rewind": lambda: log.rewind(log.position(1))}[back]()
     assert not [path.name for path in folder.rglob("*.tmp*")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,7 +12,8 @@ from beside_support import Checkpointed
 from graph_kinds import Windows
 from graph_support import Row, Stage
 from mixedmode.errors import CheckpointError
-from mixedmode.runtime.driver import housekeeping
+from mixedmode.runtime.driver import checkpoint_coordinator, housekeeping
+from mixedmode.runtime.driver.checkpoint_coordinator import CheckpointCoordinator
 from mixedmode.runtime.driver.rescaling import deal_anew
 from mixedmode.runtime.driver.task_graph import lifecycle_of
 from mixedmode.runtime.protocols.checkpoint_scheduler import CheckpointScheduler
@@ -69,6 +70,47 @@ def test_epochs_share_a_checkpoint_while_one_is_completed(job: Checkpointed) -> 
     job.coordinator.look()
     assert job.outcomes == ["1 complete", "2 complete"]
     assert [job.store.read(number).epoch for number in job.store.ids()] == [1, 4]
+
+
+ASKS: dict[str, Callable[[CheckpointCoordinator], object]] = {
+    "stop": lambda coordinator: coordinator.checkpoint_if_behind("stop"),
+    "processAllAvailable": lambda coordinator: coordinator.checkpoint_if_behind("requested", when_due=True),
+    "savepoint": lambda coordinator: coordinator.checkpoint("savepoint"),
+    "rescale or pause": lambda coordinator: coordinator.checkpoint_beside("pause"),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_whoever_asks_meets_a_checkpoint_in_flight(
+    job: Checkpointed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str
+) -> None:
+    """Of a slow store one is in flight all the time: it is completed first, and the next one holds all rows, once."""
+    waited: list[int | None] = []
+
+    def wait(*_: object) -> None:
+        waited.append(job.coordinator.in_flight)
+        job.complete()
+
+    monkeypatch.setattr(checkpoint_coordinator, "wait_unless_given_up", wait)
+    (tmp_path / "twin").mkdir()
+    job.at_once, twin = False, Checkpointed(tmp_path / "twin", [Stage("a", Windows(5))])
+    for time_ms in range(1, 31):
+        for one in (job, twin):
+            one.take("live", at(time_ms))
+        job.coordinator.checkpoint_if_due()
+        assert job.coordinator.in_flight is not None
+        if time_ms % 10 == 0:
+            in_flight = job.coordinator.in_flight
+            ASKS[ask](job.coordinator)
+            assert waited.pop() == in_flight and not waited
+            job.complete()
+            job.coordinator.look()
+            assert job.store.read(job.store.ids()[-1]).epoch == time_ms
+            assert not job.state.pending
+    twin.end()
+    assert job.shown() == twin.shown() != []
+    assert all(outcome.endswith("complete") for outcome in job.outcomes)
+    twin.close()
 
 
 def test_epochs_wait_when_too_many_are_pending(job: Checkpointed) -> None:

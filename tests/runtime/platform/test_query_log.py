@@ -1,4 +1,4 @@
-"""The log of a query that is written without other processes is whole wherever its writer is killed."""
+"""The log of a query that is written without other processes: whole wherever its writer is killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mixedmode.runtime.checkpoints.spark_log import crc_file
 from mixedmode.runtime.platform.query_log import OPTION, started, without_processes
+from mixedmode.runtime.platform.spark_expressions import class_name
 from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
@@ -39,7 +41,11 @@ class Queries:
         query = started(writer.trigger(availableNow=True), [self.spark], folder)
         execution: Any = query._jsq.streamingQuery()
         for log_of in (execution.offsetLog(), execution.commitLog()):
-            assert "FileSystemBased" in log_of.fileManager().getClass().getSimpleName()
+            manager = log_of.fileManager()
+            assert "FileSystemBased" in manager.getClass().getSimpleName()
+            field = manager.getClass().getDeclaredField("fs")
+            field.setAccessible(True)
+            assert class_name(field.get(manager)) == "RawLocalFileSystem"
         query.awaitTermination()
         return self.taken
 
@@ -54,7 +60,10 @@ def queries(spark: SparkSession, tmp_path: Path) -> Iterator[Queries]:
 
 
 def _steps(whole: bytes, checksum: bytes) -> list[Callable[[Path, str], Any]]:
-    """What is on the disk between two steps of writing a file of the log, in order; the last one is done."""
+    """What is on the disk between two steps of writing a file of the log, in order; the last one is done.
+
+    With a checksum file as an older version, and Spark itself, write it: with all steps of a write without one.
+    """
 
     def partly(bytes_written: int, checksum_written: int | None) -> Callable[[Path, str], Any]:
         def leave(folder: Path, name: str) -> None:
@@ -89,7 +98,7 @@ def test_a_query_goes_on_from_every_step_of_writing_its_log(queries: Queries, pa
         queries.land(value)
     assert queries.run() == {0: [1], 1: [2]}
     name = queries.log / part / "1"
-    steps = _steps(name.read_bytes(), (name.parent / ".1.crc").read_bytes())
+    steps = _steps(name.read_bytes(), crc_file(name.read_bytes()))
     queries.land(3)
     for number, leave in enumerate(steps):
         log = queries.folder / f"log-{number}"
@@ -107,6 +116,16 @@ def test_a_query_goes_on_from_every_step_of_writing_its_log(queries: Queries, pa
         else:
             assert min(taken) == 1 and sorted(value for values in taken.values() for value in values) == [2, 3], number
         assert queries.run(log) == {}, number
+
+
+def test_a_micro_batch_writes_three_files(queries: Queries) -> None:
+    """What its source has read, that it begins, that it is done; a file costs a process where Hadoop sets its mode."""
+    for value in range(1, 9):
+        queries.land(value)
+    assert len(queries.run()) == 8
+    files = [path.relative_to(queries.log).as_posix() for path in queries.log.rglob("*") if path.is_file()]
+    last = [name for name in files if "7" in name.rpartition("/")[2].split(".")]
+    assert sorted(last) == ["commits/7", "offsets/7", "sources/0/7"]
 
 
 def test_what_the_user_has_set_stays(spark: SparkSession) -> None:
