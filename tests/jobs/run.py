@@ -38,7 +38,7 @@ _LAKE_SINKS = ("delta", "iceberg")
 #: The address of Kafka's brokers is this place's, as paths are.
 _BROKERS = "localhost:9092"
 #: An error that says no more than that this installation lacks the sink's jars.
-_LACKS_JARS = "Failed to find the data source"
+_LACKS_JARS, _LACKS_PACKAGE = "Failed to find the data source", "MIXEDMODE_CONNECTOR_MISSING"
 _FILE_SINKS = ("parquet", "csv", "json", "orc", "text")
 #: Spark's errors for a folder that no sink has written to yet.
 _NOTHING_WRITTEN = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")
@@ -309,8 +309,8 @@ def _plan(place: Place, sink: Sink, writer: Any) -> None:
         writer = writer.option("kafka.bootstrap.servers", _BROKERS)
     try:
         writer.option("checkpointLocation", str(place.root / "checkpoints" / planned)).plan()
-    except mixedmode.OptionError as error:
-        if _LACKS_JARS not in str(error):
+    except (mixedmode.OptionError, mixedmode.SetupError) as error:
+        if error.code != _LACKS_PACKAGE and _LACKS_JARS not in str(error):
             raise
 
 
