@@ -228,7 +228,7 @@ def test_timers_of_timers_at_the_end_of_input_are_counted_and_told_once(
 
     ignored = sum(p.stateOperators[0]["customMetrics"]["numIgnoredTimers"] for p in query.recentProgress)
     assert ignored == 2
-    said = [record.getMessage() for record in caplog.records if "the end of event time" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "event time has ended" in record.getMessage()]
     assert len(said) == 1 and "2 timers that timers registered at the end of input are ignored" in said[0]
 
 

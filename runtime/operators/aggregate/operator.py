@@ -169,13 +169,14 @@ class AggregateOperator(Aggregation):
         return epoch.style if self.keeps_arrival else ()
 
     def _in_order(
-        self, given: GroupColumns, frame: DataFrame, epoch: EpochSpec
+        self, given: GroupColumns, frame: DataFrame, epoch: EpochSpec | None
     ) -> tuple[DataFrame, tuple[Column, ...]]:
         """The rows of a sorted pass with the columns that order them, and the partial aggregates that look at these.
 
-        A live epoch's rows are aggregated as they come, as in Spark.
+        A live epoch's rows are aggregated as they come, as in Spark, and so are rows without an epoch, of which only
+        the plan is wanted.
         """
-        if not given.ordered or epoch.style != "sorted":
+        if not given.ordered or epoch is None or epoch.style != "sorted":
             return frame, given.partials
         if self.keeps_arrival:
             frame = with_arrival(frame)

@@ -108,9 +108,9 @@ def test_a_function_that_keeps_state_is_given_the_rows_of_the_stage(both: MixedF
 
 def test_a_stage_is_named_right_behind_it(both: MixedFrame) -> None:
     """Elsewhere it is not clear which stage is meant."""
-    with pytest.raises(PlanError, match=r"uid\('x'\) names a keyed stage; call it right behind agg"):
+    with pytest.raises(PlanError, match=r"uid\('x'\) names a keyed stage; call it right after agg"):
         both.uid("x")
-    with pytest.raises(PlanError, match=r"uid\('x'\) names a keyed stage; call it right behind agg"):
+    with pytest.raises(PlanError, match=r"uid\('x'\) names a keyed stage; call it right after agg"):
         both.groupBy("k").count().select("k").uid("x")
     assert both.groupBy("k").count().uid("x")._stage.uid == "x"  # type: ignore[union-attr]
     assert both.groupBy("k").count().uid("x").uid("x")._stage.uid == "x"  # type: ignore[union-attr]

@@ -227,7 +227,7 @@ def test_sql_is_one_more_operation(both: MixedFrame, history: DataFrame) -> None
     for text, given, said in (
         ("SELECT * FROM {rows} ORDER BY k", {"rows": both}, "orderBy needs a whole result"),
         ("SELECT k, rank() OVER (PARTITION BY k ORDER BY v) FROM {rows}", {"rows": both}, r"at a function OVER \(…\)"),
-        ("SELECT v FROM {rows} UNION ALL SELECT id FROM two", {"rows": both}, "no view of a job"),
+        ("SELECT v FROM {rows} UNION ALL SELECT id FROM two", {"rows": both}, "not a view of a job"),
         ("SELECT v FROM {rows} EXCEPT SELECT id FROM two", {"rows": both}, "at EXCEPT"),
         ("SELECT * FROM {rows} WHERE v > (SELECT avg(v) FROM {rows})", {"rows": both}, "subquery"),
         ("SELECT * FROM {rows} r WHERE EXISTS (SELECT 1 FROM {rows} o WHERE o.k = r.k)", {"rows": both}, "subquery"),

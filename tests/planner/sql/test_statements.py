@@ -120,7 +120,7 @@ def test_what_reads_no_view_of_a_job_is_sparks_own(view: SparkSession, live: Dat
         ),
         ("SELECT k FROM v TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
         ("SELECT k FROM v INTERSECT SELECT k FROM w", "INTERSECT"),
-        ("SELECT k FROM v UNION ALL SELECT k FROM dim", "no view of a job"),
+        ("SELECT k FROM v UNION ALL SELECT k FROM dim", "not a view of a job"),
         ("SELECT name FROM dim LEFT JOIN v USING (k)", "table on the left of LEFT OUTER"),
         ("SELECT v.k, v.k FROM v", "the column k twice"),
         ("SELECT k FROM v ORDER BY k", "orderBy needs a whole result.*Sort in 'ORDER BY k'"),

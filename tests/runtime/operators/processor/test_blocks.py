@@ -254,7 +254,7 @@ def test_values_with_a_time_to_live_expire_in_blocks_too(tmp_path: Any) -> None:
         (
             lambda self, block, times: block.registerTimers(block.rows["ts"]),
             StateSchemaError,
-            "nobody can see in which unit",
+            "because its unit is unknown",
         ),
         (
             lambda self, block, times: block.value("last").update(
