@@ -231,7 +231,7 @@ def test_sql_is_one_more_operation(both: MixedFrame, history: DataFrame) -> None
         ("SELECT v FROM {rows} EXCEPT SELECT id FROM two", {"rows": both}, "at EXCEPT"),
         ("SELECT * FROM {rows} WHERE v > (SELECT avg(v) FROM {rows})", {"rows": both}, "subquery"),
         ("SELECT * FROM {rows} r WHERE EXISTS (SELECT 1 FROM {rows} o WHERE o.k = r.k)", {"rows": both}, "subquery"),
-        ("SELECT k FROM two LEFT JOIN {rows} ON v = id", {"rows": both}, "with the static frame on the left"),
+        ("SELECT k FROM two LEFT JOIN {rows} ON v = id", {"rows": both}, "the table on the left of LEFT OUTER"),
         ("SELECT k FROM {rows} RIGHT JOIN two ON v = id", {"rows": both}, "(?i)right"),
         ("SELECT k FROM {rows} FULL JOIN two ON v = id", {"rows": both}, "(?i)full|outer"),
         ("SELECT id FROM two", {"rows": both}, "does not read the rows"),
