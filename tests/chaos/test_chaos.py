@@ -20,11 +20,8 @@ LONG = (201, 1)
 _LAST = r"(\d+) disturbed runs, (\d+) kills, (\d+) epochs beside checkpoints, (\d+) differences"
 
 
-@pytest.mark.parametrize(
-    ("seed", "run", "least_beside"),
-    [(*SHORT, 0), pytest.param(*LONG, 2, marks=pytest.mark.slow)],
-    ids=["short", "long"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "run", "least_beside"), [(*SHORT, 0), (*LONG, 2)], ids=["short", "long"])
 def test_a_random_job_survives_random_kills(seed: int, run: int, least_beside: int) -> None:
     """Whatever was killed, the job has committed what its rows give, once, and its state is what it must be."""
     command = [sys.executable, str(CHAOS), "--seed", str(seed), "--run", str(run), "--cluster-every", "0"]

@@ -42,6 +42,7 @@ def land(folder: Path, name: str, *events: Event) -> None:
     (folder / name).write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_recipes_do_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
     """Each recipe runs behind the ones above it; processors run in a harness, jobs over history and live files."""

@@ -71,6 +71,7 @@ def test_a_rewind_beyond_what_spark_retains(world: World, monkeypatch: pytest.Mo
     assert support.without_flush(world.output()) == support.expected_sessions(world.spark, EVENTS)
 
 
+@pytest.mark.slow
 def test_a_second_driver_is_refused(world: World) -> None:
     """A job that runs already is not started again on its checkpointLocation, and does not notice the attempt."""
     first = world.start(support.sessions(world.history(EVENTS[:80]), world.live()), OBSERVED)

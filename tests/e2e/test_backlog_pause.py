@@ -107,6 +107,7 @@ def test_pause_comes_between_shards(world: World, tmp_path: Path, limit: dict[st
     assert_right(world, query)
 
 
+@pytest.mark.slow
 def test_pause_while_a_backlog_is_read(world: World, tmp_path: Path) -> None:
     """A pause does not wait for the reading to end if no shard has been begun; it is read again after the pause."""
     folder = tmp_path / "tasks"

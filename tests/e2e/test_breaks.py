@@ -279,6 +279,7 @@ def test_an_exception_of_a_foreach_batch_function(world: World) -> None:
     assert isinstance(caught.value, CheckpointError) and caught.value.code == "MIXEDMODE_OUTPUT_NOT_SHOWN"
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 def test_a_killed_jvm(tmp_path: Path) -> None:
     """Every method of the handle says in a QueryError that the JVM is gone, or works without it; the location is

@@ -116,7 +116,9 @@ def test_a_result_without_rows_takes_the_place_of_the_one_before(world: World) -
         assert got[max(got)] == expected
 
 
-@pytest.mark.parametrize("mode", ["batch", "mixed", "streaming"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("batch", marks=pytest.mark.slow), "mixed", pytest.param("streaming", marks=pytest.mark.slow)]
+)
 def test_a_bounded_job_gives_its_result_once(world: World, mode: str) -> None:
     """Sessions, and one group of all rows, in every mode."""
     for name, grouping in (("sessions", ["key", F.session_window("ts", "5 minutes")]), ("all", [])):

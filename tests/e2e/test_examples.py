@@ -29,7 +29,9 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
             "flights_and_weather.py 2", "with_weather: EQUAL to one batch join: 55403 rows", marks=pytest.mark.slow
         ),
         pytest.param("merge_by_key.py", "EQUAL to one batch over everything: 70 customers", marks=pytest.mark.slow),
-        ("orders_and_payments.py", "EQUAL to one batch over everything: 10000 orders"),
+        pytest.param(
+            "orders_and_payments.py", "EQUAL to one batch over everything: 10000 orders", marks=pytest.mark.slow
+        ),
         pytest.param("quiet_customers.py", "EQUAL to one batch over everything: 20 alerts", marks=pytest.mark.slow),
         pytest.param("statements_in_sql.py", "EQUAL to the same statements over tables", marks=pytest.mark.slow),
         ("test_my_processor.py", "5 passed"),

@@ -93,7 +93,8 @@ def take_over(pair: Pair, point: str) -> None:
     assert pair.second.ask("stop") == "stopped", point
 
 
-@pytest.mark.parametrize("pair", ["store", pytest.param("local", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", ["store", "local"], indirect=True)
 def test_a_driver_that_wakes_up_behind_another_one(pair: Pair, request: pytest.FixtureRequest) -> None:
     """Paused anywhere in a checkpoint, or in recovery, a driver that others have taken over from ends with an error
     that says so, changes nothing that counts, and what is committed is what an undisturbed run gives."""

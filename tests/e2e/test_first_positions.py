@@ -60,6 +60,7 @@ def test_what_arrives_after_the_first_start_is_read_once(lives: Lives, name: str
     assert not (lives.folder / name / "checkpoints" / "mixedmode" / "first-position").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.kill
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [name for name, (kind, _) in JOBS.items() if kind == "rate"])

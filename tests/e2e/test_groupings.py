@@ -43,6 +43,7 @@ def rows_of(frame: DataFrame) -> list[Any]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
+@pytest.mark.slow
 def test_updates_of_a_rollup_are_stocks_batch_by_batch(world: World) -> None:
     """Windows drop late rows, the group of all rows takes them, as in stock, and equal rows of two sets are two."""
     stock = by_hour(world.live().withWatermark("ts", "100 seconds")).writeStream.format("memory")

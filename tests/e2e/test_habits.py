@@ -62,6 +62,7 @@ def test_a_frame_is_called_by_its_alias_and_deduplicated_in_a_function(spark: Sp
     assert len(expected) == 4
 
 
+@pytest.mark.slow
 def test_foreach_writes_what_stock_writes(spark: SparkSession, tmp_path: Path) -> None:
     ways, found = TwoWays(spark, tmp_path, BATCHES), []
     for name, writer in (("stock", totals(ways.live).writeStream), ("ours", totals(ways.read).writeStream)):

@@ -40,6 +40,7 @@ def test_killed_joins_put_each_row_out_once(tmp_path: Path, driver_jvm: DriverJv
     assert joins.shown(job.output) == joins.halves_of(EVENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.smoke
 @pytest.mark.spark
 def test_failed_epochs_leave_no_trace_and_a_savepoint_goes_on_elsewhere(

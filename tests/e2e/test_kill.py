@@ -130,6 +130,7 @@ def test_killed_while_a_checkpoint_is_completed_beside_epochs(tmp_path: Path, dr
     assert job.output == EXPECTED
 
 
+@pytest.mark.slow
 @pytest.mark.smoke
 def test_killed_around_a_compaction(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed before and after compacted state takes the place of what it was made of, in memory and in a checkpoint."""
@@ -177,6 +178,7 @@ def test_killed_between_a_stage_and_the_join_behind_it(tmp_path: Path, driver_jv
     assert list((tmp_path / "out" / "_mixedmode").rglob("*.parquet")) == []
 
 
+@pytest.mark.slow
 def test_killed_while_keys_are_remembered(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """A deduplication that is killed in the backlog and in the stream puts each key out once, the first row of it."""
     job = Job(tmp_path, driver_jvm, name="unique")
@@ -190,9 +192,9 @@ def test_killed_while_keys_are_remembered(tmp_path: Path, driver_jvm: DriverJvm)
 @pytest.mark.parametrize(
     ("name", "points"),
     [
-        ("sessions", [*kill_points.TASK_POINTS, *kill_points.COMPACTION_POINTS]),
+        pytest.param("sessions", [*kill_points.TASK_POINTS, *kill_points.COMPACTION_POINTS], marks=pytest.mark.slow),
         ("means", kill_points.PUBLISH_POINTS),
-        ("unique", kill_points.ONE_TASK_POINTS),
+        pytest.param("unique", kill_points.ONE_TASK_POINTS, marks=pytest.mark.slow),
     ],
 )
 def test_killed_workers_are_replaced(tmp_path: Path, driver_jvm: DriverJvm, name: str, points: list[str]) -> None:

@@ -98,7 +98,7 @@ def nothing_is_late(query: Any) -> bool:
     return not any(one["numRowsDroppedByWatermark"] for p in query.recentProgress for one in p["stateOperators"])
 
 
-@pytest.mark.parametrize("mode", ["mixed", "streaming", "batch"])
+@pytest.mark.parametrize("mode", ["mixed", pytest.param("streaming", marks=pytest.mark.slow), "batch"])
 def test_bounded_sources_give_what_batch_gives(shop: Shop, mode: str) -> None:
     """History only, in each mode.  A history that is cut into epochs comes to each stage in its own event-time order,
     and each stage reads the files of its own sources only."""

@@ -130,7 +130,8 @@ class Job:
         return support.without_flush(support.committed(self.folder / "out"))
 
 
-@pytest.mark.parametrize("lives", [pytest.param(FEW, id="few"), pytest.param(LIVES, id="all", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("lives", [pytest.param(FEW, id="few"), pytest.param(LIVES, id="all")])
 def test_killed_while_spark_writes_its_log(
     spark: SparkSession, tmp_path: Path, driver_jvm: DriverJvm, lives: list[tuple[str, str]]
 ) -> None:

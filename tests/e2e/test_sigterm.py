@@ -91,6 +91,7 @@ def job(tmp_path: Path, driver_jvm: DriverJvm) -> Iterator[Job]:
         made.jvm.settle()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_job_wherever_it_is(job: Job) -> None:
     """Each run of the job is ended by SIGTERM at another place, and the next one goes on; the result is right.
 

@@ -38,6 +38,7 @@ def fields_of_sides(frames: Frames) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_field_of_a_side_of_a_join_is_called_by_its_frame(spark: SparkSession, tmp_path: Path) -> None:
     ways = TwoWays(spark, tmp_path, SIDES)
     expected = ways.stock_rows(fields_of_sides)

@@ -198,6 +198,7 @@ def _same_three_ways(spark: SparkSession, folder: Path, one: Statement) -> None:
     assert ways.ours(lambda frames: one.calls(timed(frames, "a"), timed(frames, "b")), one.mode, history=2) == stock
 
 
+@pytest.mark.slow
 @settings(max_examples=2, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(one=statements())
 def test_some_generated_statements_give_what_stock_gives(

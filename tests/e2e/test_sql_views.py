@@ -39,7 +39,7 @@ def joined(a: Any, b: Any) -> Any:
 
 
 #: Those that are not slow.
-SHORT = ("windows", "a window over windows", "a table on the left", "an order by what is not shown")
+SHORT = ("windows",)
 #: A statement, its output mode, and the same by calls.
 STATEMENTS: dict[str, tuple[str, str, Callable[[Any, Any], Any] | None]] = {
     "projection and filter": (

@@ -64,6 +64,7 @@ class Jobs:
         monkeypatch.setattr(ToldReports, "of", told)
 
 
+@pytest.mark.slow
 def test_two_stages_in_one_job_give_what_they_give_by_themselves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through projections and steps between them.  An epoch that fails behind the job leaves no
     trace; where a task's rows may have gone on twice, the stages run one after the other, from that epoch on."""

@@ -101,6 +101,7 @@ def told(frames: dict[str, DataFrame]) -> list[tuple[str, str]]:
     return sorted((name, re.sub(expiry, '"ttlExpirationMs":"about 2*10^12"', text)) for name, text in found)
 
 
+@pytest.mark.slow
 def test_columns_and_rows_are_those_of_the_statestore_source(
     ours: StateReader, stock: Callable[..., DataFrame]
 ) -> None:

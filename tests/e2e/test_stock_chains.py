@@ -130,9 +130,8 @@ def taken(writer: Any, world: World, change: Callable[[], None]) -> tuple[Any, d
     return query.recentProgress, found
 
 
-@pytest.mark.parametrize(
-    ("name", "rate"), [("ways", ("a", 5)), pytest.param("watched", ("b", 0), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "rate"), [("ways", ("a", 5)), ("watched", ("b", 0))])
 def test_a_chain_gives_what_stock_does_batch_by_batch(worlds: Any, name: str, rate: tuple[str, int]) -> None:
     """C2, C13: the same rows in the same micro-batch, the same rows dropped, over three stages in a row; a static table
     between them is read anew for each."""

@@ -72,6 +72,7 @@ def with_the_time_beside_its_window(frames: Frames) -> Any:
     return left.join(right, ["key", "window"], "right").select("key", "window", "left", "right")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "job",
     [

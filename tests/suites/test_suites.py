@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SEED = os.environ.get("MIXEDMODE_SUITES_SEED", "1")
 _SAME = catalogue.same()
-_SAMPLE = Random(_SEED).sample(_SAME, min(8, len(_SAME)))
+_SAMPLE = Random(_SEED).sample(_SAME, min(4, len(_SAME)))
 
 
 @pytest.mark.suites

@@ -85,6 +85,7 @@ REFUSED: list[tuple[Callable[[Any, Any, Any], Any], str]] = [
 ]
 
 
+@pytest.mark.slow
 def test_columns_of_either_side_are_where_spark_has_them(stock: Sides) -> None:
     """By frame or by its name, also behind USING, aliases, another join, a static join: names, types, order."""
     for number, job in enumerate(ACCEPTED):

@@ -172,6 +172,7 @@ def test_columns_are_those_that_spark_gives(rows: MixedFrame, spark: SparkSessio
     assert not different
 
 
+@pytest.mark.slow
 def test_what_is_behind_windows_is_planned(rows: MixedFrame) -> None:
     """A stage's job has a name for what each output column is made of, or says that there is none."""
     frame = windows(rows)

@@ -76,6 +76,7 @@ def test_a_view_in_sql_of_a_view_is_a_frame_of_the_job(view: SparkSession, both:
     assert view.table("large").columns == ["k", "v"]
 
 
+@pytest.mark.slow
 def test_frames_behind_views_go_with_their_views(view: SparkSession, both: MixedFrame) -> None:
     """However often a program makes the same view, and frames in braces go at once."""
     gone = weakref.WeakSet[MixedFrame]()

@@ -36,6 +36,7 @@ def _left(job: Checkpointed) -> tuple[int, int]:
     return files, newest.stat().st_size
 
 
+@pytest.mark.slow
 def test_files_and_metadata_stay_flat(job: Checkpointed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind the first minute, in which every checkpoint is kept, neither grows: what comes, goes."""
     now = [1_000_000]

@@ -143,6 +143,7 @@ def test_others_than_sparks_are_not_taken(spark: SparkSession, tmp_path: Path) -
         ParquetScan((wall,)).check(fs.LocalFileSystem(), str(written(spark, tmp_path / "at", [0])))
 
 
+@pytest.mark.slow
 def test_real_flights_that_spark_has_written_are_aggregated_as_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Times as keys, in windows, as the greatest, in conditions and as event time are Spark's, to the bit, and
     the plan says that the tasks read them; with such times of another writer it says that Spark does."""

@@ -105,7 +105,7 @@ CASES: dict[str, Callable[[DataFrame], tuple[DataFrame, list[Any]]]] = {
 }
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("ansi", [pytest.param("true", marks=pytest.mark.slow), "false"])
 def test_partials_are_sparks_to_the_bit(spark: SparkSession, folder: Path, tmp_path: Path, ansi: str) -> None:
     """Keys, key groups and buffers of all types at their edges are Spark's, in a zone with summer time, whatever memory
     there is; rows come in order."""
