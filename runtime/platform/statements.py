@@ -285,7 +285,6 @@ def _inlining(spark: SparkSession) -> Any:
 def _collapsed(spark: SparkSession, plan: Any) -> Any:
     collapse = java_class(spark, f"{_OPTIMIZER}.CollapseProject")
     rules = [java_class(spark, f"{_OPTIMIZER}.{rule}") for rule in _COLLAPSING]
-    plan = _without_new_names(spark, plan)
     for _ in range(_ROUNDS):
         before, plan = plan, collapse.apply(plan, True)  # whatever it costs: this plan never runs
         for rule in rules:
@@ -293,34 +292,6 @@ def _collapsed(spark: SparkSession, plan: Any) -> Any:
         if plan.fastEquals(before):
             break
     return plan
-
-
-def _without_new_names(spark: SparkSession, node: Any) -> Any:
-    """A plan whose projections give columns no new names, so that Spark's rule takes such aliases for redundant.
-
-    The calls of frames call a column of a join's right side otherwise if the left side has one of its name.
-    """
-    children = list(items(node.children()))
-    others = [_without_new_names(spark, child) for child in children]
-    if not all(map(is_, others, children)):
-        node = with_children(spark, node, others)
-    if class_name(node) != "Project":
-        return node
-    given = list(items(node.projectList()))
-    named = [_under_its_own_name(spark, one) for one in given]
-    if all(map(is_, named, given)):
-        return node
-    return java_class(spark, f"{_LOGICAL}.Project")(scala_sequence(spark, named), node.child())
-
-
-def _under_its_own_name(spark: SparkSession, column: Any) -> Any:
-    """A column of a projection; if it is another one under a new name, under the old one."""
-    if class_name(column) != "Alias" or class_name(column.child()) != "AttributeReference":
-        return column
-    child = column.child()
-    alias = java_class(spark, "org.apache.spark.sql.catalyst.expressions.Alias")
-    members = (column.qualifier(), column.explicitMetadata(), column.nonInheritableMetadataKeys())
-    return alias(child, child.name(), column.exprId(), *members)
 
 
 def _without_qualifiers(spark: SparkSession, node: Any) -> Any:
