@@ -131,7 +131,7 @@ def checkpoints_in_output(location: str | None, path: str | None) -> str | None:
         return None
     return (
         f"checkpointLocation {location!r} is inside path {path!r}: readers that go into folders (recursiveFileLookup,"
-        " pyarrow, pandas, DuckDB) meet its files and fail; use a folder beside the output, or a name that begins"
+        " pyarrow, pandas) meet its files and fail; use a folder beside the output, or a name that begins"
         " with _"
     )
 
