@@ -35,6 +35,8 @@ _PLAIN = (
 _SWAPPED = {"INNER": "inner", "CROSS": "cross", "RIGHT OUTER": "leftouter"}
 #: Spark's rules by which two ways to write the same projections become one.
 _COLLAPSING = ("RemoveRedundantAliases", "RemoveNoopOperators", "CombineUnions")
+#: Nodes that give columns names, and their members that hold these columns.
+_RENAMING = {"Project": "projectList", "Aggregate": "aggregateExpressions"}
 #: Stands for an argument of a call that is parsed.
 _PARAMETER = "__parameter"
 #: What the rows are called whose columns a subquery reads.
@@ -287,11 +289,42 @@ def _collapsed(spark: SparkSession, plan: Any) -> Any:
     rules = [java_class(spark, f"{_OPTIMIZER}.{rule}") for rule in _COLLAPSING]
     for _ in range(_ROUNDS):
         before, plan = plan, collapse.apply(plan, True)  # whatever it costs: this plan never runs
+        plan = _without_new_names(spark, plan)
         for rule in rules:
             plan = rule.apply(plan)
         if plan.fastEquals(before):
             break
     return plan
+
+
+def _without_new_names(spark: SparkSession, node: Any) -> Any:
+    """A plan that gives no column a new name, so that Spark's rule takes such aliases for redundant.
+
+    Calls of frames rename a column of a join's right side for a while if the left side has one of its name.
+    """
+    children = list(items(node.children()))
+    others = [_without_new_names(spark, child) for child in children]
+    if not all(map(is_, others, children)):
+        node = with_children(spark, node, others)
+    member = _RENAMING.get(class_name(node))
+    if member is None:
+        return node
+    given = list(items(getattr(node, member)()))
+    named = [_under_its_own_name(spark, column) for column in given]
+    if all(map(is_, named, given)):
+        return node
+    return _with_members(spark, node, {member: scala_sequence(spark, named)})
+
+
+def _under_its_own_name(spark: SparkSession, column: Any) -> Any:
+    """A column; if it is another one under a new name, that one under its own."""
+    if class_name(column) != "Alias" or class_name(column.child()) != "AttributeReference":
+        return column
+    child = column.child()
+    alias = java_class(spark, "org.apache.spark.sql.catalyst.expressions.Alias")
+    metadata = java_class(spark, "scala.Option").apply(child.metadata())  # an alias with other metadata stays
+    members = (column.qualifier(), metadata, column.nonInheritableMetadataKeys())
+    return alias(child, child.name(), column.exprId(), *members)
 
 
 def _without_qualifiers(spark: SparkSession, node: Any) -> Any:

@@ -42,9 +42,7 @@ _WINDOWS = (
 )
 _SESSIONS = ("session_window(ts, '18 seconds')", "session_window(ts, IF(value > 2, '8 seconds', '28 seconds'))")
 _KEYS = ("key", "value % 2", "coalesce(key, 0)")
-#: Not RIGHT: what a subquery takes on of a right side's columns that the left side has, too, is refused when it is
-#: filtered or grouped.
-_JOINS = {"": "inner", "LEFT": "left", "LEFT SEMI": "leftsemi"}
+_JOINS = {"": "inner", "LEFT": "left", "RIGHT": "right", "LEFT SEMI": "leftsemi"}
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,8 @@ def _united(rows: Rows, condition: str) -> Rows:
 
 def _joined(rows: Rows, how: str, seconds: int) -> Rows:
     on = f"l.key = r.key AND r.ts BETWEEN l.ts - INTERVAL 3 SECONDS AND l.ts + INTERVAL {seconds} SECONDS"
-    both = "coalesce(l.value, 0) + coalesce(r.value, 0)"
-    columns = ["l.key AS key", "l.ts AS ts", ("l.value" if how == "LEFT SEMI" else both) + " AS value"]
+    side, both = "r" if how == "RIGHT" else "l", "coalesce(l.value, 0) + coalesce(r.value, 0)"
+    columns = [f"{side}.key AS key", f"{side}.ts AS ts", ("l.value" if how == "LEFT SEMI" else both) + " AS value"]
     return Rows(
         f"(SELECT {', '.join(columns)} FROM {rows.text} l {how} JOIN b r ON {on})",
         lambda a, b: rows.calls(a, b).alias("l").join(b.alias("r"), F.expr(on), _JOINS[how]).selectExpr(*columns),
