@@ -72,6 +72,8 @@ class Part:
     columns: StructType | None = None
     #: Of a live source: how it goes on from its history; None: nobody has said.
     seam: Seam | None = None
+    #: Number of the ``withWatermark`` call that its rows have passed last; None: they have passed none.
+    timed_by: int | None = None
 
     def mapped(
         self, what: str, function: Callable[[DataFrame], DataFrame], carrying: Callable[..., DataFrame] | None = None
@@ -86,6 +88,11 @@ class Part:
         source = self.frame if self.origin is None and self.source is None else self.source
         steps = (*self.steps, Step(what, function, carrying))
         return replace(self, frame=function(self.frame), steps=steps, source=source)
+
+    def is_timed_with(self, other: Part) -> bool:
+        """True if one call of ``withWatermark`` sees the rows of both, which are the same source's."""
+        same = self.timed_by is not None and self.timed_by == other.timed_by
+        return same and self.as_given.frame is other.as_given.frame
 
     def observed(self, metrics: Metrics) -> Part:
         """The part, with something computed of its rows here; the frame is as it was."""
@@ -155,18 +162,24 @@ class Inputs:
 
     @property
     def live_inputs(self) -> tuple[LiveInput, ...]:
-        """The live inputs as the runtime knows them."""
+        """The live inputs as the runtime knows them.
+
+        Where rows of one call of ``withWatermark`` come on several ways (``rows.union(rows.where(…))``), each way's count
+        for all, as in Spark, whose watermark is of that call: none lags behind because its rows were filtered.
+        """
         return tuple(
-            LiveInput(
-                live.name,
-                tuple(
-                    number
-                    for number, part in enumerate(self.parts)
-                    if part is live or (not part.is_live and part.branch == live.branch)
-                ),
-                None if live.seam is None else live.seam.claim,
-            )
+            LiveInput(live.name, self._moving(live), None if live.seam is None else live.seam.claim)
             for live in self.lives
+        )
+
+    def _moving(self, live: Part) -> tuple[int, ...]:
+        """Numbers of the parts whose rows move the watermark of a live input."""
+        ways = [one for one in self.lives if one is live or one.is_timed_with(live)]
+        branches = {one.branch for one in ways}
+        return tuple(
+            number
+            for number, part in enumerate(self.parts)
+            if any(part is one for one in ways) or (not part.is_live and part.branch in branches)
         )
 
     @property
@@ -230,6 +243,11 @@ class Inputs:
         template.observe(name, *columns)
         metrics = Metrics(name, tuple(columns), template)
         return replace(self, parts=tuple(part.observed(metrics) for part in self.parts))
+
+    def timed(self) -> Inputs:
+        """The same, behind a call of ``withWatermark`` of its own."""
+        number = next(_numbers)
+        return replace(self, parts=tuple(replace(part, timed_by=number) for part in self.parts))
 
     def check_not_arranged(self, what: str) -> None:
         """Raise PlanError if a whole result is in order already: what comes now would come where it is shown."""

@@ -105,10 +105,6 @@ def statements(draw: st.DrawFn) -> Statement:
         rows = draw(relations().filter(lambda one: "JOIN" not in one.text))
         return _ordered(rows, draw(st.sampled_from(_RESULTS)), draw(st.integers(1, 3)))
     rows, value = draw(relations()), draw(st.sampled_from(_VALUES))
-    if kind not in ("rows", "generated") and "UNION" in rows.text:
-        rows = Rows(
-            "a", lambda a, b: a
-        )  # windows over a view and a filtered one of the same rows close later than stock's
     if kind == "rows":
         condition = draw(st.sampled_from(_CONDITIONS))
         return Statement(

@@ -194,6 +194,21 @@ def test_a_history_belongs_to_the_inputs_that_it_was_read_with(history: DataFram
     assert [one.frames for one in apart._inputs.live_inputs] == [(0, 1), (2,)]
 
 
+def test_ways_of_one_watermark_move_it_together(history: DataFrame, live: DataFrame) -> None:
+    """Rows of one source behind one call of withWatermark, as Spark's watermark is of the call; others each their own."""
+    both = read(history=history, live=live)
+    timed = both.withWatermark("ts", "1 second")
+    together = timed.where("v > 1").union(timed.select("*"))
+    assert [one.frames for one in together._inputs.live_inputs] == [(0, 1, 2, 3)] * 2
+    assert [one.frames for one in both.union(both.where("v > 1")).withWatermark("ts", "1 second")._inputs.live_inputs] == [
+        (0, 1, 2, 3)
+    ] * 2
+    twice = timed.union(both.withWatermark("ts", "1 second"))
+    assert [one.frames for one in twice._inputs.live_inputs] == [(0, 1), (2, 3)]
+    several = read(live=[live, live.select("*")]).withWatermark("ts", "1 second")
+    assert [one.frames for one in several._inputs.live_inputs] == [(0,), (1,)]
+
+
 def test_a_look_at_rows_tells_inputs_apart(spark: SparkSession) -> None:
     """Greatest event times come by input; one without rows is left out, one without times has none."""
     rows = [(0, "2024-01-01 00:00:09"), (1, "2024-01-01 00:00:05"), (3, None)]

@@ -1,0 +1,51 @@
+"""How far the watermark comes where rows are filtered or united behind ``withWatermark``: as far as stock Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from two_ways import Batch, TwoWays
+
+#: The last row of the second batch moves the watermark and is filtered out later.
+BATCHES: list[Batch] = [
+    {"a": [(n % 3, 10 + 10 * n, n % 6) for n in range(9)]},
+    {"a": [(1, 101, 4), (1, 121, 5), (2, 191, 0)]},
+    {"a": [(9, 400, 1)]},
+]
+
+
+def _counted(rows: Any) -> Any:
+    return rows.groupBy(F.window("ts", "30 seconds").alias("w"), "key").agg(F.count("*").alias("n"))
+
+
+def _timed(rows: Any) -> Any:
+    return rows.withWatermark("ts", "5 seconds")
+
+
+def _united(rows: Any) -> Any:
+    return _counted(rows.union(rows.where("value > 3")))
+
+
+JOBS: dict[str, Callable[[Any], Any]] = {
+    "a union with a filtered copy": lambda a: _united(_timed(a)),
+    "a union before withWatermark": lambda a: _counted(_timed(a.union(a.where("value > 3")))),
+}
+
+
+@pytest.mark.parametrize("history", [0, 2])
+@pytest.mark.parametrize("job", JOBS)
+def test_windows_close_when_stocks_do(spark: SparkSession, tmp_path: Path, job: str, history: int) -> None:
+    """Nothing but the watermark closes them, and the last file is the last to move it."""
+    ways = TwoWays(spark, tmp_path, BATCHES)
+
+    def windows(frames: Callable[[str], Any]) -> Any:
+        return JOBS[job](frames("a"))
+
+    stock = ways.stock(windows)
+    assert len(stock) > 5
+    assert ways.ours(windows, history=history) == stock
