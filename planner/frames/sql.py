@@ -53,6 +53,7 @@ _QUERY = {
     "UnresolvedTableValuedFunction",
     "UnresolvedWith",
     "Union",
+    "Unpivot",
     "WithWindowDefinition",
 }
 

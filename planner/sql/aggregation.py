@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from ...runtime.platform.spark_expressions import as_column, attribute, class_name, items, tree
+from ...runtime.platform.spark_expressions import as_column, attribute, class_name, items, parsed, tree
 from ...runtime.platform.statements import over
 from .rows import NotTranslatable, Rows, unique
 
@@ -78,14 +78,15 @@ class _Aggregation:
         self._key_names: list[str] = []
         #: By a name of a result what is aggregated.
         self._results: dict[str, Any] = {}
+        self._grouping_id = None if written is None else parsed(self._spark, "grouping_id()")
 
     def result(self) -> Rows:
         for group in self._groups:
             self._add_key(group)
         wanted = [self._output(one) for one in self._outputs]
         results = [as_column(self._spark, one).alias(name) for name, one in self._results.items()]
-        if not results:
-            results = [F.count(F.lit(1)).alias(unique(_ROWS, {*self._taken, *self._key_names}))]
+        if all(one is self._grouping_id for one in self._results.values()):
+            results += [F.count(F.lit(1)).alias(unique(_ROWS, {*self._taken, *self._key_names}))]
         made = self._rows.aggregated(self._keys, results, None if self._written is None else self._written.sets)
         names = [name for name, _ in wanted]
         if any(expression is not None for _, expression in wanted) or names != made.names:
@@ -126,7 +127,7 @@ class _Aggregation:
         """Name of a column of the result, and what it is over keys and results; None: it is one of these."""
         expression = named.child() if class_name(named) == "Alias" else named
         others = {*self._taken, *self._key_names, *self._results}
-        if class_name(named) == "AttributeReference":
+        if class_name(named) == "AttributeReference" and not self._is_grouping_id(named):
             return self._key_name(named), None
         if class_name(expression) == "AggregateExpression":
             name = unique(str(named.name()), others)
@@ -143,6 +144,9 @@ class _Aggregation:
                 return self._key_names[place]
         raise NotTranslatable(f"reads the column {named.name()}, which is no key")
 
+    def _is_grouping_id(self, column: Any) -> bool:
+        return self._grouping_id is not None and str(column.name()) == _GROUPING_ID
+
     def _over_results(self, expression: Any) -> Any:
         """An expression over the names of keys and results; each aggregate in it becomes a result."""
 
@@ -150,6 +154,10 @@ class _Aggregation:
             for place, group in enumerate(self._groups):
                 if node.semanticEquals(group):
                     return attribute(self._spark, self._key_names[place])
+            if class_name(node) == "AttributeReference" and self._is_grouping_id(node):
+                name = unique(_GROUPING_ID, {*self._taken, *self._key_names})
+                self._results[name] = self._grouping_id
+                return attribute(self._spark, name)
             if class_name(node) == "AggregateExpression":
                 name = unique(str(node.sql()), {*self._taken, *self._key_names, *self._results})
                 self._results[name] = self._rows.expression(node)

@@ -50,6 +50,7 @@ _JOINS = {
 #: By a node the method that translates it.
 NODES = {
     "Aggregate": "_aggregate",
+    "Expand": "_unpivot",
     "Filter": "_filter",
     "Generate": "_generate",
     "GlobalLimit": "_limit",
@@ -196,9 +197,7 @@ class _Translation:
         names: list[str] = []
         columns = []
         for one, name in zip(given, spoken, strict=True):
-            if name is not None:
-                if name in names:
-                    raise NotTranslatable(f"has the column {one.name()} twice; give one of them another name, by AS")
+            if name is not None and name not in names:
                 names.append(name)
                 columns.append(rows.column(one))
                 continue
@@ -233,6 +232,22 @@ class _Translation:
         columns = [as_column(self._spark, attribute(self._spark, name)) for name in names]
         known = {**rows.known, **rows.named(map(_id, given), own)}
         return rows.call("select", *columns, as_column(self._spark, generator).alias(*own), known=known)
+
+    def _unpivot(self, node: Any, taken: frozenset[str]) -> Rows:
+        """A row for each of some columns: those that are kept, the column's name, and its value."""
+        projections = [list(items(one)) for one in items(node.projections())]
+        output = list(items(node.output()))
+        kept, rows = len(output) - 2, self.rows(node.child(), taken)
+        values = [one[-1].child() if class_name(one[-1]) == "Cast" else one[-1] for one in projections]
+        given = [*projections[0][:kept], *values] if kept >= 0 else []
+        spoken = [self._name_of(rows, one) for one in given]
+        if not spoken or None in spoken:
+            raise NotTranslatable("is not supported for several values, or for computed ones")
+        names: list[str] = [str(name) for name in spoken[:kept]]
+        for one in output[kept:]:
+            names.append(unique(str(one.name()), {*taken, *names}))
+        known = rows.named(map(_id, output), names)
+        return rows.call("unpivot", names[:kept], spoken[kept:], *names[kept:], known=known)
 
     def _hint(self, node: Any, taken: frozenset[str]) -> Rows:
         name = hint_name(node)

@@ -171,6 +171,12 @@ def other_view(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(translation, "leaf_called", called)
 
 
+def other_grouping_id(patch: pytest.MonkeyPatch) -> None:
+    """The grouping id is that of one key."""
+    stock = aggregation.parsed
+    patch.setattr(aggregation, "parsed", lambda spark, text: stock(spark, "grouping(k)"))
+
+
 _WITHIN = "b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 MINUTES"
 _JOIN = f"SELECT a.k AS k, a.v AS x, b.v AS y FROM v a {{}} JOIN w b ON a.k = b.k AND {_WITHIN}"
 _WINDOW = "SELECT window(ts, '10 minutes'{}) AS w, k, count(*) FROM v GROUP BY 1, 2"
@@ -187,6 +193,15 @@ MUTANTS: dict[str, tuple[Mutant, str]] = {
     "alias": (other_aliases, "SELECT a + 1, b FROM (SELECT v AS a, v + 1 AS b FROM v)"),
     "column dropped": (other_arguments("select", lambda *all: (all[0],)), "SELECT upper(k) AS u, v + 1 AS m FROM v"),
     "columns swapped": (other_arguments("select", lambda *all: all[::-1]), "SELECT v + 1 AS a, v + 2 AS b FROM v"),
+    "column twice": (
+        other_arguments("select", lambda one, two, three: (one, three, two)),
+        "SELECT k, k, v + 1 AS m FROM v",
+    ),
+    "value of UNPIVOT": (
+        other_arguments("unpivot", lambda ids, values, *names: (ids, values[:1], *names)),
+        "SELECT * FROM (SELECT k, v, x FROM v) UNPIVOT (n FOR m IN (v, x))",
+    ),
+    "grouping id": (other_grouping_id, "SELECT k, v, grouping_id() AS g FROM v GROUP BY CUBE (k, v)"),
     "columns of a view": (other_view, "SELECT v, k FROM v"),
     "join sides swapped": (swapped_sides, _JOIN.format("")),
     "union's sides swapped": (swapped_sides, "SELECT k, v FROM v UNION ALL SELECT k, v + 1 FROM w"),
@@ -255,6 +270,7 @@ def test_every_step_has_a_mutant() -> None:
     """A node that is translated asks for a mutant, but a hint, which changes no rows: Spark does not compare hints."""
     steps = {
         "Aggregate": "GROUP BY",
+        "Expand": "UNPIVOT",
         "Filter": "WHERE",
         "Generate": "LATERAL VIEW",
         "GlobalLimit": "LIMIT",
