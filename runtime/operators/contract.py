@@ -6,6 +6,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -215,6 +216,8 @@ class KeyedOperator(ABC):
     aggregates_by_key: bool = False
     #: True if prepare() may be read as what it is, for tasks to scan files and aggregate in place of Spark.
     scans_files: bool = False
+    #: By column of prepare()'s frame what users know it as, for messages.
+    column_texts: Mapping[str, str] = MappingProxyType({})
     #: True if it matters which of a key's rows of one event time comes first: its input has columns that say so
     #: (:mod:`.arrival`), unless nobody knows.
     keeps_arrival: bool = False

@@ -105,23 +105,24 @@ def check_source(frame: DataFrame, least_bytes: int = 0) -> None:
         raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def recognised(prepared: DataFrame) -> RecognisedScan:
+def recognised(prepared: DataFrame, texts: Mapping[str, str]) -> RecognisedScan:
     """What a frame computes, for a task to do without Spark.
 
     Args:
         prepared: names and selects columns of one aggregation, on top of it.
+        texts: by column the aggregate that users have written, for errors.
 
     Raises:
         NotTakenError: it is not known to be the same; says why.
     """
     spark = prepared.sparkSession
     try:
-        return _recognised(spark, analyzed(prepared))
+        return _recognised(spark, analyzed(prepared), texts)
     except (Py4JError, PySparkException) as error:
         raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def _recognised(spark: SparkSession, plan: Any) -> RecognisedScan:
+def _recognised(spark: SparkSession, plan: Any, texts: Mapping[str, str]) -> RecognisedScan:
     aggregate = plan.child() if class_name(plan) == "Project" else plan
     if class_name(plan) != "Project" or class_name(aggregate) != "Aggregate":
         raise NotTakenError(f"the rows are prepared by {class_name(aggregate)}, not by one aggregation")
@@ -140,7 +141,7 @@ def _recognised(spark: SparkSession, plan: Any) -> RecognisedScan:
             raise NotTakenError(f"{one.sql()} is computed of what is aggregated")
         expression = grouped[source.exprId().id()]
         if class_name(expression) == "AggregateExpression":
-            calls.append(reader.call(name, expression))
+            calls.append(reader.call(name, expression, texts.get(name, str(expression.sql()))))
         else:
             keys.append(reader.key(name, expression))
     if not keys:
@@ -309,9 +310,8 @@ class _Reader:
             raise NotTakenError(f"key {name} is a window of {len(times)} columns")
         return ScanKey(name, next(iter(times)), bounds)
 
-    def call(self, name: str, expression: Any) -> PartialCall:
-        """A partial aggregate."""
-        text = str(expression.sql())
+    def call(self, name: str, expression: Any, text: str) -> PartialCall:
+        """A partial aggregate; ``text``: what users call it."""
         function = expression.aggregateFunction()
         kind = class_name(function)
         if bool(expression.isDistinct()) or expression.filter().isDefined():

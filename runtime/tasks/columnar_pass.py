@@ -68,7 +68,7 @@ def recognise(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
     check_source(frame, 0 if engine == "arrow" else _LEAST_BYTES)
     prepared = operator.prepare(frame, epoch)  # type: ignore[arg-type]
-    found = recognised(prepared)
+    found = recognised(prepared, operator.column_texts)
     schema = arrow_schema(prepared.schema)
     for name in operator.key_group_columns:
         if not is_hashable(schema.field(name).type):

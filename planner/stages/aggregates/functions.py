@@ -20,21 +20,24 @@ from ....runtime.operators.aggregate.buffers import (
     ExtremeBuffer,
     ExtremeByBuffer,
     ListBuffer,
+    ProductBuffer,
     SetBuffer,
     SumBuffer,
     TextBuffer,
+    TrySumBuffer,
 )
 from ....runtime.platform.spark_expressions import NO_SUCH_MEMBER, class_name, is_orderable, items, tree
 from .partials import ORDER, Call, PartialColumns, Plan, PlannedResult
 from .statistics import STATISTICS
 
 SUPPORTED = (
-    "count, count_if, count_distinct, approx_count_distinct, sum, sum_distinct, avg, mean, min, max, first,"
+    "count, count_if, count_distinct, approx_count_distinct, sum, sum_distinct, avg, mean, try_sum, try_avg, product,"
+    " min, max, first,"
     " first_value, last, last_value, any_value, min_by, max_by, bool_and, bool_or, every, some, any, bit_and, bit_or,"
     " bit_xor, stddev, stddev_samp, stddev_pop, variance, var_samp, var_pop, skewness, kurtosis, covar_pop, covar_samp,"
-    " corr, median, percentile, percentile_cont, percentile_approx, approx_percentile, mode, collect_list, array_agg,"
-    " collect_set, listagg, string_agg,"
-    " regr_count, regr_avgx, regr_avgy"
+    " corr, median, percentile, percentile_cont, percentile_disc, percentile_approx, approx_percentile, mode,"
+    " collect_list, array_agg, collect_set, listagg, string_agg, regr_count, regr_avgx, regr_avgy, regr_slope,"
+    " regr_intercept, regr_r2, regr_sxx, regr_sxy, regr_syy"
 )
 #: DISTINCT makes no difference to these.
 _INDIFFERENT_TO_DISTINCT = {"Min", "Max", "CollectSet", "BitAndAgg", "BitOrAgg", "HyperLogLogPlusPlus"}
@@ -80,8 +83,8 @@ def plan_function(expression: Any, name: str, partials: PartialColumns) -> Plann
         type=str(function.dataType().simpleString()),
     )
     # Such as try_sum, which is Sum in another mode of evaluation.
-    tried = str(function.prettyName()).startswith("try_")
-    plan = None if tried else _PLANS.get(f"{kind} DISTINCT" if distinct else kind)
+    tried = "Try" if str(function.prettyName()).startswith("try_") else ""
+    plan = _PLANS.get(f"{tried}{kind} DISTINCT" if distinct else f"{tried}{kind}")
     if plan is None:
         raise PlanError(
             f"agg: function {shown}{' with DISTINCT' if distinct else ''} is not supported (in {expression.sql()});"
@@ -124,6 +127,40 @@ def _sum_columns(call: Call, partials: PartialColumns, argument: str) -> tuple[i
             lambda places: DecimalSumBuffer(places, partials.ansi, shown), sql, call.partial("count", argument)
         )
     return partials.add(lambda places: SumBuffer(places, partials.ansi, shown), sql)
+
+
+def _try_sum(call: Call, partials: PartialColumns) -> PlannedResult:
+    """Null where the sum leaves its type; a sum of floats never does."""
+    argument, kind = call.arguments[0], call.argument_type()
+    sql, count = call.partial("try_sum", argument), call.partial("count", argument)
+    if kind.startswith("decimal"):
+        places = partials.add(lambda places: DecimalSumBuffer(places, False, partials.shown(sql)), sql, count)
+    elif call.type == "double":
+        places = partials.add(lambda places: SumBuffer(places, False, partials.shown(sql)), sql)
+    elif call.type == "bigint":
+        places = partials.add(TrySumBuffer, sql, count)
+    else:
+        raise PlanError(
+            f"agg: try_sum of {kind} is not supported (column {call.name}); cast its argument to a number",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+    return PlannedResult(call.name, "value", places[:1])
+
+
+def _try_average(call: Call, partials: PartialColumns) -> PlannedResult:
+    if not call.type.startswith("decimal"):
+        return _average(call, partials)  # a sum of doubles never leaves its type
+    total, count = (call.partial(function, call.arguments[0]) for function in ("try_sum", "count"))
+    places = partials.add(lambda places: DecimalSumBuffer(places, False, partials.shown(total)), total, count)
+    return PlannedResult(call.name, "decimal_mean", places, tries=True)
+
+
+def _product(call: Call, partials: PartialColumns) -> PlannedResult:
+    """SQL has no such function, so Spark multiplies the values of an epoch that it has collected."""
+    value = f"CAST({call.arguments[0]} AS DOUBLE)"
+    values = call.partial("collect_list", value)
+    sql = f"CASE WHEN {call.partial('count', value)} > 0 THEN aggregate({values}, 1D, (a, b) -> a * b) END"
+    return PlannedResult(call.name, "value", partials.add(ProductBuffer, sql))
 
 
 def _average(call: Call, partials: PartialColumns) -> PlannedResult:
@@ -274,6 +311,9 @@ _PLANS: dict[str, Plan] = {
     "Count DISTINCT": _count_distinct,
     "Sum": _sum,
     "Sum DISTINCT": _sum_distinct,
+    "TrySum": _try_sum,
+    "TryAverage": _try_average,
+    "Product": _product,
     "Average": _average,
     "Average DISTINCT": _average_distinct,
     "Min": _extreme("min"),

@@ -157,8 +157,11 @@ class PlannedResult:
     argument: Any = None
     #: The call, as Spark writes it.
     text: str = ""
+    #: What does not fit its type is null in ANSI mode, too.
+    tries: bool = False
 
     def typed(self, data_type: pa.DataType, ansi: bool) -> Result:
+        ansi = ansi and not self.tries
         return Result(self.name, self.kind, self.columns, data_type, ansi, self.argument, self.text)
 
 

@@ -81,6 +81,22 @@ def _percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     return PlannedResult(call.name, "percentile", places, shares)
 
 
+def _discrete_percentile(call: Call, partials: PartialColumns) -> PlannedResult:
+    """The first value that so many are not greater than; with DESC, not less than."""
+    kind = call.argument_type()
+    if kind.startswith("interval") or not kind.startswith(_NUMBERS):
+        raise PlanError(
+            f"agg: percentiles of {kind} are not supported (column {call.name}); cast its argument",
+            code="MIXEDMODE_NOT_SUPPORTED",
+        )
+    given = call.function.percentageExpression().eval(None)
+    if given is None:
+        raise PlanError(f"agg: the percentage of {call.name} is null; it must be from 0 to 1")
+    places = partials.add(ListBuffer, call.partial("collect_list", f"CAST({call.arguments[0]} AS DOUBLE)"))
+    result = "ranked_down" if bool(call.function.reverse()) else "ranked"
+    return PlannedResult(call.name, result, places, (_shares(given), 0.0))
+
+
 def _approximate_percentile(call: Call, partials: PartialColumns) -> PlannedResult:
     """The value that Spark's sketch looks for, found exactly: no sketch that SQL shows can be merged outside Spark."""
     kind = call.argument_type()
@@ -160,7 +176,13 @@ STATISTICS: dict[str, Plan] = {
     "CovPopulation": _together("covar_pop"),
     "CovSample": _together("covar_samp"),
     "Corr": _together("corr"),
+    "RegrReplacement": _spread("squares"),  # regr_sxx and regr_syy
+    "RegrSXY": _together("products"),
+    "RegrSlope": _together("slope"),
+    "RegrIntercept": _together("intercept"),
+    "RegrR2": _together("r2"),
     "Percentile": _percentile,
+    "PercentileDisc": _discrete_percentile,
     "ApproximatePercentile": _approximate_percentile,
     "Mode": _mode,
     "HyperLogLogPlusPlus": _approximate_count,

@@ -111,6 +111,35 @@ class DecimalSumBuffer(Buffer):
 
 
 @dataclass(frozen=True)
+class TrySumBuffer(Buffer):
+    """A sum of longs and the count of its values; a null sum with a count has left its type, for good."""
+
+    kind = "try_sum"
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        counts = [pc.fill_null(side[1], 0) for side in (old, new)]
+        left, right = (pc.fill_null(side[0], 0).to_numpy(zero_copy_only=False) for side in (old, new))
+        total = left + right  # wraps around
+        lost = pc.or_(_lost(old[0], counts[0]), _lost(new[0], counts[1]))
+        overflown = pc.or_(pa.array(((left ^ total) & (right ^ total)) < 0), lost)
+        count = pc.add(*counts)
+        nothing = pc.or_(pc.equal(count, 0), overflown)
+        return [pc.if_else(nothing, pa.scalar(None, pa.int64()), pa.array(total)), count]
+
+
+@dataclass(frozen=True)
+class ProductBuffer(Buffer):
+    """A product of doubles; null as long as there was no value."""
+
+    kind = "product"
+
+    def merge(self, old: list[pa.Array], new: list[pa.Array]) -> list[pa.Array]:
+        product = pc.multiply(pc.fill_null(old[0], 1.0), pc.fill_null(new[0], 1.0))
+        nothing = pc.and_(pc.is_null(old[0]), pc.is_null(new[0]))
+        return [pc.if_else(nothing, pa.scalar(None, pa.float64()), product)]
+
+
+@dataclass(frozen=True)
 class ExtremeBuffer(Buffer):
     """The least or greatest value in Spark's order (NaN is the greatest)."""
 

@@ -200,6 +200,12 @@ class Aggregation(KeyedOperator):
         return is_plain and self.group_columns is not None and self.group_columns.sliding is None
 
     @property
+    def column_texts(self) -> dict[str, str]:  # type: ignore[override]
+        """By prepared column the aggregate that it is for, as the user wrote it."""
+        places = self.partials.places
+        return {places[at]: one.text for one in self.partials.results for at in one.columns if one.text}
+
+    @property
     def gives_whole_result(self) -> bool:  # type: ignore[override]
         """True in outputMode complete, which drops and evicts nothing."""
         return self.output_mode == "complete"

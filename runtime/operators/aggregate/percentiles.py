@@ -31,13 +31,14 @@ def percentiles(lists: pa.Array, shares: tuple[float, ...]) -> list[np.ndarray]:
     return found
 
 
-def ranked(lists: pa.Array, shares: tuple[float, ...], margin: float) -> list[pa.Array]:
+def ranked(lists: pa.Array, shares: tuple[float, ...], margin: float, *, descending: bool = False) -> list[pa.Array]:
     """For each share a value of each list, the one that Spark's ``percentile_approx`` looks for; any for an empty list.
 
     Args:
         lists: the values, without nulls.
         shares: from 0 to 1: the least value is asked for that so many are not greater than.
         margin: a share that is so near 0, or 1, stands for the least value, or the greatest.
+        descending: the greatest value is asked for that so many are not less than.
     """
     lengths, values = list_lengths(lists), lists.flatten()
     if not len(values):
@@ -50,7 +51,9 @@ def ranked(lists: pa.Array, shares: tuple[float, ...], margin: float) -> list[pa
     found = []
     for share in shares:
         rank = np.ceil(share * lengths) if margin < share < 1 - margin else lengths * (share > margin)
-        place = starts + np.clip(rank.astype(np.int64) - 1, 0, np.maximum(lengths - 1, 0))
+        last = np.maximum(lengths - 1, 0)
+        place = np.clip(rank.astype(np.int64) - 1, 0, last)
+        place = starts + (last - place if descending else place)
         # Empty lists at the end begin behind the last value.
         found.append(values.take(pa.array(order[np.minimum(place, len(order) - 1)])))
     return found

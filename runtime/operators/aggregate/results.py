@@ -24,8 +24,10 @@ class Result:
     ``kind`` is one of: ``value`` (the first buffer column as it is), ``count``, ``mean``, ``decimal_mean``, ``list``,
     ``size`` (number of elements of a list), ``sum_distinct``, ``mean_distinct``, ``stddev_samp``, ``stddev_pop``,
     ``var_samp``, ``var_pop``, ``skewness``, ``kurtosis``, ``covar_samp``, ``covar_pop``, ``corr``, ``mode``,
-    ``percentile`` (argument: the shares), ``ranked`` (argument: the shares, and how near 0 or 1 one counts as that),
-    ``registers`` (argument: an Estimator).
+    ``squares`` and ``products`` (sums of squared, or multiplied, differences from the mean), ``slope``, ``intercept``
+    and ``r2`` (of a regression of the first argument on the second), ``percentile`` (argument: the shares), ``ranked``
+    and ``ranked_down`` (argument: the shares, and how near 0 or 1 one counts as that), ``registers`` (argument: an
+    Estimator).
     """
 
     name: str
@@ -152,6 +154,28 @@ def _correlation(result: Result, columns: list[pa.Array]) -> pa.Array:
         return pa.array(products / divisor, mask=divisor == 0)
 
 
+def _squares(result: Result, columns: list[pa.Array]) -> pa.Array:
+    return pa.array(floats(columns[2]), mask=floats(columns[0]) == 0)
+
+
+def _products(result: Result, columns: list[pa.Array]) -> pa.Array:
+    return pa.array(floats(columns[3]), mask=floats(columns[0]) == 0)
+
+
+def _regression(result: Result, columns: list[pa.Array]) -> pa.Array:
+    """Of the first argument on the second; null if the second has no spread, as in Spark."""
+    count, mean_y, mean_x, products, squares_y, squares_x = (floats(column) for column in columns)
+    with np.errstate(all="ignore"):
+        if result.kind == "r2":
+            correlation = products / np.sqrt(squares_x * squares_y)
+            values = np.where(squares_y == 0, 1.0, correlation * correlation)
+        else:
+            values = products / squares_x
+            if result.kind == "intercept":
+                values = mean_y - values * mean_x
+    return pa.array(values, mask=(count == 0) | (squares_x == 0))
+
+
 def _mode(result: Result, columns: list[pa.Array]) -> pa.Array:
     return modes(columns[0])
 
@@ -170,7 +194,7 @@ def _ranked(result: Result, columns: list[pa.Array]) -> pa.Array:
     """The same for values that are there."""
     shares, margin = result.argument
     nothing = list_lengths(columns[0]) == 0
-    found = ranked(columns[0], shares, margin)
+    found = ranked(columns[0], shares, margin, descending=result.kind == "ranked_down")
     if not pa.types.is_list(result.type):
         return pc.if_else(pa.array(nothing), pa.scalar(None, found[0].type), found[0])
     places = np.arange(len(shares) * len(nothing)).reshape(len(shares), len(nothing)).T.reshape(-1)
@@ -208,8 +232,14 @@ _KINDS: dict[str, Callable[[Result, list[pa.Array]], pa.Array]] = {
     "covar_samp": _covariance,
     "covar_pop": _covariance,
     "corr": _correlation,
+    "squares": _squares,
+    "products": _products,
+    "slope": _regression,
+    "intercept": _regression,
+    "r2": _regression,
     "mode": _mode,
     "percentile": _percentile,
     "ranked": _ranked,
+    "ranked_down": _ranked,
     "registers": _registers,
 }

@@ -131,6 +131,13 @@ def test_what_a_stream_does_that_is_not_known_to_be_the_same_is_sparks(
     assert all(reason in one for one in said)
 
 
+def test_an_aggregate_that_is_not_taken_is_named_as_the_user_wrote_it(spark: SparkSession, folder: Path) -> None:
+    """And not as the columns that it is computed from."""
+    rows = spark.read.schema(SCHEMA).parquet(str(folder))
+    with pytest.raises(NotTakenError, match=r"^first\(long\) is not count, sum, min or max"):
+        recognise(planned(rows, ["id"], F.first("long"), event_time="at"), rows, None, "arrow")
+
+
 def test_other_sources_and_rows_are_sparks(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """Rows of other formats, of folders that stand for a column, of another RDD, and of a batch that is over."""
     over: list[DataFrame] = []
