@@ -239,6 +239,8 @@ class LaneRead:
     template: DataFrame | None = None
     #: The lane's column that is the stage's event time; None: none is, or nobody needs to know.
     event_time: str | None = None
+    #: Behind how many of the operations event times are looked at, and their column there; None: behind all of them.
+    timed: tuple[int, str] | None = None
 
     @property
     def is_observed(self) -> bool:
@@ -297,6 +299,11 @@ class StageSpec:
         """Whether event times are to be known by input: there are several, live ones among them, or a lone history."""
         inputs = len(self.delays_ms) + len(self.timeless) + len(self.edges) + self.has_lone_history
         return self.event_time is not None and bool(self.delays_ms) and inputs > 1
+
+    @property
+    def looks_before_steps(self) -> bool:
+        """Whether rows that are dropped on their way move the watermark, too: somebody looks at them before."""
+        return self.event_time is not None and any(read.timed is not None for read in self.reads)
 
     @property
     def needs_input_column(self) -> bool:

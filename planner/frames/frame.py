@@ -236,7 +236,7 @@ class MixedFrame(ColumnAccess, ViewedFrame):
         )
         hidden = [CARRIER] if self._has_carrier else []
         inputs = self._inputs.map("withWatermark", lambda frame: marked(unmarked(frame).drop(*hidden), column))
-        return MixedFrame(inputs.timed(), Watermark(column, delay_ms))
+        return MixedFrame(inputs.timed(column), Watermark(column, delay_ms))
 
     def groupBy(self, *cols: ColumnOrName | int | Sequence[ColumnOrName | int]) -> MixedGroupedData[MixedFrame]:
         """Groups by key: names, columns, expressions, ``F.window``, ``F.session_window``, or 1-based positions.

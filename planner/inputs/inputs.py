@@ -74,6 +74,9 @@ class Part:
     seam: Seam | None = None
     #: Number of the ``withWatermark`` call that its rows have passed last; None: they have passed none.
     timed_by: int | None = None
+    #: How many of the steps come up to that call, and its column.
+    timed_at: int = 0
+    timed_column: str = ""
 
     def mapped(
         self, what: str, function: Callable[[DataFrame], DataFrame], carrying: Callable[..., DataFrame] | None = None
@@ -164,8 +167,8 @@ class Inputs:
     def live_inputs(self) -> tuple[LiveInput, ...]:
         """The live inputs as the runtime knows them.
 
-        Where rows of one call of ``withWatermark`` come on several ways (``rows.union(rows.where(…))``), each way's count
-        for all, as in Spark, whose watermark is of that call: none lags behind because its rows were filtered.
+        Where rows of one call of ``withWatermark`` come on several ways (``rows.union(rows.where(…))``), each way's
+        count for all, as in Spark, whose watermark is of that call: none lags behind because its rows were filtered.
         """
         return tuple(
             LiveInput(live.name, self._moving(live), None if live.seam is None else live.seam.claim)
@@ -244,10 +247,11 @@ class Inputs:
         metrics = Metrics(name, tuple(columns), template)
         return replace(self, parts=tuple(part.observed(metrics) for part in self.parts))
 
-    def timed(self) -> Inputs:
-        """The same, behind a call of ``withWatermark`` of its own."""
+    def timed(self, column: str) -> Inputs:
+        """The same, behind a call of ``withWatermark`` of its own with this column."""
         number = next(_numbers)
-        return replace(self, parts=tuple(replace(part, timed_by=number) for part in self.parts))
+        timed = (replace(part, timed_by=number, timed_at=len(part.steps), timed_column=column) for part in self.parts)
+        return replace(self, parts=tuple(timed))
 
     def check_not_arranged(self, what: str) -> None:
         """Raise PlanError if a whole result is in order already: what comes now would come where it is shown."""

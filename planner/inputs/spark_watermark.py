@@ -39,7 +39,7 @@ def take_over_watermark(inputs: Inputs) -> tuple[Inputs, Watermark | None]:
     cleaned = replace(inputs, parts=tuple(bare)).map("withWatermark", lambda frame: marked(frame, column))
     delays = {name: delay_ms for name, (_, delay_ms) in found.items()}
     several = tuple(delays.items()) if len(delays) > 1 else ()
-    return cleaned.timed(), Watermark(column, max(delays.values()), several)
+    return cleaned.timed(column), Watermark(column, max(delays.values()), several)
 
 
 def _said_by(live: Part) -> tuple[str, int]:

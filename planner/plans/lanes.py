@@ -25,6 +25,7 @@ from ...runtime.platform.spark_session import empty_frame
 from ...runtime.spec import LaneRead
 from ..inputs.analysis import columns_below
 from ..inputs.inputs import Inputs, Part, numbered_names
+from ..inputs.untimed_rows import drops_timed_rows
 from ..stages.stage import KeyedStage
 
 Branch = tuple[Part, ...]
@@ -39,6 +40,8 @@ class PlannedLane:
     #: Those of each stage that takes them, as the stage does.  Of several stages the lane's are as they were given, and
     #: of one that observes them as they were before.
     takers: tuple[tuple[KeyedStage, Branch], ...]
+    #: Stages whose event times are looked at behind ``withWatermark``, and not where the stage takes the rows.
+    looking: frozenset[KeyedStage] = frozenset()
 
     @property
     def inputs(self) -> Inputs:
@@ -67,12 +70,15 @@ class Lanes:
                 times[frames] += 1
         # Rows that are observed together come together there, so each read() of such a stage is a lane of its own.
         observing = {stage for stage in stages if any(_is_observed(part) for part in stage.inputs.parts)}
+        looking = frozenset(stage for stage in stages if any(map(_is_looked_at, stage.inputs.parts)))
         lanes: dict[object, PlannedLane] = {}
         for number, (key, taken) in enumerate(takers.items()):
             stage, branch = taken[0]
-            if len(taken) > 1 or stage in observing:
-                first = tuple(part.behind(0 if len(taken) > 1 else _before_observe(part)) for part in branch)
-                lanes[key] = PlannedLane(_numbered(first, number), tuple(taken))
+            if len(taken) > 1 or stage in observing or stage in looking:
+                first = tuple(
+                    part.behind(0 if len(taken) > 1 else _cut_at(part, looks=stage in looking)) for part in branch
+                )
+                lanes[key] = PlannedLane(_numbered(first, number), tuple(taken), looking)
                 continue
             known = () if stage not in lanes else lanes[stage].parts
             parts = (*known, *_numbered(branch, number))
@@ -137,12 +143,15 @@ class Lanes:
         """
         found = []
         for number, lane, branch in self.of_stage(stage):
-            steps = branch[0].steps[len(lane.parts[0].steps) :]
+            done, first = len(lane.parts[0].steps), branch[0]
+            steps = first.steps[done:]
+            looks = stage in lane.looking and first.timed_by is not None
+            timed = (first.timed_at - done, first.timed_column) if looks else None
             if not steps:
-                found.append(LaneRead(number))
+                found.append(LaneRead(number, timed=timed))
                 continue
             event_time = self._event_time(stage, lane, self._repeated(uid, stage, lane, steps))
-            found.append(LaneRead(number, steps, branch[0].frame, event_time))
+            found.append(LaneRead(number, steps, first.frame, event_time, timed))
         return tuple(found)
 
     def _event_time(self, stage: KeyedStage, lane: PlannedLane, rows: DataFrame) -> str | None:
@@ -194,9 +203,14 @@ def _is_observed(part: Part) -> bool:
     return part.origin is None and any(step.metrics is not None for step in part.steps)
 
 
-def _before_observe(part: Part) -> int:
-    """How many operations come before the first ``observe``."""
-    return next((at for at, step in enumerate(part.steps) if step.metrics is not None), len(part.steps))
+def _is_looked_at(part: Part) -> bool:
+    return part.origin is None and drops_timed_rows(part)
+
+
+def _cut_at(part: Part, *, looks: bool) -> int:
+    """How many operations come before the first ``observe``; ``looks``: and no more than up to ``withWatermark``."""
+    before = next((at for at, step in enumerate(part.steps) if step.metrics is not None), len(part.steps))
+    return min(before, part.timed_at) if looks and part.timed_by is not None else before
 
 
 def _branches(inputs: Inputs) -> list[Branch]:

@@ -105,14 +105,14 @@ class EpochRunner:
             time_ms, orders = now_ms(), {}
             for stage in self.job.readers:
                 inputs = () if rows is None else rows.by_input(stage)
-                frame = united(inputs)
+                frame, timed = united(inputs), None if rows is None else rows.timed(stage)
                 state = self.state.stages[stage.uid]
                 own_ms = final_ms[stage.uid] if isinstance(final_ms, Mapping) else final_ms
                 asks = own_ms == OBSERVED or (own_ms is not None and self.graph.times.in_order(stage))
                 is_pinned = pin is not None and stage is self.first_stage and pin.load(live_position) is not None
                 reach = None
                 if asks and not is_pinned and (stage.operator.uses_event_time or len(self.job.stages) > 1):
-                    reach = self.graph.times.look_ahead(stage, frame, sorts=True)
+                    reach = self.graph.times.look_ahead(stage, frame, timed, sorts=True)
                 spec = sorted_pass_of(
                     self.state,
                     state,
@@ -126,7 +126,7 @@ class EpochRunner:
                     has_rows=frame is not None,
                 )
                 visited = None if rows is None or frame is not None else self._without_rows(stage, spec)
-                order = Order(spec, frame, inputs, visited, reach)
+                order = Order(spec, frame, inputs, visited, reach, timed)
                 if pin is not None and not stage.edges:  # what follows others is pinned by what those hand on
                     order = self._pinned(stage, order, pin, live_position)
                 orders[stage.uid] = order
@@ -177,16 +177,17 @@ class EpochRunner:
             at_once = self.graph.times.fires_at_once()
             for stage in self.job.readers:
                 state = self.state.stages[stage.uid]
-                frame = None if rows is None or self._needs_none(stage, rows) else rows.of(stage)
+                taken = None if rows is None or self._needs_none(stage, rows) else rows
+                frame, timed = (None, None) if taken is None else (taken.of(stage), taken.timed(stage))
                 state.watermark.advance(time_ms)
                 in_order = self.graph.times.in_order(stage)
                 looks = at_once or (in_order and stage.tells_inputs_apart)
-                reach = self.graph.times.look_ahead(stage, frame) if looks else None
+                reach = self.graph.times.look_ahead(stage, frame, timed) if looks else None
                 spec = streaming_epoch_of(self.state, state, time_ms, reach, in_order=in_order, at_once=at_once)
                 if not fires:
                     spec = replace(spec, firing_watermark_ms=state.watermark.fired_ms)
                 visited = self._without_rows(stage, spec) if shards is None else shards[stage.uid]
-                orders[stage.uid] = Order(spec, frame, shards=visited, reach=reach)
+                orders[stage.uid] = Order(spec, frame, shards=visited, reach=reach, timed=timed)
             self.graph.execute(phase, orders[self.first_stage.uid].spec, orders)
             self.deliver()
             failpoint("epoch-applied")

@@ -21,6 +21,7 @@ from ..tasks.executor import Executed
 from ..tasks.report import ShardReport
 from .clocks import now_ms
 from .job_state import JobState
+from .source_rows import TIMED
 from .stage_epochs import Order, Ran, fired_upstream, greatest_event_time, known, reached_upstream
 
 Look = Callable[[DataFrame, str, Sequence[LiveInput]], Reach]
@@ -62,7 +63,9 @@ class EventTimes:
                 ahead.add(stage.uid)  # rows of one of its keys may go out before others that were due earlier
         return False
 
-    def look_ahead(self, stage: StageSpec, frame: DataFrame | None, *, sorts: bool = False) -> Reach | None:
+    def look_ahead(
+        self, stage: StageSpec, frame: DataFrame | None, timed: DataFrame | None = None, *, sorts: bool = False
+    ) -> Reach | None:
         """Rows and event times of an epoch, before it starts.
 
         ``observed`` must know the end of the backlog, and the tasks do not tell several inputs apart.
@@ -70,6 +73,7 @@ class EventTimes:
         Args:
             stage: which takes the rows.
             frame: the rows; None: there are none.
+            timed: their event times, where some of the rows are dropped later; None: nobody drops any.
             sorts: they are a sorted pass's.
         """
         inputs = self.job.inputs_of(stage)
@@ -78,15 +82,20 @@ class EventTimes:
         # A history beside an earlier stage's rows holds nothing back: slices of histories end at the same times.
         if frame is None or stage.event_time is None or not inputs:
             return None
+        event_time = stage.event_time
+        if timed is not None:
+            frame, event_time = timed, TIMED
         cores = self.job.settings.backlog_max_cores
         if sorts and cores is not None:
             frame = frame.coalesce(cores)
         with self.labelled("looking for the greatest event time"):
-            return self.look(unobserved(frame) if stage.observed else frame, stage.event_time, inputs)
+            return self.look(unobserved(frame) if stage.observed else frame, event_time, inputs)
 
     def told_by_tasks(self, stage: StageSpec, spec: EpochSpec) -> bool:
         """Whether the tasks of an epoch say of each input how far it goes, and nobody has to know before it starts."""
         if not stage.tells_inputs_apart or stage.edges or stage.operator.input_times is None:
+            return False
+        if stage.looks_before_steps:
             return False
         return spec.style == "random" and spec.in_order is None and not self.fires_at_once()
 
@@ -118,7 +127,7 @@ class EventTimes:
             reports: what it has done.
             upstream: by earlier stage what counts as its event time.
         """
-        if stage.edges or stage.tells_inputs_apart:
+        if stage.edges or stage.tells_inputs_apart or stage.looks_before_steps:
             return {**upstream, **({} if order.reach is None else order.reach.seen)}
         return greatest_event_time(reports)
 

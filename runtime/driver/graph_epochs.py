@@ -187,8 +187,10 @@ class GraphEpochs:
         state, spec = self.state.stages[stage.uid], order.spec
         reach, visited = order.reach, order.visited(state)
         told_by_tasks = reach is None and order.frame is not None and self.times.told_by_tasks(stage, spec)
-        if stage.tells_inputs_apart and reach is None and not stage.edges and not told_by_tasks:
-            reach = self.times.look_ahead(stage, order.frame, sorts=spec.style == "sorted")
+        looks = stage.tells_inputs_apart or stage.looks_before_steps
+        if looks and reach is None and not stage.edges and not told_by_tasks:
+            reach = self.times.look_ahead(stage, order.frame, order.timed, sorts=spec.style == "sorted")
+        input_rows = None if reach is None or stage.edges or stage.looks_before_steps else reach.rows
         order = replace(order, reach=reach)
         done = Executed([])
         if visited:
@@ -199,7 +201,7 @@ class GraphEpochs:
                 is_first = self.executors[stage.uid].is_first_pass(spec, state.lineages)
                 by_spark = is_first or stage.operator.is_stateless
                 work = JobTasks.of(self.job.spark, self.tag)
-                total_rows = None if reach is None or by_spark else reach.rows
+                total_rows = None if by_spark else input_rows
                 self.backlog.begin(total_rows, len(state.shards), work, by_spark=by_spark, stage=stage.uid)
             try:
                 with self._labelled(f"{phase.kind}, epoch {spec.epoch}{self._of_stage(stage)}"):
@@ -214,7 +216,7 @@ class GraphEpochs:
                         report_folder=order.report_folder,
                         inboxes=inboxes,
                         in_place=order.in_place,
-                        input_rows=None if reach is None or stage.edges else reach.rows,
+                        input_rows=input_rows,
                         tells_inputs=told_by_tasks,
                         pausable=phase.kind == "backlog",
                     )
@@ -251,7 +253,7 @@ class GraphEpochs:
         staged = {uid: [file for report in done.reports for file in report.output] for uid, done in ran.items()}
         in_place, sorts = self._keeps_shards(stage), base.style == "sorted"
         rows = self._handed_on(stage, staged, in_place, None if own is None else own.frame)
-        reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame, sorts=sorts)
+        reach = None if own is None else own.reach or self.times.look_ahead(stage, own.frame, own.timed, sorts=sorts)
         seen = {} if reach is None else reach.seen
         fired, reached = (of(stage, ran, self.state.stages) for of in (fired_upstream, reached_upstream))
         # In the stream the rows of an epoch move the watermark behind it, whoever has handed them on.

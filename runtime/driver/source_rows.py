@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from ..connectors.sources.inputs import INPUT_COLUMN
 from ..connectors.sources.lanes import rows_by_lane
 from ..operators.arrival import in_one_order
-from ..operators.steps import behind_steps, united
+from ..operators.steps import behind_steps, done, united
+from ..platform.columns import event_time_us
 from ..platform.file_rows import with_file_rows
 from ..platform.micro_batch import partitions_of
 from ..platform.spark_session import empty_frame
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from ..operators.steps import Step
     from ..spec import JobSpec, LaneRead, StageSpec
 
+#: The event times of rows that are looked at before some of them are dropped.
+TIMED = "__timed"
 #: Takes some rows of a history, given the column with their event times.
 Part = Callable[[DataFrame, "str | None"], DataFrame]
 
@@ -79,6 +83,21 @@ class SourceRows:
     def of(self, stage: StageSpec) -> DataFrame | None:
         """The rows that a stage takes; None: there are none."""
         return united(self.by_input(stage))
+
+    def timed(self, stage: StageSpec) -> DataFrame | None:
+        """The event times of the rows that move a stage's watermark, in a column ``TIMED``; None: there are none."""
+        frames = []
+        for number, rows in enumerate((self.histories, *self.lives)):
+            for read in stage.reads:
+                if read.timed is None or read.lane not in rows:
+                    continue
+                steps, column = read.timed
+                frame = done(rows[read.lane], read.steps[:steps], INPUT_COLUMN)
+                if number == 0 and self.part is not None:
+                    frame = self.part(frame, column)
+                told = [INPUT_COLUMN] if INPUT_COLUMN in frame.columns and stage.needs_input_column else []
+                frames.append(frame.select(F.timestamp_micros(event_time_us(frame, column)).alias(TIMED), *told))
+        return united(frames)
 
     def by_input(self, stage: StageSpec) -> tuple[DataFrame, ...]:
         """The same, each history and what a live source gives of each lane by itself; empty: there are none."""

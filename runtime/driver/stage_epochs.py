@@ -35,6 +35,8 @@ class Order:
     shards: Sequence[int] | None = None
     #: How far the event times of its rows go, if somebody has looked.
     reach: Reach | None = None
+    #: The event times that move the watermark, where rows are dropped on their way; None: those of ``frame``.
+    timed: DataFrame | None = None
     #: What an earlier run of the same pinned pass has finished, by shard.
     finished: Mapping[int, ShardReport] = field(default_factory=dict)
     #: Where finished attempts leave their reports; None: nowhere.

@@ -84,6 +84,8 @@ class StagesTogether:
             return False
         if first.uid in self.job.outputs or self.job.late_rows is not None or self.events.users:
             return False
+        if first.looks_before_steps:
+            return False
         if any(self.executors[stage.uid].observes or stage.observed for stage in (first, second)):
             return False
         if second.operator.takes_late_bound or self.times.in_order(second) or self.times.fires_at_once():

@@ -64,14 +64,14 @@ def behind_steps(rows: Sequence[tuple[DataFrame, Sequence[Step]]], kept: str) ->
     while (metrics := _next_observed([steps for _, steps in waiting])) is not None:
         places = [_place(metrics, steps) for _, steps in waiting]
         found = [(frame, steps, at) for (frame, steps), at in zip(waiting, places, strict=True) if at is not None]
-        frames = _alike([_done(frame, steps[:at], kept) for frame, steps, at in found], kept)
+        frames = _alike([done(frame, steps[:at], kept) for frame, steps, at in found], kept)
         together = united(frames)
         assert together is not None, "something is observed"
         observed = together.observe(metrics.name, *metrics.columns)
         _, steps, at = found[0]
         others = [one for one, at in zip(waiting, places, strict=True) if at is None]
         waiting = [(observed, steps[at + 1 :]), *others]
-    return [_done(frame, steps, kept) for frame, steps in waiting]
+    return [done(frame, steps, kept) for frame, steps in waiting]
 
 
 def _next_observed(ways: Sequence[Sequence[Step]]) -> Metrics | None:
@@ -88,7 +88,8 @@ def _place(metrics: Metrics | None, steps: Sequence[Step]) -> int | None:
     return next((at for at, step in enumerate(steps) if step.metrics is metrics), None)
 
 
-def _done(frame: DataFrame, steps: Sequence[Step], kept: str) -> DataFrame:
+def done(frame: DataFrame, steps: Sequence[Step], kept: str) -> DataFrame:
+    """Rows behind operations; ``kept``: a column that goes along where it can."""
     return reduce(lambda rows, step: step.keeping(rows, kept), steps, frame)
 
 

@@ -33,6 +33,9 @@ def _united(rows: Any) -> Any:
 
 JOBS: dict[str, Callable[[Any], Any]] = {
     "a union with a filtered copy": lambda a: _united(_timed(a)),
+    "a condition on the event time": lambda a: _counted(_timed(a).where("second(ts) < 40")),
+    "a generator": lambda a: _counted(_timed(a).selectExpr("key", "ts", "explode(if(value > 1, array(1), array()))")),
+    "a generator, united": lambda a: _united(_timed(a).selectExpr("*", "explode(if(value > 1, array(1), array()))")),
     "a union before withWatermark": lambda a: _counted(_timed(a.union(a.where("value > 3")))),
 }
 

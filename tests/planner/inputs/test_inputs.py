@@ -195,14 +195,14 @@ def test_a_history_belongs_to_the_inputs_that_it_was_read_with(history: DataFram
 
 
 def test_ways_of_one_watermark_move_it_together(history: DataFrame, live: DataFrame) -> None:
-    """Rows of one source behind one call of withWatermark, as Spark's watermark is of the call; others each their own."""
+    """Rows of one source behind one call of withWatermark, as Spark's watermark is of the call."""
     both = read(history=history, live=live)
     timed = both.withWatermark("ts", "1 second")
     together = timed.where("v > 1").union(timed.select("*"))
     assert [one.frames for one in together._inputs.live_inputs] == [(0, 1, 2, 3)] * 2
-    assert [one.frames for one in both.union(both.where("v > 1")).withWatermark("ts", "1 second")._inputs.live_inputs] == [
-        (0, 1, 2, 3)
-    ] * 2
+    assert [
+        one.frames for one in both.union(both.where("v > 1")).withWatermark("ts", "1 second")._inputs.live_inputs
+    ] == [(0, 1, 2, 3)] * 2
     twice = timed.union(both.withWatermark("ts", "1 second"))
     assert [one.frames for one in twice._inputs.live_inputs] == [(0, 1), (2, 3)]
     several = read(live=[live, live.select("*")]).withWatermark("ts", "1 second")
