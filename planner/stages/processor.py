@@ -107,6 +107,7 @@ def plan_processor(
             event_max_bytes=settings.operator_event_max_bytes,
             form=form,
             rows_per_call=rows_per_call(settings, spoken, event_time, whole_keys),
+            output_mode=mode,
         )
 
     return KeyedStage(

@@ -68,6 +68,7 @@ class ProcessorStage(KeyedOperator):
         event_max_bytes: the most that one event, or a shard's own state, may take.
         form: how handlers get rows and give them; state, timers and everything else do not depend on it.
         rows_per_call: how the rows of a key are cut into calls in a sorted pass; None: not at all, or by event time.
+        output_mode: as the user has given it; None: nobody needs to know.
     """
 
     kind = "transformWithState"
@@ -93,9 +94,11 @@ class ProcessorStage(KeyedOperator):
         event_max_bytes: int = 1024 * 1024,
         form: Form | None = None,
         rows_per_call: RowsPerCall | None = None,
+        output_mode: str | None = None,
     ) -> None:
         self.form = form or Rows()
         self.rows_per_call = rows_per_call
+        self.output_mode = output_mode
         self.uid = uid
         self.key_columns = key_columns
         self.key_schema = arrow_schema(key_schema)

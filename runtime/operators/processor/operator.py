@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
+from ....errors import CheckpointMismatchError
 from ...platform.clean_up import take_all
 from ...platform.columns import quoted
 from ..admission import is_late
 from ..arrival import arrival_columns, with_arrival
-from ..contract import EpochSpec, ShardContext
+from ..contract import EpochSpec, Evolved, ShardContext
 from .definition import ProcessorStage
 from .keyed_rows import INITIAL_STATE_COLUMN, KIND_COLUMN
 from .run import ProcessorRun
@@ -22,6 +23,8 @@ from .user_failure import explain_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from ....state.registry import StateRegistry
 
 
 class ProcessorOperator(ProcessorStage):
@@ -45,6 +48,23 @@ class ProcessorOperator(ProcessorStage):
             "key": [f"{field.name} {field.type}" for field in self.key_schema],
             "time mode": self.time_mode,
         }
+
+    @property
+    def state_record(self) -> Any:
+        """The output mode; as in Spark, a processor keeps that of its first start."""
+        return None if self.output_mode is None else {"outputMode": self.output_mode}
+
+    def evolved(
+        self, stored: StateRegistry, record: Any, described: Mapping[str, Any], *, going_on: bool = True
+    ) -> Evolved:
+        """Take over the state of the same processor, or of another version of it."""
+        was = None if record is None else record["outputMode"]
+        if was is not None and self.output_mode is not None and was != self.output_mode:
+            raise CheckpointMismatchError(
+                f"{self.processor_name} has outputMode {self.output_mode!r}, its state was written with outputMode"
+                f" {was!r}; keep that, as Spark asks for, too, or start with another checkpointLocation [upgrade:U10]"
+            )
+        return super().evolved(stored, record, described, going_on=going_on)
 
     def prepare(self, frame: DataFrame, epoch: EpochSpec) -> DataFrame:
         """Input rows as they are; in the very first epoch with the rows of the initial state before them."""

@@ -57,8 +57,7 @@ def _then(test: str, name: str, refused: str, first: Callable[[Read], Any], then
     Without micro-batches without rows: those of a processor in processing time would never end.
     """
     steps = [{"in": ["a"]}, Restart(then, refused=refused), {"in": ["a"]}]
-    why = "The output mode of a processor changes nothing in mixedmode: its state is taken over."
-    CASES.append(Case(name, ((SCALA, test),), first, WORDS, steps, "update", session=QUIET, why=why))
+    CASES.append(Case(name, ((SCALA, test),), first, WORDS, steps, "update", session=QUIET))
 
 
 _then(
