@@ -86,6 +86,8 @@ class Sizes:
     steady_epochs: int = 200
     steady_batch_rows: int = 1_000
     steady_keys: int = 100_000
+    #: Epochs of a driver whose tasks do nothing, with a checkpoint behind each.
+    soak_epochs: int = 20_000
     #: A stream whose store and sink are slow, with a checkpoint every so many seconds, and without any.
     beside_batches: int = 300
     beside_interval_s: int = 5
@@ -148,6 +150,7 @@ _SMALL = Sizes(
     checkpoint_large_keys=1_000_000,
     steady_epochs=60,
     steady_keys=10_000,
+    soak_epochs=2_000,
     peer_rows=2_000_000,
     peer_keys=200_000,
     beside_batches=60,
@@ -206,6 +209,7 @@ _TINY = replace(
     steady_epochs=12,
     steady_batch_rows=100,
     steady_keys=1_000,
+    soak_epochs=80,
     beside_batches=12,
     beside_interval_s=1,
     lifecycle_checkpoints=5,

@@ -130,6 +130,12 @@ TARGETS = (
            "at most", 1.25, "x"),
     Target("steady-memory", "steady stream, memory of the Python processes, last quarter against first", "at most",
            1.25, "x"),
+    Target("steady-metadata", "steady stream, size of _metadata, last quarter against first", "at most", 1.25, "x"),
+    *(
+        Target(f"soak-{name}", f"soak without Spark, {what}, last quarter against second", "at most", 1.25, "x")
+        for name, what in {"files": "files under the checkpoint location", "python": "memory of the driver",
+                           "handles": "open handles", "threads": "threads", "metadata": "size of _metadata"}.items()
+    ),
     Target("steady-handles", "steady stream, open handles of all processes, last quarter against first", "at most",
            1.25, "x"),
 )  # fmt: skip
