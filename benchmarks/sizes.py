@@ -49,6 +49,8 @@ class Sizes:
     epoch_batches: int = 60
     #: Files that land one by one, until the rows of each can be seen in the sink.
     visible_batches: int = 60
+    #: Counted starts of a small job.
+    first_rounds: int = 20
     often_batches: int = 500
     often_rounds: int = 3
     #: The same of a join: buffered rows, and rows a side.
@@ -131,6 +133,7 @@ _SMALL = Sizes(
     latency_keys=20_000,
     epoch_batches=30,
     visible_batches=20,
+    first_rounds=8,
     often_batches=60,
     often_rounds=2,
     join_buffered_rows=50_000,
@@ -183,6 +186,7 @@ _TINY = replace(
     latency_keys=500,
     epoch_batches=3,
     visible_batches=3,
+    first_rounds=2,
     often_batches=3,
     often_rounds=1,
     join_buffered_rows=2_000,
