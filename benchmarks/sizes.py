@@ -49,6 +49,8 @@ class Sizes:
     epoch_batches: int = 60
     #: Files that land one by one, until the rows of each can be seen in the sink.
     visible_batches: int = 60
+    #: Counted starts of a small job.
+    first_rounds: int = 20
     often_batches: int = 500
     often_rounds: int = 3
     #: The same of a join: buffered rows, and rows a side.
@@ -86,6 +88,8 @@ class Sizes:
     steady_epochs: int = 200
     steady_batch_rows: int = 1_000
     steady_keys: int = 100_000
+    #: Epochs of a driver whose tasks do nothing, with a checkpoint behind each.
+    soak_epochs: int = 20_000
     #: A stream whose store and sink are slow, with a checkpoint every so many seconds, and without any.
     beside_batches: int = 300
     beside_interval_s: int = 5
@@ -129,6 +133,7 @@ _SMALL = Sizes(
     latency_keys=20_000,
     epoch_batches=30,
     visible_batches=20,
+    first_rounds=8,
     often_batches=60,
     often_rounds=2,
     join_buffered_rows=50_000,
@@ -148,6 +153,7 @@ _SMALL = Sizes(
     checkpoint_large_keys=1_000_000,
     steady_epochs=60,
     steady_keys=10_000,
+    soak_epochs=2_000,
     peer_rows=2_000_000,
     peer_keys=200_000,
     beside_batches=60,
@@ -180,6 +186,7 @@ _TINY = replace(
     latency_keys=500,
     epoch_batches=3,
     visible_batches=3,
+    first_rounds=2,
     often_batches=3,
     often_rounds=1,
     join_buffered_rows=2_000,
@@ -206,6 +213,7 @@ _TINY = replace(
     steady_epochs=12,
     steady_batch_rows=100,
     steady_keys=1_000,
+    soak_epochs=80,
     beside_batches=12,
     beside_interval_s=1,
     lifecycle_checkpoints=5,

@@ -85,6 +85,8 @@ TARGETS = (
     Target("visible-kafka-at-least-once", "the same to Kafka", "at most", 0.8, "x"),
     Target("visible-kafka-exactly-once", "the same to Kafka in transactions, which stock has none of", "at most", 1.2,
            "x"),
+    Target("first-live", "first result of 900 rows in a warm session, by stock's", "at most", 1, "x"),
+    Target("first-history", "the same of a history and a live source", "at most", 1, "x"),
     Target("kafka-plain", "Kafka backlog, aggregate: speed against plain batch over the topic", "at least", 0.8, "x"),
     Target("kafka-aggregate-stock", "Kafka backlog, aggregate: speed against stock in ten micro-batches", "at least",
            10, "x"),
@@ -130,6 +132,12 @@ TARGETS = (
            "at most", 1.25, "x"),
     Target("steady-memory", "steady stream, memory of the Python processes, last quarter against first", "at most",
            1.25, "x"),
+    Target("steady-metadata", "steady stream, size of _metadata, last quarter against first", "at most", 1.25, "x"),
+    *(
+        Target(f"soak-{name}", f"soak without Spark, {what}, last quarter against second", "at most", 1.25, "x")
+        for name, what in {"files": "files under the checkpoint location", "python": "memory of the driver",
+                           "handles": "open handles", "threads": "threads", "metadata": "size of _metadata"}.items()
+    ),
     Target("steady-handles", "steady stream, open handles of all processes, last quarter against first", "at most",
            1.25, "x"),
 )  # fmt: skip

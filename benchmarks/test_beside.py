@@ -79,6 +79,31 @@ def test_beside(benchmark: Any, spark: SparkSession, bench: Any) -> None:
     bench.record(begun, rows=batches * rows, seconds=seconds, findings=findings, notes=notes)
 
 
+def test_auto_beside_slow_store_and_sink(benchmark: Any, spark: SparkSession, bench: Any) -> None:
+    """By default a checkpoint follows each epoch; those that come while one is completed share the next one."""
+    batches, rows, keys = bench.sizes.beside_batches, bench.sizes.latency_batch_rows, bench.sizes.small_latency_keys
+    title = f"Checkpoints as soon as possible: {REQUEST_S:g} s a request, {COMMIT_S:g} s a call of the function"
+    begun = bench.begin("beside-auto", title, batches=batches, rows=rows, keys=keys)
+    history = dataset(Shape(keys, keys, each_key_once=True))
+    live = dataset(Shape(batches * rows, keys, files=batches))
+    calls: list[int] = []
+
+    def auto() -> Stream:
+        with bench.scratch() as folder, slow_store():
+            return run(spark, history, live, folder, "auto", calls)
+
+    found = benchmark.pedantic(auto, rounds=1)
+    # Of a backlog one call, and one of each epoch, once and in order, however few checkpoints there were.
+    assert calls == sorted(set(calls)) and len(calls) == 1 + batches, calls
+    assert 0 < len(found.checkpoints) < batches, "no epochs shared a checkpoint"
+    epochs = found.plain + found.compacting
+    notes = (
+        f"{batches} epochs, p50 {median(epochs):.2f} s, p99 {p99(epochs):.2f} s",
+        f"{len(found.checkpoints)} checkpoints while they came, of {median(found.checkpoints):.1f} s each",
+    )
+    bench.record(begun, rows=batches * rows, seconds={"auto": epochs}, notes=notes)
+
+
 def p99(seconds: list[float]) -> float:
     """The smallest that 99 of a hundred do not exceed."""
     return sorted(seconds)[-(-99 * len(seconds) // 100) - 1]
@@ -94,8 +119,19 @@ def slow_store() -> Iterator[None]:
         yield
 
 
-def run(spark: SparkSession, history: Dataset, live: Dataset, folder: Path, interval: str) -> Stream:
-    """The micro-batches of the whole feed, each of which lands when the one before is done."""
+def run(
+    spark: SparkSession, history: Dataset, live: Dataset, folder: Path, interval: str, calls: list[int] | None = None
+) -> Stream:
+    """The micro-batches of the whole feed, each of which lands when the one before is done.
+
+    Args:
+        spark: the session.
+        history: what makes the state.
+        live: a file for each micro-batch.
+        folder: for all that is written.
+        interval: ``execution.checkpointing.interval``.
+        calls: the ids of the function's calls are added here, those of the end, too.
+    """
     feed = Feed(folder / "in", live.files)
     waiting = spark.readStream.schema(live.shape.ddl).option("maxFilesPerTrigger", 1).parquet(str(feed.folder))
     before = spark.read.schema(history.shape.ddl).parquet(*history.files)
@@ -111,6 +147,8 @@ def run(spark: SparkSession, history: Dataset, live: Dataset, folder: Path, inte
 
     def slowly(output: DataFrame, number: int) -> None:
         time.sleep(COMMIT_S)
+        if calls is not None:
+            calls.append(number)
 
     with watched(spark) as batches, mock.patch.object(StateCompactor, "compacted", noted):
         mixedmode.add_listener(listener)

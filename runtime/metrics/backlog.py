@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 #: Time between two looks at what tasks report: on this machine's disks, and elsewhere, where looking costs requests.
 _PERIOD_S, _PERIOD_ELSEWHERE_S = 1.0, 5.0
+#: How long a pass runs before anybody looks.
+_FIRST_S = 0.5
 #: The share of a pass's time that reading and shuffling take, until more is known: where Spark aggregates, or joins,
 #: before the shards, and elsewhere.
 _SHARE_BY_SPARK, _SHARE = 0.7, 0.4
@@ -92,6 +94,7 @@ class BacklogProgress:
 
     def _tell(self, over: threading.Event) -> None:
         local = isinstance(self._filesystem, fs.LocalFileSystem)
+        over.wait(_FIRST_S)  # a pass that is over by then is not disturbed by some forty calls to the JVM
         while not over.is_set():
             try:
                 snapshot = self.snapshot()

@@ -103,6 +103,8 @@ class ShardTask:
         context = TaskContext.get()
         assert context is not None, "a shard task runs only inside a Spark task"
         if self.in_one:
+            if self.pause is not None and self.pause.is_there:
+                return
             task_begins()
             yield from self._all(self._named(batches), context.taskAttemptId())
             return
@@ -141,7 +143,8 @@ class ShardTask:
 
     def _all(self, batches: Iterator[pa.RecordBatch], task_attempt_id: int) -> Iterator[pa.RecordBatch]:
         """The reports of all shards, which are worked on one after the other; their rows are sorted together."""
-        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None)
+        # There is nothing to see of a pass that is so short.
+        meter, spilled, task = TaskMeter(), 0, replace(self, sort=None, progress_folder=None)
         attempts = [_Attempt(task, shard, task_attempt_id, meter) for shard in sorted(self.shards)]
         for attempt in attempts:
             attempt.begin()  # while Spark makes the rows
@@ -150,6 +153,7 @@ class ShardTask:
             for place, attempt in enumerate(attempts):
                 if place:
                     failpoint("task-between-shards")
+                    failpoint(f"task-between-shards-{self.epoch.style}")
                 report = self._ran(attempt, slices.of(self.lineages[attempt.shard].key_groups), None)
                 report, spilled = replace(report, spilled_bytes=_spilled(sorter) - spilled), _spilled(sorter)
                 yield report_batch(self.published(report).to_bytes())

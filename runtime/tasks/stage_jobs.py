@@ -17,6 +17,7 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.arrow_functions import mapped_in_arrow
 from ..platform.columns import quoted
 from ..platform.micro_batch import partitions_of
+from ..platform.small_inputs import is_small
 from .job_templates import ExecutedJob, JobTemplates, OwnWay
 from .placement import ShardPins
 from .publish_task import ArrowFunction, PublishTask, as_mapped, projected, published
@@ -240,12 +241,14 @@ class StageJobs:
 
     def _fits_one_task(self, frame: DataFrame, task: ShardTask) -> bool:
         """Whether all shards of an epoch are to be one task's work."""
-        if self._misplaced or task.epoch.style != "random" or not InOneTask.is_of_use(self._rows):
-            return False
         # What is handed on, to another stage or to operations of Spark's, is in its shard's partition.
-        if self.feeds_a_stage or task.hands_on is not None:
+        if self._misplaced or self.feeds_a_stage or task.hands_on is not None:
             return False
-        return InOneTask.is_possible(self.operator, len(task.lineages)) and partitions_of(frame) == 1
+        if not InOneTask.is_possible(self.operator, len(task.lineages)):
+            return False
+        if task.epoch.style == "sorted":
+            return task.runs is None and is_small(frame)
+        return InOneTask.is_of_use(self._rows) and partitions_of(frame) == 1
 
     def note_rows(self, rows: int) -> None:
         """An epoch of the stream has had so many."""

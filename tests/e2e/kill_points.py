@@ -12,7 +12,9 @@ TASK_POINTS = [
 COMPACTION_POINTS = [f"compaction-{point}" for point in ("start", "after-restore", "before-report")]
 #: And where the second half of a task can, which stages what Spark has computed of an operator's rows.
 PUBLISH_POINTS = ["publish-start", "publish-before-report"]
-#: And where a task can that works on all shards of a small epoch.
-ONE_TASK_POINTS = ["task-between-shards", "task-before-report-random"]
+#: And where a task can that works on all shards of a small backlog or epoch.
+ONE_TASK_POINTS = [
+    f"task-{point}-{style}" for style in ("sorted", "random") for point in ("between-shards", "before-report")
+]
 #: And where a task can that stages rows of Spark's own partitions.
 TAIL_POINTS = ["tail-before-report"]

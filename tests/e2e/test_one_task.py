@@ -1,4 +1,4 @@
-"""Epochs of few rows, all shards of which are one Spark task's work, among others."""
+"""Backlogs and epochs of few rows, all shards of which are one Spark task's work, among others."""
 
 from __future__ import annotations
 
@@ -43,9 +43,12 @@ def tasks(world: World, number: int) -> list[int]:
 
 def test_few_rows_are_one_task_and_more_are_one_for_each_shard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either way the state is the same one, also when it is dealt to others; what comes of both in turn is what a batch
-    over everything gives."""
+    over everything gives.  The backlog is one small file."""
+    before_all = jobs(world)
     query = world.start(plain(mixedmode.read(history=world.history(EVENTS[:60]), live=world.live())), OPTIONS)
     assert query.wait_for("live", 300), query.exception()
+    backlog = [tasks(world, number) for number in jobs(world)[len(before_all) :]]
+    assert [1] in backlog and not any(4 in stages for stages in backlog), backlog
 
     def shapes(start: int) -> list[list[int]]:
         """How many tasks the jobs of an epoch have, which has the events from there on."""

@@ -175,6 +175,16 @@ def test_another_attempt_knows_nothing_of_a_failed_one(
     assert stage.commit(list(stage.attempts(iter([batch(rows)])))) == []
 
 
+def test_it_begins_no_shard_in_a_pause(stage: Stage) -> None:
+    """Without reports the driver knows that all of them are to be done afterwards; nothing is left by it."""
+    rows = [(key, 0) for key in range(32)]
+    pause = SimpleNamespace(is_there=True)
+    assert list(stage.attempts(iter([batch(rows)]), pause=pause)) == []
+    assert not (stage.folder / "pool").exists()
+    pause.is_there = False
+    assert len(stage.commit(list(stage.attempts(iter([batch(rows)]), pause=pause)))) == 32
+
+
 def test_rows_out_of_order_fail_it(stage: Stage) -> None:
     """Where Spark sorts, rows that are not in the order of the key groups are in no shard, or in the wrong one."""
     with pytest.raises(MisplacedRowsError):

@@ -84,7 +84,10 @@ class Stage:
         self.jobs = StageJobs(**{**MADE_OF, "operator": operator, **changes})
         #: Of the rows; None: they are not a micro-batch's.
         self.partitions: int | None = 1
+        #: Whether the rows are known to be few.
+        self.are_few = False
         monkeypatch.setattr(stage_jobs, "partitions_of", lambda frame: self.partitions)
+        monkeypatch.setattr(stage_jobs, "is_small", lambda frame: self.are_few)
         monkeypatch.setattr(StageJobs, "_planned_once", lambda jobs, way, frame, task, make: (way, task))
         monkeypatch.setattr(StageJobs, "_job", lambda jobs, rows, task: (None, task))
         monkeypatch.setattr(StageJobs, "in_shards", lambda jobs, rows, task, by_hash: rows)
@@ -119,6 +122,20 @@ def test_one_task_does_all_shards_where_that_is_of_use(monkeypatch: pytest.Monke
     for partitions in (0, 2, None):
         stage.partitions = partitions
         assert stage.ways() == REST
+
+
+def test_a_backlog_of_small_files_is_one_task_s_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows epochs of the stream have; not on many shards, nor where tasks have scanned the files."""
+    stage = Stage(monkeypatch)
+    stage.are_few = True
+    stage.jobs.note_rows(20_001)
+    several = [HashExchange, type(None)]
+    assert stage.ways(style="sorted") == [InOneTask, *several]
+    assert stage.ways(style="sorted", runs=cast(Any, "of files")) == several
+    assert stage.ways(style="sorted", finished=((0, b""),)) == [type(None)]
+    assert stage.ways(style="sorted", shards=8) == several
+    stage.are_few = False
+    assert stage.ways(style="sorted") == several
 
 
 def test_shards_that_were_dealt_anew_are_counted_anew(monkeypatch: pytest.MonkeyPatch) -> None:
