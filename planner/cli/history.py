@@ -40,14 +40,14 @@ def as_json(found: Sequence[RunEvent]) -> list[dict[str, Any]]:
 def show_history(found: Sequence[RunEvent]) -> None:
     """The same as a table, and a line for runs that have not said how they ended."""
     if not found:
-        say("the history has no such events")
+        say("no events match")
         return
     print_table(
         ["time (UTC)", "run", "event", "what"],
         [[moment_text(one.at_ms)[:23], one.run_id[:8], _kind(one), _in_words(one)] for one in found],
     )
     for run_id in _without_an_end(found):
-        say(f"run {run_id[:8]} has no end: it was killed, or still runs")
+        say(f"run {run_id[:8]} has not written how it ended: it was killed, or still runs (see mixedmode status)")
 
 
 def _without_an_end(found: Sequence[RunEvent]) -> Iterator[str]:

@@ -183,10 +183,10 @@ def _state(found: dict[str, Any]) -> str:
         how = "paused" if found["paused"] else "running"
         return how if found["healthy"] else "STALLED"
     ended = {
-        None: "nothing is known of a run",
-        "finished": "the last run has finished: nothing is left to do",
+        None: "no run has written here yet",
+        "finished": "the last run has finished: all input is processed",
         "stopped": "the last run was stopped",
         "failed": "the last run has FAILED",
-        "killed": "the last run was KILLED, or cannot be reached: it has ended without a word",
+        "killed": "the last run was KILLED or cannot be reached: it has not written how it ended",
     }
     return f"not running; {ended[found['run']['outcome']]}"

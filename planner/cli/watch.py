@@ -53,14 +53,14 @@ def watch_location(location: str) -> int:
         watcher = Watcher(history.new_events, face_for(Console(highlight=False)))
         watch(watcher, driver)
     except KeyboardInterrupt:
-        say("the job goes on")
+        say("stopped watching; the job still runs")
         return _INTERRUPTED
     except OSError as error:
         raise CheckpointError(f"{location!r} cannot be read: {error}") from error
     if not runs:
-        say("no job is running there; this is what the last run has left")
+        say("no job is running there; shown is the last run")
         return NOT_RUNNING
     ended = None if watcher.run is None else watcher.run.ended
     if ended is None:
-        say("the run has ended without a word: its driver was killed, or cannot be reached")
+        say("the run has not written how it ended: its driver was killed or cannot be reached (see mixedmode status)")
     return FAILED if ended is None or ended.how == "failed" else 0

@@ -20,7 +20,7 @@ _OF_ALL_ROWS = (
 _OF_PLANS = ("asTable", "exists", "scalar")
 _OTHERS = {
     "explain": "use writeStream.explain(), which prints the plan of the whole job",
-    "repartitionById": "a keyed stage deals rows to its shards itself; leave it out, or set pipeline.parallelism",
+    "repartitionById": "a keyed stage distributes rows to its shards itself; leave it out, or set pipeline.parallelism",
     "toJSON": "use select(F.to_json(F.struct('*')).alias('value'))",
     "nearestByJoin": "use join with a static DataFrame",
     "metadataColumn": "select it from the frames that read() is given",

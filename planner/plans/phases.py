@@ -31,7 +31,7 @@ from .sort_engine import choose_sorter
 
 _LATE_AFTER_SWITCH = "rows behind the watermark are dropped and counted"
 _LATE_KEPT = "rows behind the watermark are counted and kept apart (pipeline.late-data.path)"
-_BACK_TO_CHECKPOINT = "back to the last complete checkpoint"
+_BACK_TO_CHECKPOINT = "restart from the last complete checkpoint"
 _ROCKSDB = "RocksDB"
 _NO_WATERMARK = "none while rows of a key are processed"
 
@@ -161,9 +161,9 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     switch = Phase(
         kind="switch",
         reason=(
-            "history and the live source's waiting data are processed: isBacklog turns false"
+            "the history and the data waiting at the live source are processed; from here on the job is a stream"
             if job.has_history
-            else "the live source's waiting data is processed: isBacklog turns false"
+            else "the data waiting at the live source is processed; from here on the job is a stream"
         ),
         style="sorted",
         sorter=choose_sorter(settings, job.bytes_per_shard).engine,
@@ -171,7 +171,7 @@ def _mixed(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
             "watermark": _switch_watermark(job),
             "checkpoints": "one immediately; the output of the backlog becomes visible with it",
             "failure": "before that checkpoint is complete: from the start of the backlog; after it: back to it",
-            "keyed state": f"{_ROCKSDB} takes the sorted files over as they are, without rewriting",
+            "keyed state": f"{_ROCKSDB} loads the sorted files as they are, without rewriting them",
         },
     )
     if job.ends_by_itself:
@@ -208,8 +208,8 @@ def _sorted_backlog(settings: Settings, job: JobFacts) -> Phase:
     return Phase(
         kind="backlog",
         reason=(
-            "execution.runtime-mode = mixed and execution.interval-during-backlog = 0: without checkpoints to take,"
-            " the backlog is sorted by key and processed at batch speed"
+            "execution.runtime-mode = mixed and execution.interval-during-backlog = 0: no checkpoint is taken before"
+            " the switch, so the backlog is sorted by key and processed at batch speed"
         ),
         sources=_sources(job),
         style="sorted",
@@ -318,7 +318,7 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     phases.append(
         Phase(
             kind="catch-up",
-            reason=f"{why}; what the live source holds at the start still counts as backlog",
+            reason=f"{why}; the data waiting at the live source at the start counts as backlog",
             sources=("live",),
             checkpoint_interval_ms=interval_ms,
             details=details,
@@ -327,10 +327,10 @@ def _stream(settings: Settings, job: JobFacts) -> tuple[Phase, ...]:
     phases.append(
         Phase(
             kind="switch",
-            reason="the data that was there at the start is processed: isBacklog turns false",
+            reason="the data that was there at the start is processed; from here on input counts as live",
             details={
-                "watermark": "nothing special: it goes on as withWatermark says",
-                "checkpoints": "one immediately, since nothing comes after it"
+                "watermark": "follows withWatermark, as before the switch",
+                "checkpoints": "one immediately, since the run ends here"
                 if job.ends_by_itself
                 else f"from here on {_live_checkpoints(settings)}",
                 "failure": _BACK_TO_CHECKPOINT,
@@ -363,7 +363,7 @@ def _live(settings: Settings, job: JobFacts) -> Phase:
             " source, isBacklog is true"
         )
         details["backlog"] = (
-            f"{lag}: what waits is one sorted chunk, merged with the state under the observed watermark"
+            f"{lag}: what waits is sorted and merged with the state in one pass (observed watermark)"
             if runs_sorted(settings)
             else f"{lag}, which changes only the checkpoint interval"
         )

@@ -217,9 +217,9 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     if plan.unordered:
         yield (
             "order of rows",
-            f"not known in {', '.join(plan.unordered)}: rows are in the order of files only if the history is a read of"
-            " files followed by operations that move no rows (no shuffle, join, cache, or rows made in memory); without"
-            " that, which of a key's rows of one event time comes first is not defined",
+            f"unknown for {', '.join(plan.unordered)}: rows of a key with the same event time come in any order. The"
+            " order of files is kept only if the history is a read of files without a shuffle, join or cache after it,"
+            " and has no rows made in memory",
         )
     if plan.settings.rows_per_call is not None:
         yield "rows per call", _rows_per_call(plan, format_rows_per_call(plan.settings.rows_per_call))
@@ -247,7 +247,7 @@ def _all_facts(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
             where = "in a Spark job of its own in each epoch, over what the keyed stages hand on"
         yield "behind it", f"{', '.join(plan.tail)}: {where}, before rows are staged"
     if plan.ignored:
-        why = "the last call counts" if plan._is_stateless else "a keyed stage deals rows to its shards itself"
+        why = "the last call counts" if plan._is_stateless else "a keyed stage distributes rows to its shards itself"
         yield "without effect", f"{', '.join(plan.ignored)}: {why}"
     yield "output", f"{plan.output_mode}: {plan.output_columns}"
     sink = plan.sink
@@ -287,8 +287,8 @@ def _graph(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
     yield "", f"{' + '.join(f'[{uid}]' for uid in last)} -> {plan.sink.name}"
     yield (
         "between stages",
-        "within an epoch each stage is one Spark job over what those before it hand on, and fires up to what they have"
-        " fired; all are applied together, and a checkpoint is one cut over all",
+        "in each epoch a stage is one Spark job over the output of the stages before it, and its watermark is theirs;"
+        " state and output of all stages change together, and a checkpoint covers all of them",
     )
 
 

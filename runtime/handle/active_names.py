@@ -45,8 +45,8 @@ class ActiveNames:
             others = [other.name for other in ours if other is not query and other.isActive]
             if name in (*others, *(other.name for other in spark.streams.active)):
                 raise OptionError(
-                    f"queryName is {name!r}, which another query of this session has that is active; stop that one, or"
-                    " give this one another name",
+                    f"queryName is {name!r}, but an active query of this session has that name; stop that query, or set"
+                    " another name",
                     code="MIXEDMODE_OPTION_CONFLICT",
                 )
             ours.add(query)

@@ -15,6 +15,7 @@ from pyarrow import fs
 
 from ..platform.filesystem import delete_quietly, list_files, read_bytes
 from ..platform.spark_cluster import JobWork
+from ..tasks.progress import SCAN
 from .listeners import BacklogMoved, FactListener
 
 logger = logging.getLogger(__name__)
@@ -23,11 +24,9 @@ logger = logging.getLogger(__name__)
 _PERIOD_S, _PERIOD_ELSEWHERE_S = 1.0, 5.0
 #: How long a pass runs before anybody looks.
 _FIRST_S = 0.5
-#: The share of a pass's time that reading and shuffling take, until more is known: where Spark aggregates, or joins,
-#: before the shards, and elsewhere.
-_SHARE_BY_SPARK, _SHARE = 0.7, 0.4
-#: When so much of the shards' work is done, their own pace tells the rest.
-_MEASURED = 0.2
+#: The share of a pass's time that reading and shuffling take, until more is known: where Spark aggregates or joins
+#: before the shards, or tasks that scan files aggregate, and elsewhere.
+_SHARE_EARLY, _SHARE = 0.7, 0.4
 
 
 class BacklogProgress:
@@ -47,6 +46,8 @@ class BacklogProgress:
         #: Ends the telling of the pass that runs; None: none runs.
         self._over: threading.Event | None = None
         self._told: dict[str, Any] = {}
+        #: What each task that scans files reports: rows read and kept, and its part of the whole scan that is done.
+        self._scanned: dict[str, dict[str, float]] = {}
         self._stage = ""
         self.total_rows: int | None = None
         self.shards = 0
@@ -77,7 +78,7 @@ class BacklogProgress:
         self.total_rows, self.shards, self._work, self._by_spark = total_rows, shards, work, by_spark
         self._pace = Pace(by_spark=by_spark)
         self._started = time.monotonic()
-        self._stage, self._told = stage, {}
+        self._stage, self._told, self._scanned = stage, {}, {}
         if self._listener is not None:
             self._over = threading.Event()
             threading.Thread(target=self._tell, args=(self._over,), name="mixedmode-backlog", daemon=True).start()
@@ -85,7 +86,7 @@ class BacklogProgress:
     @property
     def has_begun(self) -> bool:
         """Whether a task of the pass has begun with its shard."""
-        return bool(list_files(self._filesystem, self.folder))
+        return any(not info.base_name.startswith(SCAN) for info in list_files(self._filesystem, self.folder))
 
     def end(self, *, succeeded: bool = True) -> None:
         """The sorted pass is over."""
@@ -137,18 +138,16 @@ class BacklogProgress:
 
         Both are None until something has been measured: no bar stands at 0 %, and no ETA is made up.
         """
-        sums: Counter[str] = Counter()
-        has_begun = False
-        with contextlib.suppress(OSError, ValueError):  # a file that is being replaced: the next look will see it
-            for info in list_files(self._filesystem, self.folder):
-                sums.update(json.loads(read_bytes(self._filesystem, info.path)))
-                has_begun = True
+        sums, self._scanned = self._reported()
+        has_begun = bool(sums)
+        if self._scanned:
+            self._pace.scans()
         work = JobWork() if self._work is None else self._work()
         elapsed_s = max(time.monotonic() - self._started, 1e-3)
         inside = self._inside(sums, work) if has_begun else None
         fraction, eta_s = self._pace.at(elapsed_s, self._before(work), inside)
         return {
-            "rowsRead": max(sums["read"], work.rows_read),
+            "rowsRead": max(sums["read"], work.rows_read, round(self._of_scans("read"))),
             "rowsShuffled": work.rows_shuffled,
             "rows": sums["rows"],
             "totalRows": self.total_rows,
@@ -161,8 +160,26 @@ class BacklogProgress:
             "elapsedSeconds": elapsed_s,
         }
 
+    def _reported(self) -> tuple[Counter[str], dict[str, dict[str, float]]]:
+        """The sums of what the shards' tasks report, empty if none has begun; what each task that scans files does."""
+        sums: Counter[str] = Counter()
+        scanned = dict(self._scanned)
+        with contextlib.suppress(OSError, ValueError):  # a file that is being replaced: the next look will see it
+            for info in list_files(self._filesystem, self.folder):
+                counts = json.loads(read_bytes(self._filesystem, info.path))
+                if info.base_name.startswith(SCAN):
+                    scanned[info.base_name] = counts
+                else:
+                    sums.update(counts)
+        return sums, scanned
+
+    def _of_scans(self, what: str) -> float:
+        return sum(counts[what] for counts in self._scanned.values())
+
     def _before(self, work: JobWork) -> float | None:
         """The part of reading and shuffling that is done; None: nothing tells."""
+        if self._scanned:  # such tasks tell Spark nothing before they end
+            return min(self._of_scans("part"), 1.0)
         if self.total_rows and work.rows_read:
             return min(work.rows_read / self.total_rows, 1.0)
         return work.tasks_done / work.tasks if work.tasks_done else None
@@ -172,6 +189,8 @@ class BacklogProgress:
         by_shards = min(sums["done"] / self.shards, 1.0) if self.shards else 0.0
         # What Spark has aggregated are fewer rows, which stand for those that it has read.
         total = self.total_rows or (work.rows_read if self._by_spark else work.rows_shuffled)
+        if self._scanned:
+            total = round(self._of_scans("kept")) + work.rows_read
         if not total:
             return by_shards
         # A sorting task reads all of its rows before the first is done: both halves count.
@@ -179,7 +198,7 @@ class BacklogProgress:
 
 
 class Pace:
-    """The time that a pass will take yet, from how far its two parts are: what Spark does before the shards, and they.
+    """The time that a pass will take yet, from how far its two parts are: what is done before the shards, and they.
 
     The first part is timed until the shards begin; how long those will take is then a guess by the kind of the stage.
     From there on their own pace counts.
@@ -189,35 +208,63 @@ class Pace:
     """
 
     def __init__(self, *, by_spark: bool) -> None:
-        self._share = _SHARE_BY_SPARK if by_spark else _SHARE
-        #: When the shards began; None: they have not.
+        self._share = _SHARE_EARLY if by_spark else _SHARE
+        #: When the first part and the shards began; None: they have not.
+        self._first_s: float | None = None
         self._begun_s: float | None = None
+        #: What was done of both parts, and since when.
+        self._done: tuple[float | None, float | None] = None, None
+        self._moved_s = 0.0
         self._seen_s = 0.0
         self._reached = 0.0
+
+    def scans(self) -> None:
+        """Tasks scan the files by themselves, and say so as soon as they begin."""
+        self._share = _SHARE_EARLY
 
     def at(self, elapsed_s: float, before: float | None, inside: float | None) -> tuple[float | None, float | None]:
         """The fraction of the whole that is done, which never falls, and the seconds to its end; None: not known.
 
         Args:
             elapsed_s: since the pass began.
-            before: the part of the first part that is done; None: not known.
+            before: the part of the first part that is done, 0 if it has just begun; None: not known.
             inside: the part of the shards' work that is done; None: they have not begun.
         """
         if inside is not None and self._begun_s is None:
             # Between two looks; at the first one nothing is known of a first part.
             self._begun_s = (self._seen_s + elapsed_s) / 2 if self._seen_s else 0.0
+        if before is not None and self._first_s is None:
+            # Until workers run, which takes seconds, nothing is done: their pace does not begin before.
+            self._first_s = 0.0 if before else elapsed_s
+        if (before, inside) != self._done:
+            self._done, self._moved_s = (before, inside), elapsed_s
         self._seen_s = elapsed_s
-        eta_s: float | None = None
-        if self._begun_s is None:
-            if before:
-                eta_s = elapsed_s / before / self._share - elapsed_s
-        else:
-            inside = inside or 0.0
-            guess_s = self._begun_s * (1 - self._share) / self._share * (1 - inside)
-            paced_s = (elapsed_s - self._begun_s) * (1 - inside) / inside if inside else guess_s
-            trust = min(inside / _MEASURED, 1.0)
-            eta_s = trust * paced_s + (1 - trust) * guess_s
+        eta_s = (
+            self._before_the_shards(elapsed_s, before) if self._begun_s is None else self._in_them(elapsed_s, inside)
+        )
         if eta_s is None:
             return self._reached or None, None
         self._reached = max(self._reached, min(elapsed_s / (elapsed_s + eta_s), 1.0))
         return self._reached, eta_s
+
+    def _before_the_shards(self, elapsed_s: float, before: float | None) -> float | None:
+        if not before:
+            return None
+        now_s, moved_s = (at_s - (self._first_s or 0.0) for at_s in (elapsed_s, self._moved_s))
+        # Between two reports tasks go on as before.
+        whole_s = moved_s / before / self._share
+        return max(whole_s - now_s, whole_s * (1 - self._share) / 2)
+
+    def _in_them(self, elapsed_s: float, inside: float | None) -> float:
+        inside, begun_s = inside or 0.0, self._begun_s or 0.0
+        first_s = max(begun_s - (self._first_s or 0.0), 0.0)
+        whole_s = first_s * (1 - self._share) / self._share
+        guess_s = max(whole_s - (elapsed_s - begun_s), whole_s * (1 - inside) / 2)
+        if not inside:
+            return guess_s
+        paced_s = (self._moved_s - begun_s) / inside * (1 - inside)
+        paced_s = max(paced_s - (elapsed_s - self._moved_s), paced_s / 2)
+        if not whole_s:
+            return paced_s
+        # The more is done, the better is it known.
+        return inside * paced_s + (1 - inside) * guess_s

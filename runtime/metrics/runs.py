@@ -69,6 +69,8 @@ class RunRecord:
     failed_checkpoints: list[CheckpointFailed] = field(default_factory=list)
     #: By live input, where it stood last.
     positions: dict[str, SourcePosition] = field(default_factory=dict)
+    #: By source, whether it is in backlog: the switch comes after the last epoch before it.
+    in_backlog: dict[str, bool] = field(default_factory=dict)
     happenings: list[Happening] = field(default_factory=list)
     #: Whether somebody has paused it.
     is_paused: bool = False
@@ -111,6 +113,7 @@ class RunRecord:
                 self.input_rows += event.input_rows
                 self.late_rows += event.late_rows
                 self.progressed_ms = event.at_ms
+                self.in_backlog.update((source.name, source.is_backlog) for source in event.sources)
                 if event.mode == "streaming":
                     self._streamed(event.at_ms)
                 self._locate(event.positions)
@@ -120,6 +123,8 @@ class RunRecord:
                 self._saved(event.at_ms)
                 self.checkpoints.append(event)
                 self.progressed_ms = event.at_ms
+            case SourceChanged():
+                self.in_backlog[event.source] = event.is_backlog
             case CheckpointFailed():
                 self.failed_checkpoints.append(event)
             case Noted(what="paused" | "resumed"):
@@ -168,7 +173,7 @@ def in_words(event: RunEvent) -> tuple[str, str] | None:
             versions = ", ".join(f"{name} {version}" for name, version in event.versions.items())
             return "began", f"process {event.pid} on {event.host}" + (f", {versions}" if versions else "")
         case RunRestored():
-            behind = ", the end of a drain" if event.drained else ""
+            behind = ", taken by a drain" if event.drained else ""
             return "restored", f"checkpoint {event.checkpoint_id}, epoch {event.epoch}{behind}"
         case PhaseBegan():
             return "phase", event.phase
@@ -188,7 +193,9 @@ def in_words(event: RunEvent) -> tuple[str, str] | None:
         case ShardsRescaled():
             return "rescaled", rescaled(event.before, event.after, event.checkpoint_id)
         case SavepointWritten():
-            return "savepoint", event.path + (", which an earlier run was asked to stop with" * event.by_recovery)
+            return "savepoint", event.path + (
+                ", completed for an earlier run that was stopped with it" * event.by_recovery
+            )
         case RunEnded():
             return event.how, _ending(event)
     return None
@@ -199,7 +206,7 @@ def _ending(ended: RunEnded) -> str:
         return f"{ended.error_class or 'error'}: {ended.error or 'no reason was given'}"
     if ended.savepoint is not None:
         return f"with savepoint {ended.savepoint}{' after a drain' if ended.drained else ''}"
-    return "nothing is left to do" if ended.how == "finished" else "somebody asked for it"
+    return "all input is processed" if ended.how == "finished" else "on request"
 
 
 def runs_of(events: Iterable[RunEvent]) -> list[RunRecord]:

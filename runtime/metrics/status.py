@@ -126,7 +126,7 @@ class JobStatus:
         return found
 
     def sources(self) -> list[dict[str, Any]]:
-        """Each source after the last epoch."""
+        """Each source after the last epoch, and after the switch if that came behind it."""
         epoch = self.epoch
         if epoch is None or self.run is None:
             return []
@@ -141,7 +141,7 @@ class JobStatus:
             found.append(
                 {
                     "name": source.name,
-                    "isBacklog": source.is_backlog,
+                    "isBacklog": self.run.in_backlog.get(source.name, source.is_backlog),
                     "finished": source.finished,
                     "isIdle": source.is_idle,
                     "watermarkMs": watermark_ms,

@@ -64,7 +64,7 @@ def sentence(fact: Fact) -> str | None:
         case InputEnded():
             return "all sources have ended: the watermark is MAX_WATERMARK"
         case RunFinished(None):
-            return "nothing to do: the job had reached its end in an earlier run"
+            return "nothing to do: an earlier run has already processed all input"
         case RunFinished(checkpoint_id):
             return f"finished, with checkpoint {checkpoint_id}"
         case RunStopped(savepoint) if savepoint is not None:

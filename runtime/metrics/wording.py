@@ -33,7 +33,7 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
     """The event and its detail; None: it is no event of the run's life."""
     match fact:
         case Restored(checkpoint_id, epoch, drained):
-            behind = ", the end of a drain: the job goes on behind it" if drained else ""
+            behind = ", taken by a drain; this run continues after it" if drained else ""
             return "restored", f"checkpoint {checkpoint_id}, epoch {epoch}{behind}"
         case StateEvolved(change):
             return "state-evolved", change
@@ -41,7 +41,7 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
             perhaps = "while they were read: any of them may be missing" if messages.fate == "perhaps" else "never read"
             return "data-lost", f"{messages}: gone from the source, {perhaps} (failOnDataLoss = false)"
         case FileLost(path, fate):
-            return "data-lost", f"{path} is {fate}: its rows since the last checkpoint (failOnDataLoss = false)"
+            return "data-lost", f"{path} is {fate}: its rows that no checkpoint holds are lost (failOnDataLoss = false)"
         case SeamPassed(source, seam):
             return "seam", f"{source}: {seam}"
         case LiveBegins(entry):
@@ -60,11 +60,14 @@ def in_words(fact: Fact) -> tuple[str, str] | None:
                 f"{checkpoint_id} ({trigger}) {outcome}: {type(error).__name__}: {what_happened(error)}",
             )
         case SavepointWritten(path, by_recovery):
-            return "savepoint", f"{path}, which an earlier run was asked to stop with" if by_recovery else path
+            return (
+                "savepoint",
+                f"{path}, completed for an earlier run that was stopped with it" if by_recovery else path,
+            )
         case InputEnded():
             return "MAX_WATERMARK", "all sources have ended"
         case RunFinished(None):
-            return "finished", "the job had reached its end in an earlier run"
+            return "finished", "an earlier run has already processed all input"
         case RunFinished(checkpoint_id):
             return "finished", f"checkpoint {checkpoint_id}"
         case RunStopped(savepoint, inside_epoch):
@@ -84,5 +87,5 @@ def _how_stopped(savepoint: Stop | None, inside_epoch: bool) -> str:
     if savepoint is not None:
         return f"with savepoint, {savepoint.value}"
     if inside_epoch:
-        return "in the middle of an epoch: nothing of it is visible"
-    return "before the switch: what no checkpoint holds is not visible"
+        return "in the middle of an epoch; the next start processes that epoch again"
+    return "before the switch; the next start processes what no checkpoint holds again"

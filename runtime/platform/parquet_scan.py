@@ -8,7 +8,7 @@ is wrong, or that nothing is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -44,6 +44,8 @@ Operator = Literal["equal", "less", "less_equal", "greater", "greater_equal"]
 #: ``("and" | "or", condition, condition)``, ``("not", condition)``, ``("is_null" | "is_valid", column)``, ``("column",
 #: column)`` or ``("compare", operator, column, value)``; true, false or null, as in SQL.
 Condition = tuple[Any, ...]
+#: Takes rows read, rows let through, and the share of a part that is done.
+Seen = Callable[[int, int, float], None]
 
 
 class NotTakenError(Exception):
@@ -76,15 +78,21 @@ class ParquetScan:
     columns: tuple[ScanColumn, ...]
     condition: Condition | None = None
 
-    def batches(self, filesystem: fs.FileSystem, part: FilePart) -> Iterator[pa.Table]:
+    def batches(self, filesystem: fs.FileSystem, part: FilePart, seen: Seen = lambda *_: None) -> Iterator[pa.Table]:
         """The rows of a part of a file, some at a time.
+
+        Args:
+            filesystem: where the file is.
+            part: which bytes of it.
+            seen: is called when some rows have been worked on, with how many were read, how many of these the condition
+                let through, and the share of the part's rows that was read by then.
 
         Raises:
             NotTakenError: Spark might read it in another way.
         """
         try:
             with filesystem.open_input_file(part.path) as source:
-                yield from self._batches(source, part)
+                yield from self._batches(source, part, seen)
         except NotTakenError:
             raise
         except (OSError, pa.ArrowException, ValueError) as error:
@@ -115,7 +123,7 @@ class ParquetScan:
         except (OSError, pa.ArrowException, ValueError) as error:
             raise NotTakenError(f"{path} cannot be read: {error}") from error
 
-    def _batches(self, source: pa.NativeFile, part: FilePart) -> Iterator[pa.Table]:
+    def _batches(self, source: pa.NativeFile, part: FilePart, seen: Seen) -> Iterator[pa.Table]:
         file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
         metadata, size = file.metadata, source.size()
         int96 = check_footer(file, self.columns, part.path)
@@ -125,7 +133,9 @@ class ParquetScan:
         groups = [i for i, at in enumerate(middles) if part.start <= at < part.end and metadata.row_group(i).num_rows]
         names = [column.name for column in self.columns]
         if not groups:
+            seen(0, 0, 1.0)
             return
+        in_all, worked_on = sum(metadata.row_group(i).num_rows for i in groups), 0
         has_text = any(pa.types.is_string(column.type) for column in self.columns)
         rows = _BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS
         if int96 and not are_alike(source, metadata, int96, groups, rows):
@@ -141,6 +151,8 @@ class ParquetScan:
                 table = table.filter(evaluated(self.condition, table), null_selection_behavior="drop")
             if table.num_rows:
                 yield table
+            worked_on += batch.num_rows
+            seen(batch.num_rows, table.num_rows, worked_on / in_all)
 
 
 def _as(array: pa.ChunkedArray, column: ScanColumn, path: str) -> pa.ChunkedArray:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import compress
 from operator import not_
@@ -101,6 +101,7 @@ class ColumnarPass:
         folder: their folder there, of this stage alone.
         max_parallelism: number of key groups.
         run_id: of this run.
+        progress_folder: where tasks report how far they are.
     """
 
     spark: SparkSession
@@ -110,6 +111,7 @@ class ColumnarPass:
     folder: str
     max_parallelism: int
     run_id: str
+    progress_folder: str | None = None
 
     def scanned(
         self, inputs: Sequence[DataFrame], epoch: EpochSpec, shards: int, without: Collection[int]
@@ -182,16 +184,27 @@ class ColumnarPass:
         first = taken[0][0].partials
         schema, paths, sums = self._schema(first), list[str](), Sums()
         missed: list[DataFrame] = []
+
+        def is_missed(number: int, part: DataFrame, error: NotTakenError) -> None:
+            if number < len(taken):
+                raise error
+            logger.info("Spark reads the waiting live rows of stage %s: %s", self.operator.uid, error)
+            missed.append(part)
+
+        # All before the first runs: how far the pass is goes by the bytes of all.
+        tasks: list[tuple[int, DataFrame, PartialScanTask]] = []
         for number, (found, part) in enumerate([*taken, *live]):
             try:
-                paths += self._scanned(
-                    found, f"e{epoch.epoch:08d}-{self.run_id}-{number}", schema, buckets, without, sums
-                )
+                task = self._task(found, f"e{epoch.epoch:08d}-{self.run_id}-{number}", schema, buckets, without)
+                tasks.append((number, part, task))
             except NotTakenError as error:
-                if number < len(taken):
-                    raise
-                logger.info("Spark reads the waiting live rows of stage %s: %s", self.operator.uid, error)
-                missed.append(part)
+                is_missed(number, part, error)
+        whole_bytes = sum(task.size_bytes for _, _, task in tasks)
+        for number, part, task in tasks:
+            try:
+                paths += self._scanned(replace(task, whole_bytes=whole_bytes), sums)
+            except NotTakenError as error:
+                is_missed(number, part, error)
         runs = PartialRuns(
             self.filesystem,
             tuple(paths),
@@ -205,16 +218,10 @@ class ColumnarPass:
         )
         return runs, missed
 
-    def _scanned(
-        self,
-        found: RecognisedScan,
-        name: str,
-        schema: pa.Schema,
-        buckets: Buckets,
-        without: tuple[int, ...],
-        sums: Sums,
-    ) -> list[str]:
-        """The runs of one part's files.
+    def _task(
+        self, found: RecognisedScan, name: str, schema: pa.Schema, buckets: Buckets, without: tuple[int, ...]
+    ) -> PartialScanTask:
+        """What tasks do with one part's files.
 
         Args:
             found: how they are scanned.
@@ -222,7 +229,6 @@ class ColumnarPass:
             schema: of a run.
             buckets: how runs are dealt.
             without: shards that nobody asks for.
-            sums: of all parts.
 
         Raises:
             NotTakenError: Spark has to read the files.
@@ -230,9 +236,7 @@ class ColumnarPass:
         if self._schema(found.partials) != schema:
             raise NotTakenError("its columns have other types than those of what was scanned before")
         source, parts = file_parts(found.uris, self.spark.sparkContext.defaultParallelism)
-        if not parts:
-            return []
-        task = PartialScanTask(
+        return PartialScanTask(
             partials=found.partials,
             source=source,
             parts=tuple(map(tuple, parts)),
@@ -244,11 +248,25 @@ class ColumnarPass:
             buckets=buckets,
             without=without,
             memory_bytes=self.settings.sorter_memory_bytes,
+            progress_folder=self.progress_folder,
         )
+
+    def _scanned(self, task: PartialScanTask, sums: Sums) -> list[str]:
+        """The runs of one part's files.
+
+        Args:
+            task: what scans them.
+            sums: of all parts.
+
+        Raises:
+            NotTakenError: Spark has to read the files.
+        """
+        if not task.parts:
+            return []
         reports = self._reports(task)
         if (why := next((report.not_taken for report in reports if report.not_taken is not None), None)) is not None:
             raise NotTakenError(why)
-        calls = {call.name: call for call in found.partials.calls}
+        calls = {call.name: call for call in task.partials.calls}
         for report in reports:
             for column, bound in report.bounds:
                 if pa.types.is_floating(calls[column].type):

@@ -232,6 +232,7 @@ class EpochExecutor:
             folder=folder,
             max_parallelism=self.max_parallelism,
             run_id=self.run_id,
+            progress_folder=self.progress_folder,
         )
 
     def task(

@@ -24,6 +24,7 @@ from ..platform.scan_plans import PartialScan, ScanKey
 from ..platform.worker_tasks import task_begins
 from .partial_runs import Buckets, in_order_of_groups, write_run
 from .partial_sort import RowsToSort
+from .progress import ScanProgress
 from .report import report_batch
 
 #: Partial aggregates of a chunk are worth another look if there are so many rows for each.
@@ -68,6 +69,8 @@ class PartialScanTask:
         buckets: how runs are dealt.
         without: shards that nobody asks for.
         memory_bytes: for partial aggregates that are not written yet.
+        progress_folder: in the target's file system, where tasks report how far they are; None: they do not.
+        whole_bytes: of all scans of the pass, of which this one's tasks tell their part.
     """
 
     partials: PartialScan
@@ -81,6 +84,8 @@ class PartialScanTask:
     buckets: Buckets
     without: tuple[int, ...]
     memory_bytes: int
+    progress_folder: str | None = None
+    whole_bytes: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task_begins()
@@ -90,17 +95,23 @@ class PartialScanTask:
         assert context is not None, "a scan runs only inside a Spark task"
         attempt = f"{self.name}-{context.partitionId():06d}-{context.taskAttemptId()}-{uuid.uuid4().hex[:8]}"
         try:
-            report = self.scanned(self.parts[context.partitionId()], attempt)
+            report = self.scanned(self.parts[context.partitionId()], attempt, context.partitionId())
         except NotTakenError as error:
             report = ScanReport(not_taken=str(error))
         yield report_batch(report.to_bytes())
 
-    def scanned(self, parts: Sequence[FilePart], attempt: str) -> ScanReport:
+    @property
+    def size_bytes(self) -> int:
+        """How much all tasks read."""
+        return sum(part.end - part.start for parts in self.parts for part in parts)
+
+    def scanned(self, parts: Sequence[FilePart], attempt: str, number: int = 0) -> ScanReport:
         """Scan some parts of files.
 
         Args:
             parts: them.
             attempt: begins the names of its runs.
+            number: of the task.
 
         Raises:
             NotTakenError: Spark has to.
@@ -109,13 +120,16 @@ class PartialScanTask:
         waiting: list[pa.Table] = []
         rows = size = 0
         to_sort = self._to_sort()
+        progress = self._progress(number)
+        progress.write()
         is_alone: bool | None = None  # whether most keys have one row; None: too few rows have been seen
         for part in parts:
-            for table in self.partials.scan.batches(self.source, part):
+            for table in self.partials.scan.batches(self.source, part, progress.part_begins(part.end - part.start)):
                 keyed = self._keyed(table)
                 if to_sort is not None and to_sort.add(keyed, sums):
                     if 2 * to_sort.size > self.memory_bytes:
                         runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
+                        progress.written()
                     continue
                 if is_alone:
                     found = of_each_row(keyed, self._plain_keys, self.partials.calls, sums)
@@ -135,6 +149,7 @@ class PartialScanTask:
                     rows = 0
                     if 8 * size > self.memory_bytes:
                         runs.append(self._written(self._by_group(waiting[0]), f"{attempt}-{len(runs)}"))
+                        progress.written()
                         waiting, size = [], 0
         if to_sort is not None and to_sort.size:
             runs.append(self._written(to_sort.taken(self.schema), f"{attempt}-{len(runs)}"))
@@ -143,8 +158,12 @@ class PartialScanTask:
                 rows *= _WORTH_MERGING
             whole = self._merged(waiting, rows)[0]
             runs.append(self._written(self._by_group(whole), f"{attempt}-{len(runs)}"))
+        progress.written()
         failpoint("scan-before-report")
         return ScanReport(tuple(runs), tuple(sums.bounds.items()))
+
+    def _progress(self, number: int) -> ScanProgress:
+        return ScanProgress(self.target, self.progress_folder, f"{self.name}-{number:06d}", self.whole_bytes)
 
     def _are_alone(self, waiting: list[pa.Table]) -> bool:
         """Whether most keys have one row, judging by rows from everywhere: files may begin with one of each key."""

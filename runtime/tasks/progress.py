@@ -5,14 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
+if TYPE_CHECKING:
+    from ..platform.parquet_scan import Seen
+
+#: Names of reports of tasks that scan files, before there are shards' tasks, begin so.
+SCAN = "scan-"
 #: How often a task reports its row count while a sorted pass runs.
 _REPORT_EVERY_S = 0.5
+#: So many rows at most are handed to the operator between two counts.
+_MOST_ROWS = 1 << 18
 
 
 class TaskProgress:
@@ -37,21 +45,27 @@ class TaskProgress:
 
     def reading(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches, counted as rows that the task has taken in."""
-        return self._counted(batches, "read")
+        self.write()
+        for batch in batches:
+            self._count("read", batch)
+            yield batch
 
     def processing(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, counted as rows that the operator is done with."""
-        return self._counted(batches, "rows")
-
-    def _counted(self, batches: Iterator[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
+        """The same rows, counted as those that the operator is done with."""
         for batch in batches:
-            rows = batch.num_rows
-            if self._rows_column is not None:
-                rows = pc.sum(batch.column(self._rows_column)).as_py() or 0
-            yield batch
-            self._counts[what] += rows
-            if time.monotonic() - self._written_at > _REPORT_EVERY_S:
-                self.write()
+            # A shard may come as one batch, of which nothing would be told before its end.
+            for start in range(0, max(batch.num_rows, 1), _MOST_ROWS):
+                piece = batch.slice(start, _MOST_ROWS)
+                yield piece
+                self._count("rows", piece)
+
+    def _count(self, what: str, batch: pa.RecordBatch) -> None:
+        rows = batch.num_rows
+        if self._rows_column is not None:
+            rows = pc.sum(batch.column(self._rows_column)).as_py() or 0
+        self._counts[what] += rows
+        if time.monotonic() - self._written_at > _REPORT_EVERY_S:
+            self.write()
 
     def spilled(self, spilled_bytes: int) -> None:
         """The sorter has written this much to disk."""
@@ -61,7 +75,64 @@ class TaskProgress:
         """Report now; never raises, since progress must not fail a task."""
         self._written_at = time.monotonic()
         self._counts["done"] = int(done)
-        with contextlib.suppress(OSError):
-            self._filesystem.create_dir(self._folder, recursive=True)
-            with self._filesystem.open_output_stream(self._path) as stream:
-                stream.write(json.dumps(self._counts).encode())
+        _replace(self._filesystem, self._folder, self._path, self._counts)
+
+
+class ScanProgress:
+    """The same of a task that scans files by itself: rows read, and the part of all that the pass scans.
+
+    Args:
+        filesystem: where ``folder`` is.
+        folder: where the tasks of the pass report; None: nobody looks.
+        name: of the task, the same for each of its attempts: a later one replaces what an earlier one has reported.
+        whole_bytes: of all files that the pass scans.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, folder: str | None, name: str, whole_bytes: int) -> None:
+        self._filesystem, self._folder = filesystem, folder
+        self._path = f"{folder}/{SCAN}{name}"
+        self._whole_bytes = max(whole_bytes, 1)
+        self._written_at = 0.0
+        self._read = self._kept = 0
+        #: Of the parts of files that have begun, of what is read of them, and of what is written.
+        self._begun_bytes, self._bytes, self._written_bytes = 0, 0.0, 0.0
+
+    def part_begins(self, part_bytes: int) -> Seen:
+        """The next part of a file is read; takes rows that are done, and the share of the part that is.
+
+        Args:
+            part_bytes: its size.
+        """
+        before_bytes = self._begun_bytes
+        self._begun_bytes += part_bytes
+
+        def seen(read: int, kept: int, share: float) -> None:
+            self._read += read
+            self._kept += kept
+            self._bytes = before_bytes + share * part_bytes
+            if time.monotonic() - self._written_at > _REPORT_EVERY_S:
+                self.write()
+
+        return seen
+
+    def written(self) -> None:
+        """What came of all that is read is in a run, or is nothing."""
+        self._written_bytes = self._bytes
+        self.write()
+
+    def write(self) -> None:
+        """Report now; never raises."""
+        self._written_at = time.monotonic()
+        if self._folder is not None:
+            # What is sorted and written when all is read takes about as long as reading.
+            part = (self._bytes + self._written_bytes) / (2 * self._whole_bytes)
+            counts = {"read": self._read, "kept": self._kept, "part": part}
+            _replace(self._filesystem, self._folder, self._path, counts)
+
+
+def _replace(filesystem: fs.FileSystem, folder: str, path: str, counts: Mapping[str, float]) -> None:
+    """Write what a task has done; never raises."""
+    with contextlib.suppress(OSError):
+        filesystem.create_dir(folder, recursive=True)
+        with filesystem.open_output_stream(path) as stream:
+            stream.write(json.dumps(counts).encode())

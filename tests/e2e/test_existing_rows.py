@@ -81,6 +81,7 @@ def test_rows_of_others_stay(outputs: Outputs, caplog: pytest.LogCaptureFixture)
     assert outputs.rows() == [("a", 1), ("a", 1), ("b", 2), ("b", 2), ("x", 0)]
 
 
+@pytest.mark.slow
 def test_jobs_without_a_name_are_told_by_what_they_read(outputs: Outputs, spark: SparkSession) -> None:
     """The same description over another folder is another job, over the same folder it is this one."""
     for name in ("eu", "us"):

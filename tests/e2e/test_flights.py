@@ -79,6 +79,7 @@ def test_rotations_equal_a_batch_over_everything(spark: SparkSession, autumn: Fl
     assert outcome.rows > 20_000
 
 
+@pytest.mark.slow
 def test_hours_equal_a_batch_over_everything(spark: SparkSession, autumn: Flights, tmp_path: Path) -> None:
     """Every closed hour of every carrier is committed once, as Spark's own groupBy has it."""
     job = Job("hours", tmp_path)

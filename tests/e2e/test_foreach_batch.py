@@ -135,6 +135,7 @@ def test_a_call_that_raised_is_made_again_and_those_before_it_are_not(world: Wor
     assert calls.made == [(1, seen[0]), (2, seen[1]), (3, seen[2]), (3, seen[2]), (4, seen[3])]
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_checkpoint_goes_to_a_sink_with_other_columns(world: World) -> None:
     """The second call raises, and the job is started again with fewer columns: what was called for does not come."""
     calls = Calls(2)
@@ -192,6 +193,7 @@ def counted_rows(number: int) -> Rows:
     return [(key, 1) for key, _, _ in counted(number)]
 
 
+@pytest.mark.slow
 def test_a_drain_gives_its_rows_in_a_call_of_their_own(world: World) -> None:
     """Sessions that a row has closed, and those that the drain closes, which are of another epoch."""
     calls = Calls()

@@ -246,6 +246,7 @@ def test_killed_while_a_function_or_a_table_takes_the_rows(tmp_path: Path, drive
     assert sorted(found, key=repr) == support.sessions_of(EVENTS)
 
 
+@pytest.mark.slow
 def test_killed_between_the_calls_of_one_checkpoint(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """A checkpoint of three epochs: what has left its marker is not called again, what has not comes as it was."""
     (tmp_path / "pending").mkdir()

@@ -106,6 +106,7 @@ def test_killed_after_the_checkpoint_of_a_drain(tmp_path: Path, driver_jvm: Driv
     assert job.output == two_jobs
 
 
+@pytest.mark.slow
 def test_killed_after_the_checkpoint_of_a_stop_without_drain(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """The savepoint of a suspended job is finished by command, without the job; one that begins from it elsewhere gives
     what an undisturbed run would."""

@@ -41,6 +41,7 @@ def tasks(world: World, number: int) -> list[int]:
     return [stage.numTasks for stage in stages if stage is not None]
 
 
+@pytest.mark.slow
 def test_few_rows_are_one_task_and_more_are_one_for_each_shard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Either way the state is the same one, also when it is dealt to others; what comes of both in turn is what a batch
     over everything gives.  The backlog is one small file."""

@@ -97,6 +97,7 @@ def flags(folder: Path) -> dict[str, Path]:
     return {point: folder / point for point in TASK_STEPS}
 
 
+@pytest.mark.slow
 def test_killed_workers(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Workers that die at any step of an event's way cost a retry: nothing is doubled by the losing attempts."""
     job, flagged = Job(tmp_path / "job", driver_jvm, files=2, total=20), flags(tmp_path / "flags")

@@ -13,6 +13,7 @@ from test_rescale import shards_of
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(1800)]  # many processes, one after the other
 
 
+@pytest.mark.slow
 def test_killed_while_shards_are_dealt(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """Killed before the checkpoint that holds the new shards is there: the next run has the old ones.  Killed after it:
     the new ones.  The output is that of the undisturbed run."""

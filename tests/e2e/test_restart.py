@@ -95,7 +95,7 @@ def test_stop_in_the_backlog_leaves_nothing(world: World) -> None:
     query.stop()
     started.unlink()
     assert query.exception() is None
-    assert support.details(query, "stopped") == ["in the middle of an epoch: nothing of it is visible"]
+    assert support.details(query, "stopped") == ["in the middle of an epoch; the next start processes that epoch again"]
     assert world.output() == []
     again = world.start(support.sessions(history, None))
     again.awaitTermination(300)

@@ -141,6 +141,7 @@ def test_job_goes_on_from_built_state_as_from_its_history(seeded: tuple[World, P
     assert ours.complete and ours.trigger == "state-writer"
 
 
+@pytest.mark.slow
 def test_savepoint_is_changed_by_spark(seeded: tuple[World, Path], worlds: Any) -> None:
     """Values are read, changed and written back, keys are removed; the savepoint that is changed stays as it was."""
     world, path = seeded

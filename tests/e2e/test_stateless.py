@@ -196,6 +196,7 @@ def test_killed_anywhere_rows_come_once(tmp_path: Path, driver_jvm: DriverJvm) -
 
 @pytest.mark.kill
 @pytest.mark.timeout(1800)
+@pytest.mark.slow
 def test_a_killed_worker_costs_a_retry(tmp_path: Path, driver_jvm: DriverJvm) -> None:
     """What a task had staged when it died is not seen; another attempt stages it again."""
     (tmp_path / "job").mkdir()

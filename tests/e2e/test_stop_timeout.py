@@ -69,7 +69,7 @@ def threads_of(query: MixedQuery) -> list[str]:
     return [one.name for one in threading.enumerate() if query._runner._context.run_id in one.name]
 
 
-@pytest.mark.parametrize("phase", ["backlog", "live"])
+@pytest.mark.parametrize("phase", ["backlog", pytest.param("live", marks=pytest.mark.slow)])
 def test_a_function_of_foreach_batch_that_never_returns(world: World, deliver: Deliver, phase: str) -> None:
     """The error names the function, its id and the line that it is in.  The location is free at once; the next run
     makes the call again, and what the old one returns at last changes nothing."""
@@ -160,7 +160,7 @@ class Sleepy(StatefulProcessor):
             yield (row.key, row.value, self._seen.get()[0])
 
 
-@pytest.mark.parametrize("phase", ["backlog", "live"])
+@pytest.mark.parametrize("phase", [pytest.param("backlog", marks=pytest.mark.slow), "live"])
 def test_a_processor_that_never_returns(world: World, phase: str) -> None:
     """Its task is killed: at once in a backlog, of which nothing is kept, and after ``execution.stop.timeout`` in the
     live phase, where the error names processor, stage and shard.  The next run gives each row once."""

@@ -193,7 +193,7 @@ def test_a_whole_result_is_joined_in_a_job_of_its_own(world: World) -> None:
     assert {row.name for row in world.spark.table("wholes").collect()} == {"z"}
 
 
-@pytest.mark.parametrize("emptied", ["filter", "join"])
+@pytest.mark.parametrize("emptied", ["filter", pytest.param("join", marks=pytest.mark.slow)])
 def test_rows_count_though_nothing_gets_through(world: World, emptied: str) -> None:
     """Spark does not ask the stage for rows that nobody gets, known from the plan or from an empty table; they are
     input all the same: without the filter the next run goes on with them."""

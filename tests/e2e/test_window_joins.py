@@ -110,6 +110,7 @@ def test_a_row_is_late_by_its_window(spark: SparkSession, tmp_path: Path, how: s
     )
 
 
+@pytest.mark.slow
 def test_a_side_without_event_time_is_never_late(spark: SparkSession, tmp_path: Path) -> None:
     """As in stock: of rows that have left their event time behind nothing says when they are over."""
 

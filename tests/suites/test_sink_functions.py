@@ -61,7 +61,14 @@ def run(writer: Any) -> None:
 
 @pytest.mark.parametrize(
     "made",
-    [given.simple, given.Whole, given.Unopened, given.WithoutOpen, given.WithoutClose, given.OnlyProcess],
+    [
+        given.simple,
+        given.Whole,
+        given.Unopened,
+        pytest.param(given.WithoutOpen, marks=pytest.mark.slow),
+        pytest.param(given.WithoutClose, marks=pytest.mark.slow),
+        given.OnlyProcess,
+    ],
     ids=lambda made: made.__name__,
 )
 def test_foreach_makes_the_calls_of_stock(ways: Ways, made: Callable[[Path], Any]) -> None:
@@ -99,10 +106,10 @@ def test_foreach_refuses_the_writers_that_stock_refuses(ways: Ways, made: Callab
     "function",
     [
         given.appended,
-        given.by_view,
+        pytest.param(given.by_view, marks=pytest.mark.slow),
         given.beside_made_rows,
-        given.beside_read_rows,
-        given.calling_functions,
+        pytest.param(given.beside_read_rows, marks=pytest.mark.slow),
+        pytest.param(given.calling_functions, marks=pytest.mark.slow),
         given.with_module,
         given.with_column_from_outside,
     ],

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from jobs.verdicts import SAME, Verdict
@@ -37,6 +37,11 @@ def test_case_that_was_the_same_is_the_same(
     record_property(MEASURED, json.dumps([case.name, found.kind, found.reason]))
 
 
-@pytest.mark.parametrize("case", _SAMPLE, ids=lambda case: case.name)
+def _marked(case: Case) -> Any:
+    """A case whose query begins again for each change of its state's schema takes as long as many others."""
+    return pytest.param(case, marks=pytest.mark.slow if case.name.startswith("evolving") else ())
+
+
+@pytest.mark.parametrize("case", map(_marked, _SAMPLE), ids=lambda case: case.name)
 def test_sampled_case_is_the_same(spark: SparkSession, folder: Path, case: Case) -> None:
     assert verdict(spark, case, folder) == Verdict(SAME)

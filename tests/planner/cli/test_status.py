@@ -23,6 +23,7 @@ from mixedmode.runtime.metrics.events import (
     Noted,
     RunEnded,
     RunEvent,
+    SourceChanged,
     SourcePosition,
     SourceProgress,
 )
@@ -100,6 +101,18 @@ def test_a_job_that_runs_is_healthy(tmp_path: Path, claim: Callable[[], DriverLe
     assert source["name"] == "live" and 60 <= source["lagSeconds"] < 60 + TEST_S
     text = CliRunner().invoke(app, ["status", str(tmp_path)])
     assert text.exit_code == 0 and "running" in text.stdout and "checkpoint" in text.stdout
+
+
+def test_a_switch_behind_the_last_epoch_ends_the_backlog(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:
+    """Until the first live epoch, too, a source is in the stream, and its lag is checked."""
+    claim()
+    behind = (SourceProgress(name="live", is_backlog=True, finished=False),)
+    switch = SourceChanged(**common(NOW_MS), source="live", is_backlog=False, epoch=7, reason="it is processed")
+    last = live_epoch(NOW_MS, sources=behind)
+    tell(tmp_path, began(NOW_MS - 90_000), phase("backlog", NOW_MS - 80_000), last, switch, phase("live", NOW_MS))
+    code, found = ask(tmp_path, "--max-lag", "1 s")
+    assert code == 4 and found["problems"][0].startswith("source live lags by")
+    assert [source["isBacklog"] for source in found["sources"]] == [False]
 
 
 def test_a_backlog_tells_how_far_it_is(tmp_path: Path, claim: Callable[[], DriverLease]) -> None:

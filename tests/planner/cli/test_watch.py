@@ -55,7 +55,7 @@ def test_ctrl_c_leaves_the_job_alone(tmp_path: Path, lease: DriverLease) -> None
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
-        assert "the job goes on" in process.stderr.read()
+        assert "the job still runs" in process.stderr.read()
     lease.check(look=True)
     with contextlib.redirect_stdout(io.StringIO()):
         assert CliRunner().invoke(app, ["status", str(tmp_path)]).exit_code == 0

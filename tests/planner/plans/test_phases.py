@@ -265,7 +265,7 @@ def test_a_job_of_history_alone_ends_with_the_max_watermark(final: Any) -> None:
 def test_a_streams_watermark_follows_the_strategy_and_ends_with_max() -> None:
     """Streaming: nothing special at the switch; MAX_WATERMARK only at the end of input."""
     assert "as withWatermark says" in phase(STREAM, BOTH, "history").details["watermark"]
-    assert "nothing special" in phase(STREAM, BOTH, "switch").details["watermark"]
+    assert "as before the switch" in phase(STREAM, BOTH, "switch").details["watermark"]
     assert phase(STREAM, HISTORY, "finish").details["watermark"].startswith("MAX_WATERMARK")
 
 
@@ -315,7 +315,7 @@ def test_processing_time_timers_have_their_own_rule(settings: Settings, kind: st
 
 
 @pytest.mark.parametrize(
-    ("settings", "effect"), [(MIXED, "one sorted chunk"), (STREAM, "only the checkpoint interval")]
+    ("settings", "effect"), [(MIXED, "sorted and merged with the state"), (STREAM, "only the checkpoint interval")]
 )
 def test_falling_behind_is_described_only_with_a_threshold(settings: Settings, effect: str) -> None:
     """A lag threshold turns isBacklog on again; unset it has no effect."""

@@ -81,7 +81,7 @@ def test_other_events_do_not_push_out_the_phases() -> None:
         (
             Restored(7, 12, drained=True),
             "restored",
-            "checkpoint 7, epoch 12, the end of a drain: the job goes on behind it",
+            "checkpoint 7, epoch 12, taken by a drain; this run continues after it",
         ),
         (StateEvolved("variable 'n' widened"), "state-evolved", "variable 'n' widened"),
         (LiveBegins('v1\n{"batchWatermarkMs":0}\n{"a":1}\n-'), "positions", 'the live source begins at {"a":1} -'),
@@ -107,15 +107,19 @@ def test_other_events_do_not_push_out_the_phases() -> None:
         (
             SavepointWritten("/sp/1", by_recovery=True),
             "savepoint",
-            "/sp/1, which an earlier run was asked to stop with",
+            "/sp/1, completed for an earlier run that was stopped with it",
         ),
         (InputEnded(), "MAX_WATERMARK", "all sources have ended"),
         (RunFinished(9), "finished", "checkpoint 9"),
-        (RunFinished(None), "finished", "the job had reached its end in an earlier run"),
+        (RunFinished(None), "finished", "an earlier run has already processed all input"),
         (RunStopped(Stop.DRAIN), "stopped", "with savepoint, with drain"),
         (RunStopped(Stop.SUSPEND), "stopped", "with savepoint, without drain"),
-        (RunStopped(inside_epoch=True), "stopped", "in the middle of an epoch: nothing of it is visible"),
-        (RunStopped(), "stopped", "before the switch: what no checkpoint holds is not visible"),
+        (
+            RunStopped(inside_epoch=True),
+            "stopped",
+            "in the middle of an epoch; the next start processes that epoch again",
+        ),
+        (RunStopped(), "stopped", "before the switch; the next start processes what no checkpoint holds again"),
         (RunFailed(QueryError("no rows")), "failed", "QueryError: no rows"),
     ],
 )

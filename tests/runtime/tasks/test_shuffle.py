@@ -142,8 +142,8 @@ def test_a_backlog_has_a_table_for_many_groups(
 ) -> None:
     """In a backlog more keys than Spark's table takes by default are looked for in a larger one; not in the stream,
     where epochs are small, and not if the user has said how large it is to be.  The results are Spark's."""
-    numbers = spark.range(0, 300_000, 1, 2) if mode == "mixed" else spark.range(9)
-    frame = numbers.selectExpr("hash(id % 140000) AS k", "id AS v")
+    numbers = spark.range(0, 140_000, 1, 2) if table == "21" else spark.range(9)
+    frame = numbers.selectExpr("hash(id % 70000) AS k", "id AS v")
     watched = Watched(monkeypatch)
     if users is not None:
         spark.conf.set(TABLE, users)

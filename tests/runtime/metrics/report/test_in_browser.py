@@ -116,6 +116,7 @@ def test_the_page_looks_as_it_should(browser: Any, page: Path, scheme: str) -> N
     assert texts > 200 and illegible == []
 
 
+@pytest.mark.slow
 def test_the_page_fits_a_narrow_window(browser: Any, page: Path) -> None:
     """On a phone charts and tables are scrolled by themselves: the page is not wider than the window."""
     size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
