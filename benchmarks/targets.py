@@ -141,7 +141,7 @@ TARGETS = (
     Target("steady-handles", "steady stream, open handles of all processes, last quarter against first", "at most",
            1.25, "x"),
     *(
-        Target(f"rows-{job}-{start}", f"backlog of rows, {job}, {start}: speed against plain batch", "at least", limit, "x")
+        Target(f"rows-{job}-{start}", f"backlog of rows, {job}, {start}: speed against plain", "at least", limit, "x")
         for job, *limits in _ROWS
         for start, limit in zip(("warm", "fresh"), limits, strict=True)
     ),

@@ -215,6 +215,8 @@ class KeyedOperator(ABC):
     aggregates_by_key: bool = False
     #: True if prepare() may be read as what it is, for tasks to scan files and aggregate in place of Spark.
     scans_files: bool = False
+    #: True if its input is rows as they are, which tasks may read from files in place of Spark.
+    scans_rows: bool = False
     #: True if it matters which of a key's rows of one event time comes first: its input has columns that say so
     #: (:mod:`.arrival`), unless nobody knows.
     keeps_arrival: bool = False
