@@ -68,13 +68,9 @@ class RowRuns:
         for side, runs in enumerate(opened):
             schema = self.work.run_schema(side)
             batches = [batch for run in runs for batch in run.batches(buckets, schema)]
-            sides.append(pa.concat_batches(batches) if batches else schema.empty_table().combine_chunks())
-        rows = [
-            side if isinstance(side, pa.RecordBatch) else pa.RecordBatch.from_pylist([], schema=side.schema)
-            for side in sides
-        ]
-        if any(batch.num_rows for batch in rows):
-            yield from self.work.of_shard(rows)
+            sides.append(pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=schema))
+        if any(batch.num_rows for batch in sides):
+            yield from self.work.of_shard(sides)
 
     def _opened(self) -> list[list[_Run]]:
         return [[_Run(self.filesystem, path, len(self.buckets.firsts)) for path in paths] for paths in self.paths]
