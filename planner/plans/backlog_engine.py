@@ -10,7 +10,7 @@ from ...runtime.driver.source_rows import SourceRows
 from ...runtime.platform.parquet_scan import NotTakenError
 from ...runtime.platform.spark_plans import united
 from ...runtime.tasks.columnar_pass import recognise
-from ...runtime.tasks.row_pass import recognise_part
+from ...runtime.tasks.row_pass import recognise_parts
 from .phases import runs_sorted
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
 def _of_rows(stage: StageSpec, frame: DataFrame, engine: str) -> str:
     """Who reads the rows of a stage that needs them as they are: tasks all of them, or Spark."""
     try:
-        for part in united(frame):
-            recognise_part(stage.operator, part, None, engine)
+        recognise_parts(stage.operator, [frame], None, engine)
     except NotTakenError as error:
         _refuse(engine, str(error))
         return f"spark ({engine}: {error})"

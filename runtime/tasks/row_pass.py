@@ -78,23 +78,35 @@ def work_of(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None) 
     return work
 
 
-def recognise_part(
-    operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None, engine: str
-) -> tuple[RowWork, RowScan]:
-    """How tasks read one part of an operator's input.
+def recognise_parts(
+    operator: KeyedOperator, frames: Sequence[DataFrame], epoch: EpochSpec | None, engine: str
+) -> list[tuple[RowWork, RowScan]]:
+    """How tasks read an operator's input, part by part.
 
     Args:
         operator: the stage's.
-        frame: the part.
+        frames: the input; each may be the union of several parts.
         epoch: the epoch; None: at the start, when none is known.
-        engine: ``auto`` or ``arrow``.
+        engine: ``auto``, for which one part at least has to be large, or ``arrow``.
 
     Raises:
-        NotTakenError: the frame is Spark's.
+        NotTakenError: the input is Spark's.
     """
-    work = work_of(operator, frame, epoch)
-    check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
-    return work, _scan_of(work, frame)
+    parts = [part for rows in frames for part in united(rows)]
+    works = [work_of(operator, part, epoch) for part in parts]
+    too_small: NotTakenError | None = None
+    is_large = engine == "arrow"
+    for part in parts:
+        check_source(part)
+        try:
+            is_large = is_large or check_source(part, LEAST_BYTES) is None
+        except NotTakenError as error:
+            too_small = error
+    if not is_large and too_small is not None:
+        raise too_small
+    if any(work != works[0] for work in works):
+        raise NotTakenError("its inputs have columns of different types")
+    return [(work, _scan_of(work, part)) for work, part in zip(works, parts, strict=True)]
 
 
 def _scan_of(work: RowWork, frame: DataFrame) -> RowScan:
@@ -175,11 +187,8 @@ class RowPass:
     def _read(
         self, inputs: Sequence[DataFrame], epoch: EpochSpec, buckets: Buckets, without: tuple[int, ...], engine: str
     ) -> ReadRows:
-        parts = [recognise_part(self.operator, part, epoch, engine) for rows in inputs for part in united(rows)]
-        works = [work for work, _ in parts]
-        if any(work != works[0] for work in works):
-            raise NotTakenError("its inputs have columns of different types")
-        work = works[0]
+        parts = recognise_parts(self.operator, inputs, epoch, engine)
+        work = parts[0][0]
         ranks = _ranks([scan for _, scan in parts]) if work.has_places else {}
         self.discard()
         self.filesystem.create_dir(self.folder, recursive=True)

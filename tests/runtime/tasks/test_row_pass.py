@@ -20,7 +20,8 @@ from mixedmode.runtime.operators.steps import united
 from mixedmode.runtime.platform.parquet_scan import NotTakenError
 from mixedmode.runtime.protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
 from mixedmode.runtime.spec import Settings
-from mixedmode.runtime.tasks.row_pass import ReadRows, RowPass, recognise_part
+from mixedmode.runtime.tasks import row_pass
+from mixedmode.runtime.tasks.row_pass import ReadRows, RowPass, recognise_parts
 from mixedmode.runtime.tasks.shuffle import with_key_group
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
@@ -199,7 +200,7 @@ def test_what_is_not_known_to_be_the_same_is_sparks(
     described = REFUSED[why](mixedmode.read(history=spark.read.parquet(str(folder))))
     operator, inputs = job_of(described, tmp_path)
     with pytest.raises(NotTakenError, match=why):
-        recognise_part(operator, inputs[0], epoch(), "arrow")
+        recognise_parts(operator, inputs, epoch(), "arrow")
     assert read(spark, operator, inputs, epoch(), tmp_path, backlog_engine="auto") is None
     with pytest.raises(PlanError, match=f"arrow cannot be had for stage .*{why}"):
         read(spark, operator, inputs, epoch(), tmp_path)
@@ -224,4 +225,20 @@ def test_a_join_without_a_range_of_times_is_sparks(spark: SparkSession, folder: 
         described = left.join(right.withWatermark("later", "7 seconds"), F.expr(condition))
         operator, inputs = job_of(described, tmp_path)
         with pytest.raises(NotTakenError, match=why):
-            recognise_part(operator, united(inputs), epoch(), "arrow")
+            recognise_parts(operator, inputs, epoch(), "arrow")
+
+
+def test_one_large_part_is_enough(
+    spark: SparkSession, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By ``auto`` a small side of a join is read as the large one is; where all are small, Spark reads them."""
+    pq.write_table(pa.table({"k": [1], "at": pa.array([0], pa.timestamp("us", "UTC"))}), tmp_path / "small.parquet")
+    left = mixedmode.read(history=spark.read.parquet(str(folder)).select("long", "at")).withWatermark("at", "1 second")
+    right = mixedmode.read(history=spark.read.parquet(str(tmp_path / "small.parquet")).toDF("k", "later"))
+    described = left.join(right.withWatermark("later", "1 second"), F.expr("long = k AND at = later"))
+    operator, inputs = job_of(described, tmp_path)
+    size = (tmp_path / "small.parquet").stat().st_size
+    for least, is_taken in ((size + 1, True), (1 << 30, False)):
+        monkeypatch.setattr(row_pass, "LEAST_BYTES", least)
+        found = read(spark, operator, inputs, epoch(), tmp_path, backlog_engine="auto")
+        assert (found is not None) == is_taken
