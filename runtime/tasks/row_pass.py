@@ -99,7 +99,8 @@ def recognise_parts(
     for part in parts:
         check_source(part)
         try:
-            is_large = is_large or check_source(part, LEAST_BYTES) is None
+            check_source(part, LEAST_BYTES)
+            is_large = True
         except NotTakenError as error:
             too_small = error
     if not is_large and too_small is not None:
