@@ -26,6 +26,9 @@ class Sizes:
     join_rows: int = 10_000_000
     join_keys: int = 1_000_000
     join_stock_limit_s: int = 900
+    #: Rows that nobody has seen before, for deduplications and joins; and rounds in fresh processes.
+    keyed_rows: int = 5_000_000
+    keyed_fresh_rounds: int = 3
     processor_rows: int = 1_000_000
     processor_keys: int = 100_000
     #: A processor with a list, a map and a timer, for which stock asks the JVM several times a row.
@@ -120,6 +123,8 @@ _SMALL = Sizes(
     dedup_keys=200_000,
     join_rows=1_000_000,
     join_keys=100_000,
+    keyed_rows=500_000,
+    keyed_fresh_rounds=1,
     processor_rows=100_000,
     processor_keys=10_000,
     life_rows=50_000,
@@ -170,6 +175,8 @@ _TINY = replace(
     dedup_keys=2_000,
     join_rows=20_000,
     join_keys=2_000,
+    keyed_rows=20_000,
+    keyed_fresh_rounds=0,
     processor_rows=2_000,
     processor_keys=200,
     life_rows=2_000,

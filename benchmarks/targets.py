@@ -27,6 +27,14 @@ class Target:
         return f"{figure:.3g} {self.unit}" if abs(figure) < 100 else f"{figure:,.0f} {self.unit}".strip()
 
 
+#: Jobs of ``test_keyed_rows.py``: in a warm session, and in a fresh process.
+_ROWS = (
+    *((f"dedup-{job}", 1.5, 1.2) for job in ("long-few", "long-many", "uuid-few", "uuid-many", "timed", "within")),
+    ("dedup-windows", 1.5, 1.2),
+    ("join-inner", 1.2, 1.1),
+    ("join-left", 1.2, 1.1),
+)
+
 TARGETS = (
     Target("aggregate-plain", "backlog, aggregate: speed against plain batch without state", "at least", 0.85, "x"),
     Target("aggregate-handover", "backlog, aggregate, a tenth waiting live: time by that of all in the history",
@@ -140,5 +148,10 @@ TARGETS = (
     ),
     Target("steady-handles", "steady stream, open handles of all processes, last quarter against first", "at most",
            1.25, "x"),
+    *(
+        Target(f"rows-{job}-{start}", f"backlog of rows, {job}, {start}: speed against plain", "at least", limit, "x")
+        for job, *limits in _ROWS
+        for start, limit in zip(("warm", "fresh"), limits, strict=True)
+    ),
 )  # fmt: skip
 BY_ID = {target.id: target for target in TARGETS}

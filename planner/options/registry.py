@@ -196,10 +196,10 @@ OPTIONS: tuple[Option, ...] = (
         "backlog_engine",
         one_of("auto", "spark", "arrow"),
         "auto, spark, arrow",
-        "the engine that reads and aggregates a history of Parquet files. `arrow`: the Python workers, for "
-        "aggregates whose results are known to equal Spark's, else an error at `start()`. `spark`: Spark. `auto`: "
-        "`arrow` if possible and if the files are not small, else `spark`; `explain()` shows the choice and the "
-        "reason",
+        "the engine that reads a history of Parquet files. `arrow`: the Python workers, for aggregates, "
+        "deduplications and joins whose results are known to equal Spark's, else an error at `start()`. `spark`: "
+        "Spark. `auto`: `arrow` if possible and if the files are not small, else `spark`; `explain()` shows the "
+        "choice and the reason",
     ),
     Option(
         "execution.backlog.max-cores",

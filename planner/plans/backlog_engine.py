@@ -10,13 +10,17 @@ from ...runtime.driver.source_rows import SourceRows
 from ...runtime.platform.parquet_scan import NotTakenError
 from ...runtime.platform.spark_plans import united
 from ...runtime.tasks.columnar_pass import recognise
+from ...runtime.tasks.row_pass import recognise_parts
 from .phases import runs_sorted
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from ...runtime.connectors.sources.lanes import Lane
     from ...runtime.spec import Settings, StageSpec
 
 _OPTION = "execution.backlog.engine"
+_ROW_WORK = {"join": "join", "dropDuplicates": "deduplicate", "dropDuplicatesWithinWatermark": "deduplicate"}
 
 
 def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes: Sequence[Lane]) -> str | None:
@@ -35,7 +39,8 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
         _refuse(engine, "the backlog runs as a stream")
         return None
     if engine == "spark":
-        return f"spark ({_OPTION} = spark)" if any(stage.operator.scans_files for stage in stages) else None
+        scans = any(stage.operator.scans_files or stage.operator.scans_rows for stage in stages)
+        return f"spark ({_OPTION} = spark)" if scans else None
     rows = SourceRows({number: lane.history for number, lane in enumerate(lanes) if lane.history is not None})
     frames = [(stage, frame) for stage in stages if stage.reads and (frame := rows.of(stage)) is not None]
     if not frames:
@@ -44,6 +49,9 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
     said = []
     for stage, frame in frames:
         name = f"stage {stage.uid}: " if len(frames) > 1 else ""
+        if stage.operator.scans_rows:
+            said.append(name + _of_rows(stage, frame, engine))
+            continue
         for part in united(frame) if stage.operator.scans_files else [frame]:
             try:
                 recognise(stage.operator, part, None, engine)
@@ -53,6 +61,16 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
                 if stage.operator.scans_files:
                     said.append(f"{name}spark ({engine}: {error})")
     return "; ".join(dict.fromkeys(said)) or None
+
+
+def _of_rows(stage: StageSpec, frame: DataFrame, engine: str) -> str:
+    """Who reads the rows of a stage that needs them as they are: tasks all of them, or Spark."""
+    try:
+        recognise_parts(stage.operator, [frame], None, engine)
+    except NotTakenError as error:
+        _refuse(engine, str(error))
+        return f"spark ({engine}: {error})"
+    return f"arrow ({engine}: the tasks read the Parquet files and {_ROW_WORK[stage.operator.kind]} their rows)"
 
 
 def _refuse(engine: str, why: str) -> None:

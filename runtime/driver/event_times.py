@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from ..connectors.sources.inputs import LiveInput, Reach, by_input, look_at
+from ..connectors.sources.inputs import LiveInput, Reach, by_input, look_at, look_at_footers
 from ..operators.contract import EpochSpec
 from ..platform.spark_observations import unobserved
 from ..protocols.event_time import MAX_WATERMARK, MIN_WATERMARK
@@ -85,11 +85,16 @@ class EventTimes:
         event_time = stage.event_time
         if timed is not None:
             frame, event_time = timed, TIMED
+        frame = unobserved(frame) if stage.observed else frame
+        # Who looks in a way of their own need not have frames of Spark's.
+        told = look_at_footers(frame, event_time, inputs) if sorts and timed is None and self.look is look_at else None
+        if told is not None:
+            return told
         cores = self.job.settings.backlog_max_cores
         if sorts and cores is not None:
             frame = frame.coalesce(cores)
         with self.labelled("looking for the greatest event time"):
-            return self.look(unobserved(frame) if stage.observed else frame, event_time, inputs)
+            return self.look(frame, event_time, inputs)
 
     def told_by_tasks(self, stage: StageSpec, spec: EpochSpec) -> bool:
         """Whether the tasks of an epoch say of each input how far it goes, and nobody has to know before it starts."""

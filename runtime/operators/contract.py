@@ -218,6 +218,8 @@ class KeyedOperator(ABC):
     scans_files: bool = False
     #: By column of prepare()'s frame what users know it as, for messages.
     column_texts: Mapping[str, str] = MappingProxyType({})
+    #: True if its input is rows as they are, which tasks may read from files in place of Spark.
+    scans_rows: bool = False
     #: True if it matters which of a key's rows of one event time comes first: its input has columns that say so
     #: (:mod:`.arrival`), unless nobody knows.
     keeps_arrival: bool = False

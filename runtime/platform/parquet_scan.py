@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -77,6 +78,8 @@ class ParquetScan:
 
     columns: tuple[ScanColumn, ...]
     condition: Condition | None = None
+    #: A column with each row's number in its file, behind the others; None: nobody asks.
+    places: str | None = None
 
     def batches(self, filesystem: fs.FileSystem, part: FilePart, seen: Seen = lambda *_: None) -> Iterator[pa.Table]:
         """The rows of a part of a file, some at a time.
@@ -141,11 +144,15 @@ class ParquetScan:
         if int96 and not are_alike(source, metadata, int96, groups, rows):
             raise NotTakenError(f"{part.path} has times long ago or far ahead as {INT96} (column {', '.join(int96)})")
         read = file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
+        numbers = None if self.places is None else _row_numbers(metadata, groups)
         for batch in read:
             table = pa.Table.from_batches([batch]).select(names)
             for at, column in enumerate(self.columns):
                 if table.schema.field(at).type != column.type:
                     table = table.set_column(at, column.name, _as(table.column(at), column, part.path))
+            if numbers is not None:
+                table = table.append_column(str(self.places), pa.array(numbers[: batch.num_rows]))
+                numbers = numbers[batch.num_rows :]
             if self.condition is not None:
                 # A condition that is null lets no row through.
                 table = table.filter(evaluated(self.condition, table), null_selection_behavior="drop")
@@ -160,6 +167,13 @@ def _as(array: pa.ChunkedArray, column: ScanColumn, path: str) -> pa.ChunkedArra
     if not same and not pa.types.is_dictionary(array.type):
         raise NotTakenError(f"{path}: column {column.name} is read as {array.type}, not as {column.type}")
     return array.cast(column.type)
+
+
+def _row_numbers(metadata: Any, groups: list[int]) -> np.ndarray:
+    """The numbers of the rows of some row groups in their file."""
+    counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    firsts = np.cumsum([0, *counts])
+    return np.concatenate([np.arange(firsts[i], firsts[i + 1]) for i in groups])
 
 
 def _middle(group: Any) -> int:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Less than this Spark reads as fast.
-_LEAST_BYTES = 32 * 1024 * 1024
+LEAST_BYTES = 32 * 1024 * 1024
 
 
 def recognise(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None, engine: str) -> RecognisedScan:
@@ -66,7 +66,7 @@ def recognise(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None
     """
     if not operator.scans_files:
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
-    check_source(frame, 0 if engine == "arrow" else _LEAST_BYTES)
+    check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
     prepared = operator.prepare(frame, epoch)  # type: ignore[arg-type]
     found = recognised(prepared, operator.column_texts)
     schema = arrow_schema(prepared.schema)

@@ -33,6 +33,7 @@ from .job_templates import ExecutedJob
 from .pass_pause import PassPause
 from .placement import ShardPins
 from .report import NO_SHARD, ShardReport
+from .row_pass import RowPass
 from .shard_task import ShardTask
 from .shuffle import (
     HashExchange,
@@ -92,6 +93,7 @@ class EpochExecutor:
     def __post_init__(self) -> None:
         self._pickled = cloudpickle.dumps(self.operator)
         self._columnar = None if self.runs_folder is None else self._columnar_pass(self.runs_folder)
+        self._row_pass = None if self.runs_folder is None else self._rows_read(self.runs_folder)
         self._pins: ShardPins | None = None
         self._can_pin: bool | None = None
         self._asking = threading.Lock()
@@ -162,7 +164,13 @@ class EpochExecutor:
         observed: dict[str, Row] = {}
         is_first = frame is not None and self.is_first_pass(epoch, lineages)
         pause = self.pause if pausable else None
-        scanned = None
+        scanned = read = None
+        meets_none = is_first or not self.operator.has_first_pass  # of a join, which takes what meets no state
+        if frame is not None and self._row_pass is not None and meets_none and not in_place:
+            read = self._row_pass.read(inputs or (frame,), epoch, len(lineages), finished)
+        if read is not None:
+            failpoint("backlog-scanned")
+            frame, task = None, replace(task, runs=read.runs, sort=None)
         if frame is not None and self._columnar is not None and not is_first and not in_place:
             scanned = self._columnar.scanned(inputs or (frame,), epoch, len(lineages), finished)
             if scanned is not None:
@@ -188,15 +196,18 @@ class EpochExecutor:
             # No rows were given, or Spark found out that there are none and ran no task at all.  One row per visited
             # shard, so that partition i exists; the rows themselves are not input.
             places, partitions = self.places(visited, lineages)
-            held = pause if scanned is not None else None
+            held = pause if task.runs is not None else None
 
             def over_places(task: ShardTask) -> list[Row]:
-                at_once = None if scanned is None else self._at_once(task)
+                at_once = None if task.runs is None else self._at_once(task)
                 return self._collected(iter([self.jobs.of_shards(places, task)]), observed, at_once=at_once, pause=held)
 
             reports = self._completed(visited, replace(task, shards=partitions), over_places, held)
         if scanned is not None and self._columnar is not None:
             self._columnar.discard()
+        if read is not None and self._row_pass is not None:
+            self._row_pass.discard()
+            input_rows = read.rows
         reports = sorted(reports, key=lambda report: report.shard)
         if [report.shard for report in reports] != sorted(visited):
             raise MixedModeError(
@@ -233,6 +244,17 @@ class EpochExecutor:
             max_parallelism=self.max_parallelism,
             run_id=self.run_id,
             progress_folder=self.progress_folder,
+        )
+
+    def _rows_read(self, folder: str) -> RowPass:
+        return RowPass(
+            spark=self.spark,
+            operator=self.operator,
+            settings=self.settings,
+            filesystem=self.state_filesystem,
+            folder=folder,
+            max_parallelism=self.max_parallelism,
+            run_id=self.run_id,
         )
 
     def task(

@@ -66,12 +66,23 @@ def in_order(rows: pa.RecordBatch, key_columns: Sequence[str]) -> pa.RecordBatch
         rows: them, key group first.
         key_columns: the key.
     """
+    return rows.take(pa.array(places_in_order(rows, key_columns)))
+
+
+def places_in_order(rows: pa.RecordBatch, key_columns: Sequence[str]) -> np.ndarray:
+    """Where the rows of :func:`in_order` are among those that it is given.
+
+    Args:
+        rows: them, key group first.
+        key_columns: the key.
+    """
     numbers = as_numbers(rows.column(key_columns[0])) if len(key_columns) == 1 else None
     if numbers is None:
         keys = _to_sort_by(rows, key_columns)
         is_text = keys.num_columns == 2 and pa.types.is_string(keys.column(1).type) and not keys.column(1).null_count
-        return rows.take(_places_of_texts(keys) if is_text else _places(keys))
-    return rows.take(pa.array(sorted_places(rows.column(0).to_numpy(), numbers)))
+        places: np.ndarray = (_places_of_texts(keys) if is_text else _places(keys)).to_numpy()
+        return places
+    return sorted_places(rows.column(0).to_numpy(), numbers)
 
 
 def _places(keys: pa.RecordBatch) -> pa.Array:

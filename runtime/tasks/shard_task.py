@@ -47,6 +47,7 @@ from .partial_runs import PartialRuns
 from .pass_pause import PauseMarker
 from .progress import TaskProgress
 from .report import NO_SHARD, REPORT_SUFFIX, ShardReport, report_batch
+from .row_runs import RowRuns
 from .row_spool import RowSpool
 from .shards_in_one import ShardSlices
 from .task_sorter import SortPlan, sorted_here
@@ -92,8 +93,9 @@ class ShardTask:
     teller: Teller | None = None
     #: Column of the event times whose greatest is reported by input; None: nobody needs to know.
     input_times: str | None = None
-    #: Partial aggregates that come from files, in order, besides the rows; None: there are none.
-    runs: PartialRuns | None = None
+    #: Partial aggregates that come from files, in order, besides the rows, or what is made of all rows; None: there are
+    #: none.
+    runs: PartialRuns | RowRuns | None = None
     #: Tells that no shard is to be begun; None: nobody does.
     pause: PauseMarker | None = None
     #: The one partition has the rows of all shards, sorted, and they are worked on one after the other.

@@ -1,4 +1,7 @@
-"""A history-only aggregation in a process of its own: ``python driver_engine.py <folder> <engine of the backlog>``."""
+"""A history-only job in a process of its own: ``python driver_engine.py <folder> <engine of the backlog> <job>``.
+
+The job is ``aggregate`` or ``deduplicate``.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ import support
 from pyspark.sql import functions as F
 
 
-def main(folder: Path, engine: str) -> None:
+def main(folder: Path, engine: str, job: str) -> None:
     spark = support.driver_session("local[2,3]")  # a task that dies runs again
+    rows = mixedmode.read(history=spark.read.parquet(str(folder / "history")))
+    totals = F.count("*").alias("n"), F.sum("v").alias("s"), F.max("v").alias("m")
+    keyed = rows.groupBy("k").agg(*totals) if job == "aggregate" else rows.dropDuplicates(["k"])
     query = (
-        mixedmode.read(history=spark.read.parquet(str(folder / "history")))
-        .groupBy("k")
-        .agg(F.count("*").alias("n"), F.sum("v").alias("s"), F.max("v").alias("m"))
-        .writeStream.format("parquet")
+        keyed.writeStream.format("parquet")
         .outputMode("append")
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoints"))
@@ -30,4 +33,4 @@ def main(folder: Path, engine: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from ...platform.columns import event_time_us
+from ...platform.footer_times import footer_times
 from .seams import SeamClaim
 
 if TYPE_CHECKING:
@@ -55,6 +56,19 @@ def look_at(frame: DataFrame, event_time: str, inputs: Sequence[LiveInput]) -> R
     found = frame.groupBy(INPUT_COLUMN).agg(F.max(time_us), F.count("*")).collect()
     times = [(row[0], None if row[1] is None else row[1] // 1000) for row in found]
     return Reach(sum(row[2] for row in found), by_input(times, inputs))
+
+
+def look_at_footers(frame: DataFrame, event_time: str, inputs: Sequence[LiveInput]) -> Reach | None:
+    """As :func:`look_at`, without a Spark job; None: the footers of the frame's files do not say enough."""
+    parts = footer_times(frame, event_time, INPUT_COLUMN if INPUT_COLUMN in frame.columns else None)
+    if parts is None:
+        return None
+    times_ms = [(one.part, None if one.greatest_us is None else one.greatest_us // 1000) for one in parts if one.rows]
+    rows = sum(one.rows for one in parts)
+    if INPUT_COLUMN in frame.columns:
+        return Reach(rows, by_input(times_ms, inputs))
+    greatest_ms = max((time_ms for _, time_ms in times_ms if time_ms is not None), default=None)
+    return Reach(rows, {one.name: greatest_ms for one in inputs} if rows else {})
 
 
 def by_input(times_ms: Sequence[tuple[int, int | None]], inputs: Sequence[LiveInput]) -> dict[str, int | None]:

@@ -48,6 +48,7 @@ class DedupOperator(Deduplication):
     """``dropDuplicates`` and ``distinct``; made by ``planner.stages.dedup``."""
 
     takes_late_bound = True
+    scans_rows = True
 
     def fingerprint(self) -> str | None:
         """Keys, columns and retention; what they are made of is in the plan of the input."""

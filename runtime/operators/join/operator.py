@@ -39,6 +39,7 @@ class JoinOperator(StreamJoin):
     """The keyed stage of a join of two streams."""
 
     has_first_pass = True
+    scans_rows = True
 
     def fingerprint(self) -> str | None:
         """All but the condition, of which Spark can tell whether it is always the same (:meth:`template`)."""

@@ -1,0 +1,142 @@
+"""From a frame that reads Parquet files to a scan of its rows that needs no Spark, if it gives the same rows.
+
+As :mod:`.scan_plans`, for stages that need rows as they are: columns of the files under other names, behind filters.
+What is not known to be the same is Spark's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from .file_numbers import ReadFile, listed_files
+from .parquet_scan import NotTakenError, ParquetScan
+from .scan_plans import _KEYS, _all, _check_relation, _Reader, _relation
+from .spark_expressions import class_name, constant, items, with_attributes, without_alias
+from .spark_plans import analyzed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOCAL = re.compile("^file:/+")
+#: By type of Spark's the wider whole numbers that it is cast to without a choice.
+_WIDER = {
+    "tinyint": ("smallint", "int", "bigint"),
+    "smallint": ("int", "bigint"),
+    "int": ("bigint",),
+}
+
+
+@dataclass(frozen=True)
+class RowScan:
+    """The rows of one part of an input."""
+
+    scan: ParquetScan
+    #: For each column that is wanted the column of the files.
+    columns: tuple[tuple[str, str], ...]
+    #: Resolved, but not looked for.
+    uris: tuple[str, ...]
+    #: Columns that are the same in all rows, with their values.
+    constants: Mapping[str, Any]
+    #: By URI without escapes the file as Spark has listed it; empty: nobody has asked.
+    files: Mapping[str, ReadFile]
+
+
+def recognised_rows(
+    frame: DataFrame, wanted: Sequence[str], keys: Sequence[str], constants: Sequence[str] = (), *, lists: bool = False
+) -> RowScan:
+    """How a task reads the rows of a frame without Spark.
+
+    Args:
+        frame: of one read of files.
+        wanted: its columns that are needed.
+        keys: those of them that are compared and hashed.
+        constants: columns whose value is wanted of the whole part.
+        lists: whether it matters which file comes first.
+
+    Raises:
+        NotTakenError: it is not known to be the same; says why.
+    """
+    spark = frame.sparkSession
+    try:
+        return _recognised(spark, analyzed(frame), wanted, keys, constants, lists)
+    except (Py4JError, PySparkException) as error:
+        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _recognised(
+    spark: SparkSession, plan: Any, wanted: Sequence[str], keys: Sequence[str], constants: Sequence[str], lists: bool
+) -> RowScan:
+    output = {str(one.name()): one for one in items(plan.output())}
+    names = [*dict.fromkeys([*wanted, *constants])]
+    missing = [name for name in names if name not in output]
+    if missing or len(output) < plan.output().size():
+        raise NotTakenError(f"the rows have no one column {', '.join(missing)}")
+    relation = _relation(plan)
+    _check_relation(spark, relation, 0)
+    expressions, conditions = _below(spark, plan, [output[name] for name in names])
+    found = dict(zip(names, expressions, strict=True))
+    reader = _Reader(relation)
+    condition = _all([reader.condition(one) for one in conditions])
+    columns = []
+    for name in wanted:
+        column = reader.column(_plain(found[name], name in keys), "key" if name in keys else "column")
+        is_small = pa.types.is_decimal(column.type) and column.type.precision <= 18
+        if name in keys and column.spark_type not in _KEYS and not is_small:
+            raise NotTakenError(f"key {column.name} has type {column.spark_type}")
+        columns.append((name, column.name))
+    values = {name: constant(found[name]) for name in constants}
+    unknown = [name for name, value in values.items() if value is None]
+    if unknown:
+        raise NotTakenError(f"{', '.join(unknown)} differs from row to row")
+    uris = tuple(map(str, relation.relation().inputFiles()))
+    files: dict[str, ReadFile] = {}
+    if lists:
+        found_files = listed_files(spark, relation.relation().location()) or ()
+        listed = {_called(path): (time_ms, path) for time_ms, path in found_files}
+        files = {unquote(uri): listed[_called(unquote(uri))] for uri in uris if _called(unquote(uri)) in listed}
+        if len(files) < len(uris):
+            raise NotTakenError("nobody knows which of the files comes first")
+    return RowScan(ParquetScan(tuple(reader.columns.values()), condition), tuple(columns), uris, values, files)
+
+
+def _called(path: str) -> str:
+    """A path as all write it: before that of a local file some have one slash, and some have three."""
+    return _LOCAL.sub("file:/", path)
+
+
+def _below(spark: SparkSession, plan: Any, wanted: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Some columns of a plan, and the conditions that let rows through, in terms of its one leaf."""
+    wanted, conditions = list(wanted), list[Any]()
+    while (kind := class_name(plan)) != "LogicalRelation":
+        if kind not in ("Project", "Filter", "SubqueryAlias"):
+            raise NotTakenError(f"the rows go through {kind}")
+        if kind == "Filter":
+            conditions.append(plan.condition())
+        elif kind == "Project":
+            named = [one for one in items(plan.projectList()) if class_name(one) == "Alias"]
+            made = {one.exprId().id(): one.child() for one in named}
+            wanted = [with_attributes(spark, one, made) for one in wanted]
+            conditions = [with_attributes(spark, one, made) for one in conditions]
+        plan = plan.child()
+    return wanted, conditions
+
+
+def _plain(expression: Any, is_key: bool) -> Any:
+    """An expression without names and casts that change nothing, of a key also those to wider whole numbers."""
+    while True:
+        expression = without_alias(expression)
+        if class_name(expression) != "Cast":
+            return expression
+        child = expression.child()
+        before, after = (str(one.dataType().simpleString()) for one in (child, expression))
+        if before != after and not (is_key and after in _WIDER.get(before, ())):
+            return expression
+        expression = child
