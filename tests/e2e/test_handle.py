@@ -130,7 +130,7 @@ def test_a_name_is_of_one_active_query(world: World) -> None:
     other = stock.option("checkpointLocation", str(world.folder / "stock")).start()
     try:
         for name in ("mine", "stocks"):
-            with pytest.raises(mixedmode.OptionError, match=f"queryName is '{name}', which another query"):
+            with pytest.raises(mixedmode.OptionError, match=f"queryName is '{name}', but an active query"):
                 named(name, "second")
     finally:
         other.stop()

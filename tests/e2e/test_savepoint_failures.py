@@ -111,7 +111,7 @@ def test_savepoint_that_fails_after_its_checkpoint(
     world.land(EVENTS[80:], support.flush_after(EVENTS))
     again.processAllAvailable()
     again.stop()
-    assert support.details(again, "restored")[0].endswith("the job goes on behind it")
+    assert support.details(again, "restored")[0].endswith("this run continues after it")
     assert "savepoint" not in support.events_of(again)
     two_jobs = [*support.sessions_of(EVENTS[:80]), *support.sessions_of(EVENTS[80:])]
     assert support.without_flush(world.output()) == sorted(two_jobs, key=repr)
