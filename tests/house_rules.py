@@ -29,7 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runtime/checkpoints",),
     ("runtime/spec",),
     ("runtime/operators",),
-    ("runtime/protocols", "runtime/connectors"),
+    ("runtime/protocols", "runtime/connectors", "runtime/scan"),
     ("runtime/platform", "sorter"),
     ("state",),
     ("errors", "planner/__init__", "runtime/__init__"),

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -40,11 +39,6 @@ _PARQUET_TYPES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 _CALENDAR_TYPES = ("date", "timestamp", "timestamp_ntz")
 
-Operator = Literal["equal", "less", "less_equal", "greater", "greater_equal"]
-#: ``("and" | "or", condition, condition)``, ``("not", condition)``, ``("is_null" | "is_valid", column)``, ``("column",
-#: column)`` or ``("compare", operator, column, value)``; true, false or null, as in SQL.
-Condition = tuple[Any, ...]
-
 
 class NotTakenError(Exception):
     """The files are not what is proven to be read as Spark reads it; Spark has to."""
@@ -67,24 +61,32 @@ class FilePart:
     path: str
     start: int
     end: int
+    #: Values of the columns that are read off the path, as Arrow takes them.
+    constants: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
 class ParquetScan:
-    """What is read: all rows of some files for which a condition is true."""
+    """What is read: all rows of some files."""
 
     columns: tuple[ScanColumn, ...]
-    condition: Condition | None = None
+    #: Columns of which each file has one value.
+    of_paths: tuple[ScanColumn, ...] = ()
 
-    def batches(self, filesystem: fs.FileSystem, part: FilePart) -> Iterator[pa.Table]:
+    def batches(self, filesystem: fs.FileSystem, part: FilePart, at_once: int | None = None) -> Iterator[pa.Table]:
         """The rows of a part of a file, some at a time.
+
+        Args:
+            filesystem: where the file is.
+            part: the part.
+            at_once: how many rows a table has at most; None: as many as are worked on fast.
 
         Raises:
             NotTakenError: Spark might read it in another way.
         """
         try:
             with filesystem.open_input_file(part.path) as source:
-                yield from self._batches(source, part)
+                yield from self._batches(source, part, at_once)
         except NotTakenError:
             raise
         except (OSError, pa.ArrowException, ValueError) as error:
@@ -115,7 +117,7 @@ class ParquetScan:
         except (OSError, pa.ArrowException, ValueError) as error:
             raise NotTakenError(f"{path} cannot be read: {error}") from error
 
-    def _batches(self, source: pa.NativeFile, part: FilePart) -> Iterator[pa.Table]:
+    def _batches(self, source: pa.NativeFile, part: FilePart, at_once: int | None) -> Iterator[pa.Table]:
         file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
         metadata, size = file.metadata, source.size()
         int96 = check_footer(file, self.columns, part.path)
@@ -127,7 +129,7 @@ class ParquetScan:
         if not groups:
             return
         has_text = any(pa.types.is_string(column.type) for column in self.columns)
-        rows = _BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS
+        rows = at_once or (_BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS)
         if int96 and not are_alike(source, metadata, int96, groups, rows):
             raise NotTakenError(f"{part.path} has times long ago or far ahead as {INT96} (column {', '.join(int96)})")
         read = file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
@@ -136,9 +138,9 @@ class ParquetScan:
             for at, column in enumerate(self.columns):
                 if table.schema.field(at).type != column.type:
                     table = table.set_column(at, column.name, _as(table.column(at), column, part.path))
-            if self.condition is not None:
-                # A condition that is null lets no row through.
-                table = table.filter(evaluated(self.condition, table), null_selection_behavior="drop")
+            for column, constant in zip(self.of_paths, part.constants, strict=True):
+                values = pa.repeat(pa.scalar(constant, column.type), batch.num_rows)
+                table = table.append_column(pa.field(column.name, column.type), values)
             if table.num_rows:
                 yield table
 
@@ -219,27 +221,3 @@ def _means(leaf: Any, column: ScanColumn) -> bool:
 def is_scannable(spark_type: str) -> bool:
     """Whether columns of a type can be read; ``spark_type``: as ``DataType.simpleString`` writes it."""
     return spark_type in _PARQUET_TYPES or spark_type.startswith("decimal(")
-
-
-def evaluated(condition: Condition, table: pa.Table) -> pa.ChunkedArray | pa.Array:
-    """What a condition is for each row of a table.
-
-    Args:
-        condition: the condition.
-        table: has its columns.
-    """
-    kind, *rest = condition
-    if kind == "and":
-        return pc.and_kleene(evaluated(rest[0], table), evaluated(rest[1], table))
-    if kind == "or":
-        return pc.or_kleene(evaluated(rest[0], table), evaluated(rest[1], table))
-    if kind == "not":
-        return pc.invert(evaluated(rest[0], table))
-    if kind == "is_null":
-        return pc.is_null(table[rest[0]])
-    if kind == "is_valid":
-        return pc.is_valid(table[rest[0]])
-    if kind == "column":
-        return table[rest[0]]
-    operator, column, value = rest
-    return pc.call_function(operator, [table[column], pa.scalar(value, table.schema.field(column).type)])
