@@ -195,7 +195,7 @@ def compared(spark: SparkSession, table: pa.Table, path: Path) -> dict[str, int]
 RARELY = {f"CAST(s AS {name})" for name in ("INT", "BIGINT", "DOUBLE", "DATE", "TIMESTAMP")} | {"to_timestamp(s)"}
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_expressions_are_sparks_to_the_bit(spark: SparkSession, tmp_path: Path, ansi: str) -> None:
     """Generated rows, nasty values among them; most of the rows of each expression are taken."""
 
