@@ -20,6 +20,9 @@ class Sizes:
     #: The backlog of the aggregate, the deduplication and the processor.
     aggregate_rows: int = 10_000_000
     aggregate_keys: int = 1_000_000
+    #: Aggregate jobs by engine.
+    engine_rows: int = 5_000_000
+    engine_rounds: int = 3
     dedup_rows: int = 10_000_000
     dedup_keys: int = 1_000_000
     #: Each side of the join.
@@ -119,6 +122,8 @@ _SMALL = Sizes(
     rounds=3,
     aggregate_rows=2_000_000,
     aggregate_keys=100_000,
+    engine_rows=1_000_000,
+    engine_rounds=2,
     dedup_rows=2_000_000,
     dedup_keys=200_000,
     join_rows=1_000_000,
@@ -171,6 +176,8 @@ _TINY = replace(
     rounds=1,
     aggregate_rows=20_000,
     aggregate_keys=2_000,
+    engine_rows=20_000,
+    engine_rounds=1,
     dedup_rows=20_000,
     dedup_keys=2_000,
     join_rows=20_000,

@@ -141,6 +141,7 @@ class Settings(BaseModel):
     rows_per_call: RowsPerCall | None = None
     #: Who reads and aggregates a history: tasks with Arrow, or Spark; auto: Arrow where it gives the same, and pays.
     backlog_engine: Literal["auto", "spark", "arrow"] = "auto"
+    backlog_float_sums: Literal["fast", "spark"] = "fast"
     #: The most shards that a sorted pass works on at once, and the most tasks that read for it; None: no limit.
     backlog_max_cores: int | None = None
     #: A driver that restarts in the backlog takes over the shards that an earlier run had finished.

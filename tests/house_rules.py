@@ -30,6 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runtime/spec",),
     ("runtime/operators",),
     ("runtime/protocols", "runtime/connectors"),
+    ("runtime/scan",),
     ("runtime/platform", "sorter"),
     ("state",),
     ("errors", "planner/__init__", "runtime/__init__"),

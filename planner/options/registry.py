@@ -202,6 +202,15 @@ OPTIONS: tuple[Option, ...] = (
         "choice and the reason",
     ),
     Option(
+        "execution.backlog.float-sums",
+        "backlog_float_sums",
+        one_of("fast", "spark"),
+        "fast, spark",
+        "how `execution.backlog.engine` = `arrow` adds doubles, for `sum` and `avg`. `fast`: in any order, so the last "
+        "digits may differ from run to run, as they do in Spark; a sum of n values is off by at most n * 2^-52 times "
+        "the sum of their absolute values. `spark`: Spark reads histories whose doubles are added",
+    ),
+    Option(
         "execution.backlog.max-cores",
         "backlog_max_cores",
         int_between(1),

@@ -54,8 +54,9 @@ def choose_backlog_engine(settings: Settings, stages: Sequence[StageSpec], lanes
             continue
         for part in united(frame) if stage.operator.scans_files else [frame]:
             try:
-                recognise(stage.operator, part, None, engine)
-                said.append(f"{name}arrow ({engine}: the tasks read the Parquet files and aggregate them)")
+                found = recognise(stage.operator, part, None, engine, settings.backlog_float_sums)
+                rounded = ", sums of doubles in any order" if found.rounds_sums else ""
+                said.append(f"{name}arrow ({engine}: the tasks read the Parquet files and aggregate them{rounded})")
             except NotTakenError as error:
                 _refuse(engine, f"{name}{error}")
                 if stage.operator.scans_files:

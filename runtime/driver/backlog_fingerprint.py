@@ -13,13 +13,16 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
 import pyspark
 from pyarrow import fs
 
 from ..platform.filesystem import resolve
 from ..platform.spark_expressions import class_name
 from ..platform.spark_plans import analyzed, contains, frame_of, leaves, parts_without, whole_plans
+from ..platform.spark_session import session_settings
 from ..platform.spark_sources import PlannedSource
+from ..scan.translations import TRANSLATION_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,9 +73,15 @@ def backlog_fingerprint(job: JobSpec, parallelism: int, max_parallelism: int) ->
         ],
         "live inputs": [repr(one) for one in job.live_inputs],
         "session": [job.planning.conf.get(name) for name in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")],
+        "settings": sorted(one for one in session_settings(job.planning).items() if _changes_results(one[0])),
+        "engine": [settings.backlog_engine, settings.backlog_float_sums, pyarrow.__version__, TRANSLATION_VERSION],
         "versions": [pyspark.__version__, sys.version],
     }
     return _digest(json.dumps(parts, sort_keys=True, default=str).encode())
+
+
+def _changes_results(setting: str) -> bool:
+    return setting.startswith(("spark.sql.legacy.", "spark.sql.parquet.", "spark.sql.decimalOperations."))
 
 
 def _stage(stage: StageSpec, spark: SparkSession) -> Any:

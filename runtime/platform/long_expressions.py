@@ -18,6 +18,7 @@ from .spark_expressions import class_name, constant, items
 #: ``("if_less", one, other, then, otherwise)``.
 LongExpression = tuple[Any, ...]
 
+_TIMES = ("timestamp", "timestamp_ntz")
 _HANDED_ON = ("PreciseTimestampConversion", "KnownNullable", "KnownNotNull")
 _BINARY = {"Add": "add", "Subtract": "subtract", "Remainder": "remainder"}
 #: Greater numbers are Spark's, which may find an overflow.
@@ -29,12 +30,14 @@ def long_expression(expression: Any, column: Callable[[Any], str]) -> LongExpres
 
     Args:
         expression: a resolved one.
-        column: gives the name of a column that it may have in it.
+        column: gives the name of a column, or of a time that is computed, that it may have in it.
 
     Raises:
         NotTakenError: something else is in it.
     """
     kind = class_name(expression)
+    if kind == "PreciseTimestampConversion" and str(expression.child().dataType().simpleString()) in _TIMES:
+        return ("column", column(expression.child()))
     if kind in _HANDED_ON:
         return long_expression(expression.child(), column)
     if kind == "AttributeReference":

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -41,12 +40,8 @@ _PARQUET_TYPES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 _CALENDAR_TYPES = ("date", "timestamp", "timestamp_ntz")
 
-Operator = Literal["equal", "less", "less_equal", "greater", "greater_equal"]
-#: ``("and" | "or", condition, condition)``, ``("not", condition)``, ``("is_null" | "is_valid", column)``, ``("column",
-#: column)`` or ``("compare", operator, column, value)``; true, false or null, as in SQL.
-Condition = tuple[Any, ...]
-#: Takes rows read, rows let through, and the share of a part that is done.
-Seen = Callable[[int, int, float], None]
+#: Takes rows read, and the share of a part that is done.
+Seen = Callable[[int, float], None]
 
 
 class NotTakenError(Exception):
@@ -70,32 +65,38 @@ class FilePart:
     path: str
     start: int
     end: int
+    #: Values of the columns that are read off the path, as Arrow takes them.
+    constants: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
 class ParquetScan:
-    """What is read: all rows of some files for which a condition is true."""
+    """What is read: all rows of some files."""
 
     columns: tuple[ScanColumn, ...]
-    condition: Condition | None = None
+    #: Columns of which each file has one value.
+    of_paths: tuple[ScanColumn, ...] = ()
     #: A column with each row's number in its file, behind the others; None: nobody asks.
     places: str | None = None
 
-    def batches(self, filesystem: fs.FileSystem, part: FilePart, seen: Seen = lambda *_: None) -> Iterator[pa.Table]:
+    def batches(
+        self, filesystem: fs.FileSystem, part: FilePart, at_once: int | None = None, seen: Seen = lambda *_: None
+    ) -> Iterator[pa.Table]:
         """The rows of a part of a file, some at a time.
 
         Args:
             filesystem: where the file is.
-            part: which bytes of it.
-            seen: is called when some rows have been worked on, with how many were read, how many of these the condition
-                let through, and the share of the part's rows that was read by then.
+            part: the part.
+            at_once: how many rows a table has at most; None: as many as are worked on fast.
+            seen: is called when whoever iterates asks for more, with how many rows it has had, and the share of the
+                part's rows that this makes, those before included.
 
         Raises:
             NotTakenError: Spark might read it in another way.
         """
         try:
             with filesystem.open_input_file(part.path) as source:
-                yield from self._batches(source, part, seen)
+                yield from self._batches(source, part, at_once, seen)
         except NotTakenError:
             raise
         except (OSError, pa.ArrowException, ValueError) as error:
@@ -126,7 +127,7 @@ class ParquetScan:
         except (OSError, pa.ArrowException, ValueError) as error:
             raise NotTakenError(f"{path} cannot be read: {error}") from error
 
-    def _batches(self, source: pa.NativeFile, part: FilePart, seen: Seen) -> Iterator[pa.Table]:
+    def _batches(self, source: pa.NativeFile, part: FilePart, at_once: int | None, seen: Seen) -> Iterator[pa.Table]:
         file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
         metadata, size = file.metadata, source.size()
         int96 = check_footer(file, self.columns, part.path)
@@ -136,11 +137,11 @@ class ParquetScan:
         groups = [i for i, at in enumerate(middles) if part.start <= at < part.end and metadata.row_group(i).num_rows]
         names = [column.name for column in self.columns]
         if not groups:
-            seen(0, 0, 1.0)
+            seen(0, 1.0)
             return
         in_all, worked_on = sum(metadata.row_group(i).num_rows for i in groups), 0
         has_text = any(pa.types.is_string(column.type) for column in self.columns)
-        rows = _BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS
+        rows = at_once or (_BATCH_ROWS_OF_TEXT if has_text else _BATCH_ROWS)
         if int96 and not are_alike(source, metadata, int96, groups, rows):
             raise NotTakenError(f"{part.path} has times long ago or far ahead as {INT96} (column {', '.join(int96)})")
         read = file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
@@ -150,16 +151,16 @@ class ParquetScan:
             for at, column in enumerate(self.columns):
                 if table.schema.field(at).type != column.type:
                     table = table.set_column(at, column.name, _as(table.column(at), column, part.path))
+            for column, constant in zip(self.of_paths, part.constants, strict=True):
+                values = pa.repeat(pa.scalar(constant, column.type), batch.num_rows)
+                table = table.append_column(pa.field(column.name, column.type), values)
             if numbers is not None:
                 table = table.append_column(str(self.places), pa.array(numbers[: batch.num_rows]))
                 numbers = numbers[batch.num_rows :]
-            if self.condition is not None:
-                # A condition that is null lets no row through.
-                table = table.filter(evaluated(self.condition, table), null_selection_behavior="drop")
             if table.num_rows:
                 yield table
             worked_on += batch.num_rows
-            seen(batch.num_rows, table.num_rows, worked_on / in_all)
+            seen(batch.num_rows, worked_on / in_all)
 
 
 def _as(array: pa.ChunkedArray, column: ScanColumn, path: str) -> pa.ChunkedArray:
@@ -245,27 +246,3 @@ def _means(leaf: Any, column: ScanColumn) -> bool:
 def is_scannable(spark_type: str) -> bool:
     """Whether columns of a type can be read; ``spark_type``: as ``DataType.simpleString`` writes it."""
     return spark_type in _PARQUET_TYPES or spark_type.startswith("decimal(")
-
-
-def evaluated(condition: Condition, table: pa.Table) -> pa.ChunkedArray | pa.Array:
-    """What a condition is for each row of a table.
-
-    Args:
-        condition: the condition.
-        table: has its columns.
-    """
-    kind, *rest = condition
-    if kind == "and":
-        return pc.and_kleene(evaluated(rest[0], table), evaluated(rest[1], table))
-    if kind == "or":
-        return pc.or_kleene(evaluated(rest[0], table), evaluated(rest[1], table))
-    if kind == "not":
-        return pc.invert(evaluated(rest[0], table))
-    if kind == "is_null":
-        return pc.is_null(table[rest[0]])
-    if kind == "is_valid":
-        return pc.is_valid(table[rest[0]])
-    if kind == "column":
-        return table[rest[0]]
-    operator, column, value = rest
-    return pc.call_function(operator, [table[column], pa.scalar(value, table.schema.field(column).type)])

@@ -1,7 +1,8 @@
 """Partial aggregates of Arrow tables by Acero: those that give what Spark's do, to the bit, in any order of rows.
 
 Whole numbers and decimals are summed only where no sum can leave its type, so that there is no overflow to be found; a
-sum of whole numbers as doubles only while it stays exact.  Of floats only the least and the greatest are taken: as
+sum of whole numbers as doubles only while it stays exact, unless sums may be rounded as Spark's are, in any order.
+Of floats the least and the greatest are taken as
 numbers in the order that Spark has them in, NaN above all; not where a zero has a sign, as then Spark's answer depends
 on which came first.  Strings are in the order of their bytes, as Spark's are unless they have a collation, which is
 another type.
@@ -38,6 +39,8 @@ class PartialCall:
     column: str | None
     #: Its type.
     type: pa.DataType
+    #: True for a sum of doubles that are added in any order; a sum of whole numbers as doubles stays exact.
+    is_rounded: bool = False
 
 
 def is_whole_number(data_type: pa.DataType) -> bool:
@@ -86,7 +89,7 @@ class Sums:
         Raises:
             NotTakenError: a sum may leave its type.
         """
-        if call.function != "sum" or pa.types.is_decimal(call.type):
+        if call.function != "sum" or pa.types.is_decimal(call.type) or call.is_rounded:
             return
         extremes = pc.min_max(values)
         greatest = max((abs(extremes[side].as_py() or 0) for side in ("min", "max")), default=0)
@@ -170,6 +173,8 @@ def _comparable(call: PartialCall, values: pa.ChunkedArray) -> pa.ChunkedArray:
             return numbers
     if call.function == "sum" and pa.types.is_decimal(values.type):
         return values.cast(pa.decimal128(38, values.type.scale))
+    if call.is_rounded:
+        return pc.add(values, 0.0)  # no negative zero, as Spark's sums begin with zero
     if call.function == "sum" and pa.types.is_floating(values.type):
         return values.cast(pa.int64())  # partial sums of whole numbers, which are exact
     if call.function in ("min", "max") and pa.types.is_floating(values.type):

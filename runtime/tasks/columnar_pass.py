@@ -2,7 +2,7 @@
 
 Two Spark jobs: one whose tasks read Parquet files and leave runs of partial aggregates (:mod:`.partial_scan`), and the
 pass itself, whose tasks merge their parts of the runs.  Spark schedules and retries both; no row goes through its JVM.
-Parts of the input that are not known to give the same (:mod:`..platform.scan_plans`) are Spark's, and meet the runs in
+Parts of the input that are not known to give the same (:mod:`..scan.scan_plans`) are Spark's, and meet the runs in
 the shards' tasks.
 
 What waits at the live source comes as a micro-batch.  Where a history is scanned, and the micro-batch is of files that
@@ -34,8 +34,9 @@ from ..platform.micro_batch import plan_behind
 from ..platform.parquet_scan import NotTakenError
 from ..platform.partial_calls import PartialCall, Sums
 from ..platform.partition_jobs import collected_by_partition
-from ..platform.scan_plans import PartialScan, RecognisedScan, check_first_file, check_source, file_parts, recognised
 from ..platform.spark_plans import analyzed, leaves, united
+from ..scan.partial_scans import PartialScan, RecognisedScan, check_first_file, file_parts
+from ..scan.scan_plans import check_source, recognised
 from .partial_runs import Buckets, PartialRuns
 from .partial_scan import PartialScanTask, ScanReport
 from .report import REPORT_SCHEMA
@@ -52,7 +53,9 @@ logger = logging.getLogger(__name__)
 LEAST_BYTES = 32 * 1024 * 1024
 
 
-def recognise(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None, engine: str) -> RecognisedScan:
+def recognise(
+    operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None, engine: str, float_sums: str = "fast"
+) -> RecognisedScan:
     """What an operator would have tasks scan of a frame.
 
     Args:
@@ -60,6 +63,7 @@ def recognise(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None
         frame: its input.
         epoch: the epoch; None: at the start, when none is known.
         engine: ``auto`` or ``arrow``.
+        float_sums: ``fast`` or ``spark``.
 
     Raises:
         NotTakenError: the frame is Spark's.
@@ -68,7 +72,7 @@ def recognise(operator: KeyedOperator, frame: DataFrame, epoch: EpochSpec | None
         raise NotTakenError(f"a stage of kind {getattr(operator, 'kind', type(operator).__name__)} needs Spark's rows")
     check_source(frame, 0 if engine == "arrow" else LEAST_BYTES)
     prepared = operator.prepare(frame, epoch)  # type: ignore[arg-type]
-    found = recognised(prepared, operator.column_texts)
+    found = recognised(prepared, operator.column_texts, float_sums)
     schema = arrow_schema(prepared.schema)
     for name in operator.key_group_columns:
         if not is_hashable(schema.field(name).type):
@@ -160,7 +164,7 @@ class ColumnarPass:
         rest: list[DataFrame] = []
         for part in parts:
             try:
-                taken.append((recognise(self.operator, part, epoch, engine), part))
+                taken.append((recognise(self.operator, part, epoch, engine, self.settings.backlog_float_sums), part))
             except NotTakenError as error:
                 logger.info("Spark reads for stage %s: %s", self.operator.uid, error)
                 rest.append(part)
@@ -235,7 +239,7 @@ class ColumnarPass:
         """
         if self._schema(found.partials) != schema:
             raise NotTakenError("its columns have other types than those of what was scanned before")
-        source, parts = file_parts(found.uris, self.spark.sparkContext.defaultParallelism)
+        source, parts = file_parts(found.uris, self.spark.sparkContext.defaultParallelism, found.constants)
         return PartialScanTask(
             partials=found.partials,
             source=source,

@@ -26,8 +26,8 @@ from ...sorter.order import Ordering
 from ...state.keygroups import shard_ranges
 from ...state.local_folder import local_root
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
-from ..platform.decimal_words import of_unscaled, unscaled
 from ..platform.partial_calls import PartialCall
+from ..scan.segments import merged_segments
 
 #: Where runs end: offset, bytes and checksum of each bucket, and the checksum of all of that.
 _ENTRY = np.dtype([("offset", "<i8"), ("size", "<i8"), ("checksum", "<i8")])
@@ -328,48 +328,22 @@ def reduced(rows: pa.RecordBatch, key_columns: Sequence[str], calls: Sequence[Pa
         key_columns: the key.
         calls: the other columns.
     """
-    merged = [_mergeable(rows.column(call.name), call) for call in calls]
     changed = np.zeros(rows.num_rows, dtype=bool)
     changed[0] = True
     for name in key_columns:
         changed[1:] |= _differ(rows.column(name))
     starts = np.flatnonzero(changed)
-    if len(starts) == rows.num_rows or any(column is None for column in merged):
+    if len(starts) == rows.num_rows:
         return rows
-    most = int(np.diff(np.append(starts, rows.num_rows)).max())
+    of_name = {call.name: call for call in calls}
     columns = []
-    for name in rows.schema.names:
-        call = next((call for call in calls if call.name == name), None)
-        if call is None:
-            columns.append(rows.column(name).take(pa.array(starts)))
-            continue
-        numbers = merged[calls.index(call)]
-        assert numbers is not None
-        if call.function in ("min", "max"):
-            found = (np.minimum if call.function == "min" else np.maximum).reduceat(numbers, starts)
-        elif numbers.dtype == np.int64 and max(abs(int(numbers.min())), abs(int(numbers.max()))) * most >= 1 << 63:
-            return rows  # whether that is an error is not decided here
-        else:
-            found = np.add.reduceat(numbers, starts)
-        columns.append(of_numbers(found, call.type))
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        call = of_name.get(name)
+        merged = column.take(pa.array(starts)) if call is None else merged_segments(column, call, starts)
+        if merged is None:
+            return rows
+        columns.append(merged)
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-
-
-def _mergeable(column: pa.Array, call: PartialCall) -> np.ndarray | None:
-    """A column as numbers that are merged as its values are; None: it is not known."""
-    if pa.types.is_float64(call.type) and call.function == "sum" and not column.null_count:
-        return column.cast(pa.float64()).to_numpy()
-    if pa.types.is_decimal128(call.type) and not column.null_count:
-        return unscaled(column)
-    return as_numbers(column)
-
-
-def of_numbers(numbers: np.ndarray, data_type: pa.DataType) -> pa.Array:
-    """Values of the numbers that they are; ``data_type``: theirs."""
-    if pa.types.is_decimal128(data_type):
-        return of_unscaled(numbers, data_type)
-    array = pa.array(numbers)
-    return array if array.type == data_type else array.view(data_type)
 
 
 def _differ(column: pa.Array) -> np.ndarray:

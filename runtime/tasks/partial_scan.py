@@ -20,8 +20,8 @@ from ..platform.failpoints import failpoint
 from ..platform.long_expressions import computed
 from ..platform.parquet_scan import FilePart, NotTakenError
 from ..platform.partial_calls import Sums, aggregated, of_each_row
-from ..platform.scan_plans import PartialScan, ScanKey
 from ..platform.worker_tasks import task_begins
+from ..scan.partial_scans import PartialScan, ScanKey
 from .partial_runs import Buckets, in_order_of_groups, write_run
 from .partial_sort import RowsToSort
 from .progress import ScanProgress
@@ -124,7 +124,7 @@ class PartialScanTask:
         progress.write()
         is_alone: bool | None = None  # whether most keys have one row; None: too few rows have been seen
         for part in parts:
-            for table in self.partials.scan.batches(self.source, part, progress.part_begins(part.end - part.start)):
+            for table in self.partials.tables(self.source, part, progress.part_begins(part.end - part.start)):
                 keyed = self._keyed(table)
                 if to_sort is not None and to_sort.add(keyed, sums):
                     if 2 * to_sort.size > self.memory_bytes:

@@ -16,7 +16,8 @@ from ...state.key_hash import key_groups
 from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.decimal_words import unscaled
 from ..platform.partial_calls import PartialCall, Sums, is_whole_number
-from .partial_runs import as_numbers, is_sortable, of_numbers, sorted_places
+from ..scan.segments import of_numbers
+from .partial_runs import as_numbers, is_sortable, sorted_places
 
 #: Rows that are looked at to guess how many others have the same key.
 _LOOKED_AT = 1 << 16
@@ -64,7 +65,12 @@ class RowsToSort:
         key = _one(table[self.key])
         found = {self.key: as_numbers(key)}
         for call in self.calls:
-            if call.column is None or call.function == "count" or call.column in found:
+            if call.column is None or call.function == "count":
+                continue
+            if call.column in found:
+                known = found[call.column]
+                if call.function in ("min", "max") and known is not None and known.dtype.kind == "f":
+                    return False  # NaN is the greatest
                 continue
             numbers = self._numbers(call, table[call.column])
             if numbers is None:
@@ -84,6 +90,9 @@ class RowsToSort:
     def _numbers(self, call: PartialCall, values: pa.ChunkedArray) -> np.ndarray | None:
         if pa.types.is_decimal(values.type):
             return unscaled(_one(values))
+        if call.is_rounded:
+            numbers: np.ndarray = _one(values).to_numpy()
+            return numbers
         if call.function == "sum" and not is_whole_number(values.type):
             return None
         return as_numbers(_one(values))
@@ -137,6 +146,9 @@ class RowsToSort:
 
 
 def _reduced(call: PartialCall, numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    if call.is_rounded:
+        rounded: np.ndarray = np.add.reduceat(numbers, starts) + 0.0  # no negative zero
+        return rounded
     if call.function == "sum":
         found: np.ndarray = np.add.reduceat(numbers, starts, dtype=np.int64)
         return found.astype(np.float64) if pa.types.is_floating(call.type) else found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 if TYPE_CHECKING:
-    from ..platform.parquet_scan import Seen
 
 #: Names of reports of tasks that scan files, before there are shards' tasks, begin so.
 SCAN = "scan-"
@@ -97,7 +96,7 @@ class ScanProgress:
         #: Of the parts of files that have begun, of what is read of them, and of what is written.
         self._begun_bytes, self._bytes, self._written_bytes = 0, 0.0, 0.0
 
-    def part_begins(self, part_bytes: int) -> Seen:
+    def part_begins(self, part_bytes: int) -> Callable[[int, int, float], None]:
         """The next part of a file is read; takes rows that are done, and the share of the part that is.
 
         Args:

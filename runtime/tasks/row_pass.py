@@ -27,9 +27,10 @@ from ..platform.arrow_types import arrow_type
 from ..platform.filesystem import delete_quietly, resolve
 from ..platform.parquet_scan import NotTakenError
 from ..platform.partition_jobs import collected_by_partition
-from ..platform.row_scans import RowScan, recognised_rows
-from ..platform.scan_plans import check_source, file_parts
 from ..platform.spark_plans import united
+from ..scan.partial_scans import file_parts
+from ..scan.row_scans import RowScan, recognised_rows
+from ..scan.scan_plans import check_source
 from .columnar_pass import LEAST_BYTES
 from .first_rows import first_rows
 from .joined_rows import joined_rows
@@ -227,6 +228,7 @@ class RowPass:
         paths = {resolve(unquote(uri))[1]: ranks.get(unquote(uri)) for uri in scan.uris}
         task = RowScanTask(
             scan=replace(scan.scan, places=_PLACES) if work.has_places else scan.scan,
+            condition=scan.condition,
             columns=scan.columns,
             work=work,
             side=side,

@@ -17,6 +17,8 @@ from ..operators.processor.keyed_rows import KEY_GROUP_COLUMN
 from ..platform.failpoints import failpoint
 from ..platform.parquet_scan import FilePart, NotTakenError, ParquetScan
 from ..platform.worker_tasks import task_begins
+from ..scan import functions  # noqa: F401  tasks compute values by them
+from ..scan.values import Value, filtered
 from .partial_runs import Buckets, in_order_of_groups, write_run
 from .partial_scan import rows_per_key
 from .report import report_batch
@@ -62,6 +64,7 @@ class RowScanTask:
 
     Args:
         scan: what is read.
+        condition: what lets rows through; None: all of them.
         columns: for each column that is wanted the column of the files.
         work: what is made of the rows.
         side: which of its sides they are.
@@ -76,6 +79,7 @@ class RowScanTask:
     """
 
     scan: ParquetScan
+    condition: Value | None
     columns: tuple[tuple[str, str], ...]
     work: RowWork
     side: int
@@ -125,7 +129,7 @@ class RowScanTask:
             runs.append(path)
 
         for ranked in parts:
-            for table in self.scan.batches(self.source, ranked.part):
+            for table in self._let_through(ranked.part):
                 rows += table.num_rows
                 batch = self._keyed(table, ranked.rank)
                 waiting.append(batch)
@@ -139,6 +143,16 @@ class RowScanTask:
             write()
         failpoint("scan-before-report")
         return RowsReport(tuple(runs), rows)
+
+    def _let_through(self, part: FilePart) -> Iterator[pa.Table]:
+        for table in self.scan.batches(self.source, part):
+            if self.condition is None:
+                yield table
+            else:
+                rows = table.combine_chunks().to_batches()[0]
+                rows = filtered(rows, self.condition, rows.schema.names)
+                if rows.num_rows:
+                    yield pa.Table.from_batches([rows])
 
     def _keyed(self, table: pa.Table, rank: int | None) -> pa.RecordBatch:
         """The rows with their key groups, in the columns of a run."""

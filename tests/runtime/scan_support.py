@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from mixedmode.planner.stages.aggregates.aggregate import plan_aggregate
 from mixedmode.runtime.operators.aggregate.buffers import reduce_segments
 from mixedmode.runtime.operators.aggregate.operator import AggregateOperator
-from mixedmode.runtime.platform.scan_plans import file_parts
+from mixedmode.runtime.scan.partial_scans import file_parts
 from mixedmode.runtime.tasks.columnar_pass import recognise
 from mixedmode.runtime.tasks.partial_runs import Buckets, PartialRuns
 from mixedmode.runtime.tasks.partial_scan import PartialScanTask
@@ -30,7 +30,7 @@ def planned(frame: DataFrame, keys: list[Any], *columns: Column, event_time: str
 def scanned(operator: AggregateOperator, frame: DataFrame, folder: Path, memory_bytes: int) -> pa.Table:
     """What tasks would hand to the operator, all shards together, in order."""
     found = recognise(operator, frame, None, "arrow")
-    source, parts = file_parts(found.uris, 2)
+    source, parts = file_parts(found.uris, 2, found.constants)
     schema = pa.schema([pa.field("__kg", pa.int32()), *fields_of(operator, found)])
     buckets = Buckets(SHARDS, GROUPS)
     folder.mkdir(exist_ok=True)
@@ -86,6 +86,18 @@ def merged(operator: AggregateOperator, table: pa.Table) -> list[tuple[Any, ...]
     values = [bits(column) for column in buffers]
     counted = np.add.reduceat(batch.column(operator.rows_column).to_numpy(), starts).tolist()
     return list(zip([tuples[order[at]] for at in starts], counted, *values, strict=True))
+
+
+def merged_rows(operator: AggregateOperator, table: pa.Table) -> pa.Table:
+    """One row for each key, which is one column of whole numbers, merged as the operator merges them."""
+    (key,) = operator.key_columns
+    batch = table.sort_by(key).combine_chunks().to_batches()[0]
+    keys = batch.column(key).to_numpy()
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+    partials = operator.partials
+    typed = zip(partials.places, partials.types, strict=True)
+    buffers = reduce_segments(partials.buffers, [batch.column(name).cast(kind) for name, kind in typed], starts)
+    return pa.table([batch.column(key).take(pa.array(starts)), *buffers], names=[key, *partials.places])
 
 
 def bits(array: pa.Array) -> list[Any]:

@@ -13,6 +13,7 @@ from kafka_broker import Broker
 from mixedmode import kafka as topics
 from mixedmode import read
 from mixedmode.planner.frames.writer import MixedStreamWriter
+from mixedmode.runtime.driver import backlog_fingerprint as backlog_fingerprint_module
 from mixedmode.runtime.driver.backlog_fingerprint import backlog_fingerprint
 from mixedmode.runtime.driver.start_settings import with_settings_of_now
 from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +53,29 @@ def test_the_output_is_part_of_the_backlog(writer: Callable[..., MixedStreamWrit
     digests = [digest(other) for other in others]
     assert None not in digests
     assert len({same, *digests}) == 1 + len(others)
+
+
+def test_the_engine_is_part_of_the_backlog(
+    writer: Callable[..., MixedStreamWriter], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards of another engine, version of it, or order of sums, or under settings that change results, are others'."""
+    found = [digest(writer())]
+    found += [digest(writer(**{f"execution.backlog.{name}": "spark"})) for name in ("engine", "float-sums")]
+    for module, name in (
+        (backlog_fingerprint_module.pyarrow, "__version__"),
+        (backlog_fingerprint_module, "TRANSLATION_VERSION"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, "another")
+            found.append(digest(writer()))
+    setting = "spark.sql.legacy.timeParserPolicy"
+    spark.conf.set(setting, "LEGACY")
+    try:
+        found.append(digest(writer()))
+    finally:
+        spark.conf.unset(setting)
+    assert None not in found and len(set(found)) == 6
+    assert digest(writer()) == found[0]
 
 
 def test_settings_count_as_the_job_is_planned(writer: Callable[..., MixedStreamWriter], spark: SparkSession) -> None:

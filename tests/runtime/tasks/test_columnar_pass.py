@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from datetime import date
@@ -23,7 +24,7 @@ from mixedmode.runtime.tasks.shuffle import with_key_group
 from pyarrow import fs
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from scan_support import GROUPS, fields_of, merged, planned, scanned
+from scan_support import GROUPS, fields_of, merged, merged_rows, planned, scanned
 
 ROWS = 600
 #: Values at the edges of their types; a column has them and few others, so that keys meet again.
@@ -78,6 +79,20 @@ def extremes(*names: str) -> list[Column]:
     return [function(name).alias(f"{function.__name__}_{name}") for name in names for function in (F.min, F.max)]
 
 
+COMPUTED = (
+    "sum(whole * 2L + tiny)",
+    "count(1) FILTER (WHERE yes)",
+    "sum(long) FILTER (WHERE text LIKE 'a%')",
+    "count_if(whole > 0)",
+    "max(coalesce(text, 'none'))",
+    "sum(CASE WHEN yes THEN money ELSE 0 END)",
+    "min(length(text))",
+    "max(CAST(wall AS DATE))",
+    "max(if(real > 0, real, null))",
+    "min(DISTINCT whole)",
+)
+
+
 def everything() -> list[Column]:
     """All aggregates, of all types that they are taken of."""
     return [
@@ -87,6 +102,7 @@ def everything() -> list[Column]:
         *[F.avg(name).alias(f"avg_{name}") for name in ("tiny", "whole", "money")],
         *extremes("tiny", "small", "whole", "long", "huge", "real", "single", "day", "at", "wall", "text"),
         *extremes("money", "more", "most"),
+        *[F.expr(sql).alias(f"computed{place}") for place, sql in enumerate(COMPUTED)],
     ]
 
 
@@ -100,6 +116,18 @@ CASES: dict[str, Callable[[DataFrame], tuple[DataFrame, list[Any]]]] = {
         ["Käufer x"],
     ),
     "texts of one length": lambda f: (f.where("code IS NOT NULL"), ["code"]),
+    "computed keys, one with the name of a column that is aggregated": lambda f: (
+        f.where("id % 3 = 1 AND day BETWEEN '1900-01-01' AND '2100-01-01'").select(
+            "*",
+            F.expr("CASE WHEN whole > 0 THEN 'up' WHEN whole < 0 THEN 'down' END AS way"),
+            F.year("day").alias("y"),
+        ),
+        ["way", "y", F.concat_ws("-", "code", "tiny").alias("long")],
+    ),
+    "windows of computed times": lambda f: (
+        f.where("at >= timestamp'1970-01-01'").withColumn("later", F.expr("at + INTERVAL 90 MINUTES")),
+        [F.window("later", "1 hour")],
+    ),
     "windows": lambda f: (f, [F.window("at", "1 hour", startTime="7 minutes"), "yes"]),
     "windows of wall time": lambda f: (f, ["tiny", F.window("wall", "1 day")]),
 }
@@ -127,6 +155,62 @@ def test_partials_are_sparks_to_the_bit(spark: SparkSession, folder: Path, tmp_p
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
+def test_columns_of_paths_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
+    """Partition columns of all types are keys, values and conditions, which leave out files."""
+    frame = spark.range(60).selectExpr(
+        "id",
+        "CAST(id % 3 AS INT) AS n",
+        "if(id % 4 = 0, null, concat('a b/', id % 2)) AS text",
+        "date_add(date'2024-02-28', CAST(id % 2 AS INT)) AS day",
+    )
+    folder = tmp_path / "parts"
+    frame.coalesce(1).write.partitionBy("n", "text", "day").parquet(str(folder))
+    frame = spark.read.parquet(str(folder)).where("n < 2 AND n + id >= 0 AND day > '2024-02-28'")
+    for number, keys in enumerate((["n"], ["text", "day"], ["id"])):
+        operator = planned(frame, keys, F.count("*"), F.sum("n"), F.max("text"), F.min("day"))
+        found = scanned(operator, frame, tmp_path / str(number), 1 << 28)
+        wanted = with_key_group(operator.prepare(frame, None), operator, GROUPS).toArrow()
+        assert merged(operator, found) == merged(operator, wanted.select(found.column_names))
+        files = recognise(operator, frame, None, "arrow").uris
+        assert files and all("day=2024-02-29" in uri and "n=2" not in uri for uri in files)
+
+
+@pytest.mark.parametrize("keys", [1, 40, 5_000])
+def test_sums_of_doubles_are_near(spark: SparkSession, tmp_path: Path, keys: int) -> None:
+    """Sums, in any order, are within n * 2^-52 times the sum of absolute values of the exact sum; NaN, infinities and
+    zeros are Spark's."""
+    chance = np.random.default_rng(keys)
+    special = [math.nan, math.inf, -math.inf, -0.0, None]
+    numbers = [special[at] if at < 5 and keys > 1 else float(x) for at, x in enumerate(chance.normal(0, 1e9, 6_000))]
+    ids = np.append(np.arange(6), chance.integers(6, 6 + keys, 5_994))
+    folder = tmp_path / "doubles"
+    folder.mkdir()
+    pq.write_table(pa.table({"id": ids, "real": pa.array(numbers)}), folder / "a.parquet", row_group_size=1000)
+    frame = spark.read.parquet(str(folder))
+    operator = planned(frame, ["id"], F.sum("real"), F.avg(F.col("real").cast("float")), F.avg("id"))
+    found = merged_rows(operator, scanned(operator, frame, tmp_path / "runs", 1 << 28))
+    wanted = operator.prepare(frame, None).toArrow()
+    (name,) = [name for name, sql in operator.partials.columns.items() if sql == "sum(real)"]
+    ours, theirs = (
+        dict(zip(table["id"].to_pylist(), table[name].to_pylist(), strict=True)) for table in (found, wanted)
+    )
+    of_key: dict[int, list[float]] = {}
+    for key, number in zip(ids.tolist(), numbers, strict=True):
+        of_key.setdefault(key, []).append(number)
+    for key, values in of_key.items():
+        known = [value for value in values if value is not None]
+        if not known or not all(map(math.isfinite, known)):
+            assert repr(ours[key]) == repr(theirs[key])
+        else:
+            bound = len(known) * 2.0**-52 * math.fsum(map(abs, known))
+            assert abs(ours[key] - math.fsum(known)) <= bound
+            assert math.copysign(1, ours[key]) == math.copysign(1, theirs[key])
+    with pytest.raises(NotTakenError, match=r"float-sums = spark"):
+        recognise(operator, frame, None, "arrow", "spark")
+    exact = planned(frame, ["id"], F.avg("id"))
+    assert not recognise(exact, frame, None, "arrow", "spark").rounds_sums
+
+
 def test_event_time_is_sparks(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """The greatest event time of a key's rows is one of the columns."""
     frame = spark.read.parquet(str(folder))
@@ -141,19 +225,18 @@ def test_event_time_is_sparks(spark: SparkSession, folder: Path, tmp_path: Path)
 
 #: What stands against it, and a part of what is said.
 NOT_TAKEN: dict[str, tuple[Callable[[DataFrame], tuple[DataFrame, list[Any], Column]], str]] = {
-    "float sum": (lambda f: (f, ["id"], F.sum("real")), "order of rows"),
     "float key": (lambda f: (f, ["real"], F.count("*")), "key real has type double"),
-    "wide decimals": (lambda f: (f, ["id"], F.sum(F.col("most").cast("decimal(38,10)"))), "computed"),
+    "computed float key": (lambda f: (f.withColumn("id", F.col("real") + 1), ["id"], F.count("*")), "type double"),
+    "wide decimals": (lambda f: (f, ["id"], F.sum(F.col("most").cast("decimal(38,10)"))), "may overflow"),
     "first": (lambda f: (f, ["id"], F.first("long")), "not count, sum, min or max"),
     "distinct": (lambda f: (f, ["id"], F.count_distinct("long")), "not count, sum, min or max"),
-    "filtered aggregate": (lambda f: (f, ["id"], F.expr("count(1) FILTER (WHERE yes)")), "not of all rows"),
-    "computed key": (lambda f: (f.withColumn("id", F.col("id") + 1), ["id"], F.count("*")), "computed"),
-    "computed value": (lambda f: (f, ["id"], F.sum(F.col("long") + 1)), "computed"),
-    "condition": (lambda f: (f.where("length(text) > 1"), ["id"], F.count("*")), "is computed"),
-    "constant of now": (lambda f: (f.where("at < now()"), ["id"], F.count("*")), "not of a column and a constant"),
+    "function": (lambda f: (f, ["id"], F.sum(F.hash("text"))), "is a Murmur3Hash"),
+    "condition": (lambda f: (f.where("text RLIKE 'a+'"), ["id"], F.count("*")), "is a RLike"),
+    "rounded": (lambda f: (f, ["id"], F.sum(F.col("money") / 3)), "a division of decimals"),
+    "constant of now": (lambda f: (f.where("at < now()"), ["id"], F.count("*")), "is a "),
     "limit": (lambda f: (f.limit(5), ["id"], F.count("*")), "Limit"),
     "booleans": (lambda f: (f, ["id"], F.max("yes")), "type boolean"),
-    "nested": (lambda f: (f, ["nested.long"], F.count("*")), "computed"),
+    "nested": (lambda f: (f, ["nested.long"], F.count("*")), "is a GetStructField"),
     "session": (lambda f: (f, ["id", F.session_window("at", "1 hour")], F.count("*")), "needs Spark's rows"),
     "sliding": (lambda f: (f, [F.window("at", "1 hour", "30 minutes")], F.count("*")), "needs Spark's rows"),
     "rows in memory": (lambda f: (f.sparkSession.range(3), ["id"], F.count("*")), "Range"),
@@ -303,5 +386,6 @@ def test_a_job_gives_the_same_with_either_engine(spark: SparkSession, folder: Pa
         assert not list(tmp_path.glob(f"{engine}/**/*.run"))
     refused = mixedmode.read(history=spark.read.parquet(str(folder))).groupBy("id").agg(F.sum("real"))
     writer = refused.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path / "no"))
+    writer = writer.option("execution.backlog.float-sums", "spark")
     with pytest.raises(PlanError, match=r"execution\.backlog\.engine = arrow cannot be had: sum"):
         writer.option("execution.backlog.engine", "arrow").plan()

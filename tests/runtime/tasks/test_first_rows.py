@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixedmode.runtime.platform.parquet_scan import FilePart, ParquetScan, ScanColumn
+from mixedmode.runtime.scan.values import Value
 from mixedmode.runtime.tasks import row_scan
 from mixedmode.runtime.tasks.first_rows import FirstRows
 from mixedmode.runtime.tasks.partial_runs import Buckets
@@ -70,8 +71,12 @@ def worked(work: FirstRows, folder: Path, paths: Sequence[Path], memory_bytes: i
     """What the operator gets, all shards together; each file is read in two parts, the last files first."""
     columns = tuple(ScanColumn(name, SPARK_TYPES[name], kind) for name, kind in COLUMNS.items())
     local = fs.LocalFileSystem()
+    of_n, two = Value("column", COLUMNS["n"], (), ("n",)), Value("constant", COLUMNS["n"], (), (2,))
     task = RowScanTask(
-        scan=ParquetScan(columns, ("not", ("compare", "equal", "n", 2)), "__at" if work.has_places else None),
+        scan=ParquetScan(columns, places="__at" if work.has_places else None),
+        condition=Value(
+            "not", pa.bool_(), (Value("equal", pa.bool_(), (of_n, Value("constant", of_n.type, (), (2,)))),)
+        ),
         columns=tuple((name, name) for name in COLUMNS),
         work=work,
         side=0,
@@ -167,7 +172,7 @@ def test_a_shard_that_nobody_asks_for_has_no_rows(tmp_path: Path) -> None:
     columns = tuple(ScanColumn(name, SPARK_TYPES[name], kind) for name, kind in COLUMNS.items())
     local, buckets = fs.LocalFileSystem(), Buckets(SHARDS, GROUPS)
     task = RowScanTask(
-        ParquetScan(columns, None, "__at"), tuple((name, name) for name in COLUMNS), work, 0, local, (), local,
+        ParquetScan(columns, places="__at"), None, tuple((name, name) for name in COLUMNS), work, 0, local, (), local,
         str(tmp_path), "e", buckets, (), 1 << 20,
     )  # fmt: skip
     part = RankedPart(FilePart(str(paths[0]), 0, paths[0].stat().st_size), 0)

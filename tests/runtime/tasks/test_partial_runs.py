@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mixedmode.runtime.platform.parquet_scan import FilePart, NotTakenError, ParquetScan, ScanColumn
 from mixedmode.runtime.platform.partial_calls import PartialCall
-from mixedmode.runtime.platform.scan_plans import PartialScan, ScanKey
+from mixedmode.runtime.scan.partial_scans import PartialScan, ScanKey
 from mixedmode.runtime.tasks import partial_scan
 from mixedmode.runtime.tasks.partial_runs import Buckets, PartialRuns, in_order
 from mixedmode.runtime.tasks.partial_scan import PartialScanTask, rows_per_key

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -16,16 +17,20 @@ import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from .file_numbers import ReadFile, listed_files
-from .parquet_scan import NotTakenError, ParquetScan
-from .scan_plans import _KEYS, _all, _check_relation, _Reader, _relation
-from .spark_expressions import class_name, constant, items, with_attributes, without_alias
-from .spark_plans import analyzed
+from ..platform.file_numbers import ReadFile, listed_files
+from ..platform.parquet_scan import NotTakenError, ParquetScan
+from ..platform.spark_expressions import class_name, constant, items, with_attributes, without_alias
+from ..platform.spark_plans import analyzed
+from .reader import Reader
+from .scan_plans import check_relation, relation_of
+from .values import Value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LOCAL = re.compile("^file:/+")
+#: Types of keys besides small decimals.
+_KEYS = ("boolean", "tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
 #: By type of Spark's the wider whole numbers that it is cast to without a choice.
 _WIDER = {
     "tinyint": ("smallint", "int", "bigint"),
@@ -39,6 +44,8 @@ class RowScan:
     """The rows of one part of an input."""
 
     scan: ParquetScan
+    #: What lets rows through; None: all of them.
+    condition: Value | None
     #: For each column that is wanted the column of the files.
     columns: tuple[tuple[str, str], ...]
     #: Resolved, but not looked for.
@@ -79,21 +86,27 @@ def _recognised(
     missing = [name for name in names if name not in output]
     if missing or len(output) < plan.output().size():
         raise NotTakenError(f"the rows have no one column {', '.join(missing)}")
-    relation = _relation(plan)
-    _check_relation(spark, relation, 0)
+    relation = relation_of(plan)
+    check_relation(spark, relation, 0)
     expressions, conditions = _below(spark, plan, [output[name] for name in names])
     found = dict(zip(names, expressions, strict=True))
-    reader = _Reader(relation)
-    condition = _all([reader.condition(one) for one in conditions])
+    reader = Reader(relation, "spark")
+    values = [reader.value(one) for one in conditions]
+    condition = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), values) if values else None
     columns = []
     for name in wanted:
-        column = reader.column(_plain(found[name], name in keys), "key" if name in keys else "column")
+        value = reader.value(_plain(found[name], name in keys))
+        if value.function != "column":
+            raise NotTakenError(f"{found[name].sql()} is computed")
+        if reader.of_paths:
+            raise NotTakenError(f"column {next(iter(reader.of_paths))} is of the files' paths")
+        column = reader.columns[value.options[0]]
         is_small = pa.types.is_decimal(column.type) and column.type.precision <= 18
         if name in keys and column.spark_type not in _KEYS and not is_small:
             raise NotTakenError(f"key {column.name} has type {column.spark_type}")
         columns.append((name, column.name))
-    values = {name: constant(found[name]) for name in constants}
-    unknown = [name for name, value in values.items() if value is None]
+    of_part = {name: constant(found[name]) for name in constants}
+    unknown = [name for name, value in of_part.items() if value is None]
     if unknown:
         raise NotTakenError(f"{', '.join(unknown)} differs from row to row")
     uris = tuple(map(str, relation.relation().inputFiles()))
@@ -104,7 +117,7 @@ def _recognised(
         files = {unquote(uri): listed[_called(unquote(uri))] for uri in uris if _called(unquote(uri)) in listed}
         if len(files) < len(uris):
             raise NotTakenError("nobody knows which of the files comes first")
-    return RowScan(ParquetScan(tuple(reader.columns.values()), condition), tuple(columns), uris, values, files)
+    return RowScan(ParquetScan(tuple(reader.columns.values())), condition, tuple(columns), uris, of_part, files)
 
 
 def _called(path: str) -> str:

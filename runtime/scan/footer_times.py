@@ -15,10 +15,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .filesystem import resolve
-from .parquet_scan import NotTakenError, ScanColumn, check_footer
+from ..platform.filesystem import resolve
+from ..platform.parquet_scan import NotTakenError, ScanColumn, check_footer
+from ..platform.spark_plans import united
 from .row_scans import recognised_rows
-from .spark_plans import united
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +51,7 @@ def footer_times(frame: DataFrame, time: str, part_column: str | None) -> list[F
         found = []
         for part in united(frame):
             scan = recognised_rows(part, (time,), (), constants)
-            if scan.scan.condition is not None or len(scan.uris) > _MOST_FILES:
+            if scan.condition is not None or len(scan.uris) > _MOST_FILES:
                 return None
             value = None if part_column is None else scan.constants[part_column]
             found.append(_of_files(scan.uris, scan.scan.columns, value))

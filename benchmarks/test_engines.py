@@ -1,0 +1,65 @@
+"""The backlogs of aggregate jobs: ours with the engine that it chooses, ours with Spark's engine, and plain Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from engine_jobs import JOBS, files
+from engine_process import AUTO, PLAIN, SPARK, arguments, engine, way
+from pyspark.sql import SparkSession
+from race import Race, ratio
+from test_restore import process
+
+WAYS = (PLAIN, AUTO, SPARK)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_engines(benchmark: Any, spark: SparkSession, bench: Any, job: str) -> None:
+    """In turn, in a warm JVM; state and checkpoint are included, of plain batch there is none."""
+    rows = bench.sizes.engine_rows
+    begun = bench.begin(f"engines-{job}", f"Backlog by engine, {job}: {rows:,} rows", rows=rows)
+    files(rows, JOBS[job].rows_per_key)
+    ways = {name: way(spark, name, job, rows) for name in WAYS}
+    for run in ways.values():
+        with bench.scratch() as folder:
+            run(folder)
+    with bench.scratch() as folder:
+        taken = engine(spark, job, rows, folder)
+    rounds = dict.fromkeys(WAYS, bench.sizes.engine_rounds)
+    race = Race(ways, rounds, bench.scratch)
+    seconds = race.run(benchmark)
+    cpu = {name: median(each) for name, each in race.cpu_s.items()}
+    bench.record(
+        begun,
+        rows=rows,
+        seconds=seconds,
+        baselines=(PLAIN, SPARK),
+        findings={f"engines-{job}": ratio(seconds, AUTO, PLAIN)},
+        notes=(
+            f"auto takes {taken}",
+            race.cpu_note,
+            f"by CPU-seconds auto is {cpu[PLAIN] / cpu[AUTO]:.2f} x plain, {cpu[SPARK] / cpu[AUTO]:.2f} x spark",
+        ),
+    )
+
+
+@pytest.mark.parametrize("job", ["integers", "uuid keys"])
+def test_engines_in_fresh_processes(benchmark: Any, bench: Any, tmp_path: Path, job: str) -> None:
+    """In turn, each in a session that has done nothing yet."""
+    rows = bench.sizes.engine_rows
+    begun = bench.begin(f"engines-fresh-{job}", f"Backlog by engine, fresh process, {job}: {rows:,} rows", rows=rows)
+    files(rows, JOBS[job].rows_per_key)
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in WAYS}
+
+    def all_ways() -> None:
+        for name, each in found.items():
+            each.append(process(arguments(name, job, rows, tmp_path)))
+
+    benchmark.pedantic(all_ways, rounds=bench.sizes.engine_rounds)
+    seconds = {name: [one["seconds"] for one in each] for name, each in found.items()}
+    notes = tuple(f"{name}: {median(one['cpu_s'] for one in each):.1f} CPU-s" for name, each in found.items())
+    findings = {f"engines-fresh-{job}": ratio(seconds, AUTO, PLAIN)}
+    bench.record(begun, rows=rows, seconds=seconds, baselines=(PLAIN, SPARK), findings=findings, notes=notes)

@@ -1,0 +1,1 @@
+"""Computing in tasks, with Arrow, what Spark's expressions over columns of files give."""

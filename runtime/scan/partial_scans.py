@@ -1,0 +1,184 @@
+"""A scan with partial aggregates, as data, and the files that it is of, dealt to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from operator import itemgetter
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ..platform.filesystem import resolve
+from ..platform.long_expressions import LongExpression
+from ..platform.parquet_scan import FilePart, NotTakenError, ParquetScan
+from ..platform.partial_calls import PartialCall
+from . import functions  # noqa: F401  tasks compute values by them
+from .values import Batch, Value, filtered
+
+_LEAST_PART_BYTES, _GREATEST_PART_BYTES = 4 * 1024 * 1024, 128 * 1024 * 1024
+#: Rows of the first file for which all is computed at the start: what can fail mostly fails there.
+_FIRST_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class ScanKey:
+    """A key column of the partial aggregates: a column of the files, or a window of one that is a time."""
+
+    name: str
+    #: The column; of a window that of its time.
+    column: str
+    #: Where windows start and end, in µs; None: it is the column itself.
+    window: tuple[LongExpression, LongExpression] | None = None
+
+
+@dataclass(frozen=True)
+class PartialScan:
+    """Partial aggregates of what a scan gives."""
+
+    scan: ParquetScan
+    keys: tuple[ScanKey, ...]
+    calls: tuple[PartialCall, ...]
+    #: What lets rows through; None: all of them.
+    condition: Value | None = None
+    #: The columns that keys and calls are of; empty: those of the files.
+    computed: tuple[tuple[str, Value], ...] = ()
+
+    def tables(
+        self, filesystem: fs.FileSystem, part: FilePart, seen: Callable[[int, int, float], None] = lambda *_: None
+    ) -> Iterator[pa.Table]:
+        """What keys and calls are of, some rows of a part of a file at a time.
+
+        Args:
+            filesystem: where it is.
+            part: the part.
+            seen: is called when some rows have been worked on, with how many were read, how many of these the condition
+                let through, and the share of the part's rows that was read by then.
+
+        Raises:
+            NotTakenError: Spark might have other rows.
+        """
+        let_through = 0
+
+        def worked_on(rows: int, share: float) -> None:
+            nonlocal let_through
+            seen(rows, let_through, share)
+            let_through = 0
+
+        for table in self.scan.batches(filesystem, part, seen=worked_on):
+            for computed in self._computed(table):
+                let_through += computed.num_rows
+                yield computed
+
+    def check(self, filesystem: fs.FileSystem, part: FilePart) -> None:
+        """Look at a file, and at its first rows if there are rows for which something is not known.
+
+        Args:
+            filesystem: where it is.
+            part: all of it.
+
+        Raises:
+            NotTakenError: Spark might have other rows.
+        """
+        self.scan.check(filesystem, part.path)
+        values = [value for _, value in self.computed] + ([] if self.condition is None else [self.condition])
+        if any(value.can_fail for value in values):
+            for table in self.scan.batches(filesystem, part, _FIRST_ROWS):
+                list(self._computed(table))
+                break
+
+    def _computed(self, table: pa.Table) -> Iterator[pa.Table]:
+        if not self.computed:
+            yield table
+            return
+        rows = table.combine_chunks().to_batches()[0]
+        if self.condition is not None:
+            wanted = frozenset[str]().union(*(value.columns for _, value in self.computed))
+            rows = filtered(rows, self.condition, [name for name in rows.schema.names if name in wanted])
+        if rows.num_rows:
+            batch = Batch(rows)
+            arrays = [batch.of(value) for _, value in self.computed]
+            yield pa.Table.from_arrays(arrays, names=[name for name, _ in self.computed])
+
+
+@dataclass(frozen=True)
+class RecognisedScan:
+    """A scan and its files."""
+
+    partials: PartialScan
+    #: Resolved, but not looked for.
+    uris: tuple[str, ...]
+    #: By file the values of the columns that are read off its path; empty: none is asked for.
+    constants: tuple[tuple[Any, ...], ...] = ()
+
+    @property
+    def rounds_sums(self) -> bool:
+        """True if doubles are added in another order than Spark's."""
+        return any(call.is_rounded for call in self.partials.calls)
+
+
+def check_first_file(found: RecognisedScan) -> None:
+    """Raise if the first file is one that Spark has to read: most often they all are alike.
+
+    Args:
+        found: the scan.
+
+    Raises:
+        NotTakenError: it is.
+    """
+    for uri in found.uris[:1]:
+        try:
+            filesystem, path = resolve(unquote(uri))
+            size = filesystem.get_file_info(path).size or 0
+        except (OSError, ValueError) as error:
+            raise NotTakenError(f"{uri} cannot be found without Spark: {error}") from error
+        found.partials.check(filesystem, FilePart(path, 0, size, next(iter(found.constants), ())))
+
+
+def file_parts(
+    uris: Sequence[str], tasks: int, constants: Sequence[tuple[Any, ...]] = ()
+) -> tuple[fs.FileSystem, list[list[FilePart]]]:
+    """The files of a scan, dealt to tasks.
+
+    Args:
+        uris: the files.
+        tasks: how many run at once.
+        constants: by file the values of the columns that are read off its path; empty: none is asked for.
+
+    Raises:
+        NotTakenError: they cannot be found without Spark.
+    """
+    filesystem: fs.FileSystem | None = None
+    paths = []
+    try:
+        for uri in uris:
+            its, path = resolve(unquote(uri))  # Spark names files by URIs
+            if filesystem is not None and not filesystem.equals(its):
+                raise NotTakenError("the files are in several file systems")
+            filesystem = its
+            paths.append(path)
+        filesystem = filesystem or fs.LocalFileSystem()
+        infos = filesystem.get_file_info(paths)
+    except (OSError, ValueError) as error:
+        raise NotTakenError(f"the files cannot be found without Spark: {error}") from error
+    missing = next((info.path for info in infos if info.type != fs.FileType.File), None)
+    if missing is not None:
+        raise NotTakenError(f"{missing} cannot be found without Spark")
+    whole = sum(info.size for info in infos)
+    most = min(_GREATEST_PART_BYTES, max(_LEAST_PART_BYTES, -(-whole // (2 * max(tasks, 1)))))
+    parts = sorted(_parts(infos, constants or ((),) * len(infos), most), key=lambda part: part.start - part.end)
+    # The largest first, each to whoever has least.
+    dealt = [(0, number, list[FilePart]()) for number in range(min(len(parts), -(-whole // most)))]
+    for part in parts:
+        size, number, its = heappop(dealt)
+        heappush(dealt, (size + part.end - part.start, number, [*its, part]))
+    return filesystem, [its for _, _, its in sorted(dealt, key=itemgetter(1))]
+
+
+def _parts(infos: list[fs.FileInfo], constants: Sequence[tuple[Any, ...]], most: int) -> Iterator[FilePart]:
+    for info, its in zip(infos, constants, strict=True):
+        for start in range(0, info.size, most):
+            yield FilePart(info.path, start, min(start + most, info.size), its)

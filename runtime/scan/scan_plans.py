@@ -1,0 +1,232 @@
+"""From a frame that ends in one aggregation to a scan and partial aggregates that need no Spark, if they are the same.
+
+What is known to give the same result to the bit is taken, nothing else: a node, expression, type, option or setting
+that is not named here is Spark's.  Plans are the analyzed ones, which say what was asked for, before Spark's optimizer
+has made something else of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from ..platform.micro_batch import plan_behind
+from ..platform.parquet_scan import NotTakenError, ParquetScan
+from ..platform.partial_calls import PartialCall
+from ..platform.partition_values import files_with_values
+from ..platform.spark_expressions import class_name, items, with_attributes, without_alias
+from ..platform.spark_plans import analyzed
+from ..platform.spark_session import session_settings
+from .partial_scans import PartialScan, RecognisedScan, ScanKey
+from .reader import Reader
+from .translator import constant_of
+from .values import Batch, Value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+_LISTINGS = ("InMemoryFileIndex", "CatalogFileIndex")
+#: Options of a reader that say which files are read and nothing about how they are; the latter ones of streams.
+_PATHS = {"path", "paths", "__paths__", "__globpaths__", "basepath"}
+_PATHS |= {"maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource", "sourcearchivedir"}
+#: Settings that the reader obeys, and the values under which nothing is special.
+_SETTINGS = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "corrected",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+}
+#: Settings that change what expressions give begin so, but for those of Parquet files, which are above.
+_LEGACY, _LEGACY_PARQUET = "spark.sql.legacy.", "spark.sql.legacy.parquet."
+
+
+def check_source(frame: DataFrame, least_bytes: int = 0) -> None:
+    """Raise unless a frame is of Parquet files alone, a micro-batch too; at once, before anything is analyzed.
+
+    Args:
+        frame: the input.
+        least_bytes: files that have less together are not worth it.
+
+    Raises:
+        NotTakenError: it is not.
+    """
+    try:
+        check_relation(frame.sparkSession, relation_of(analyzed(frame)), least_bytes)
+    except (Py4JError, PySparkException) as error:
+        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def recognised(prepared: DataFrame, texts: Mapping[str, str], float_sums: str) -> RecognisedScan:
+    """What a frame computes, for a task to do without Spark.
+
+    Args:
+        prepared: names and selects columns of one aggregation, on top of it.
+        texts: by column the aggregate that users have written, for errors.
+        float_sums: ``fast`` or ``spark``, as ``execution.backlog.float-sums``.
+
+    Raises:
+        NotTakenError: it is not known to be the same; says why.
+    """
+    spark = prepared.sparkSession
+    try:
+        return _recognised(spark, analyzed(prepared), texts, float_sums)
+    except (Py4JError, PySparkException) as error:
+        raise NotTakenError(f"Spark's plan cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _recognised(spark: SparkSession, plan: Any, texts: Mapping[str, str], float_sums: str) -> RecognisedScan:
+    aggregate = plan.child() if class_name(plan) == "Project" else plan
+    if class_name(plan) != "Project" or class_name(aggregate) != "Aggregate":
+        raise NotTakenError(f"the rows are prepared by {class_name(aggregate)}, not by one aggregation")
+    relation = relation_of(aggregate.child())
+    check_relation(spark, relation, 0)
+    known, conditions = _below(spark, aggregate.child())
+    reader = Reader(relation, float_sums)
+    condition = [part for one in conditions for part in _parts_of(reader.value(one))]
+    grouped = {}
+    for one in items(aggregate.aggregateExpressions()):
+        grouped[one.exprId().id()] = with_attributes(spark, without_alias(one), known)
+    keys, calls = [], []
+    for one in items(plan.projectList()):
+        name, source = str(one.name()), without_alias(one)
+        if class_name(source) != "AttributeReference" or source.exprId().id() not in grouped:
+            raise NotTakenError(f"{one.sql()} is computed of what is aggregated")
+        expression = grouped[source.exprId().id()]
+        if class_name(expression) == "AggregateExpression":
+            calls.append(reader.call(name, expression, texts.get(name, str(expression.sql()))))
+        else:
+            keys.append(reader.key(name, expression))
+    if not keys:
+        raise NotTakenError("there is no key")
+    if len(keys) != aggregate.groupingExpressions().size():
+        raise NotTakenError("not all keys are output")
+    _check_settings(spark, [*condition, *reader.computed.values()])
+    uris, constants = _files(spark, relation.relation(), reader, condition)
+    of_paths = tuple(reader.of_paths.values())
+    left = [part for part in condition if not part.columns or not part.columns <= reader.of_paths.keys()]
+    whole = reduce(lambda one, other: Value("and", pa.bool_(), (one, other)), left) if left else None
+    scan = ParquetScan(tuple(reader.columns.values()), of_paths)
+    keys, calls = _apart(reader, keys, calls)
+    return RecognisedScan(
+        PartialScan(scan, tuple(keys), tuple(calls), whole, tuple(reader.computed.items())), uris, constants
+    )
+
+
+def _parts_of(condition: Value) -> list[Value]:
+    """Conditions that hold together if and only if one does."""
+    if condition.function != "and":
+        return [condition]
+    return [part for one in condition.arguments for part in _parts_of(one)]
+
+
+def _apart(reader: Reader, keys: list[ScanKey], calls: list[PartialCall]) -> tuple[list[ScanKey], list[PartialCall]]:
+    """Calls of columns that have no key's name, unless they are that key."""
+    names = {key.name for key in keys if key.column != key.name}
+    others = {}
+    for call in calls:
+        if call.column in names and call.column not in others:
+            others[call.column] = reader.named(reader.computed[call.column], f"{call.column} of the files", again=True)
+    return keys, [replace(call, column=others.get(call.column or "", call.column)) for call in calls]
+
+
+def _check_settings(spark: SparkSession, values: list[Value]) -> None:
+    if all(value.function == "column" for value in values):
+        return
+    for conf in session_settings(spark):
+        if conf.startswith(_LEGACY) and not conf.startswith(_LEGACY_PARQUET):
+            raise NotTakenError(f"{conf} is set, and values are computed")
+
+
+def _files(
+    spark: SparkSession, relation: Any, reader: Reader, condition: list[Value]
+) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+    """The files that may have rows for which a condition holds, and the values of their paths."""
+    if not reader.of_paths:
+        return tuple(map(str, relation.inputFiles())), ()
+    names = list(reader.partition_types)
+    places = [names.index(name) for name in reader.of_paths]
+    columns = list(reader.of_paths.values())
+    of_paths = [part for part in condition if part.columns and part.columns <= reader.of_paths.keys()]
+    holds: dict[tuple[Any, ...], bool] = {}
+    uris, constants = [], []
+    for uri, values in files_with_values(spark, relation):
+        its = tuple(constant_of(values[at], column.type) for at, column in zip(places, columns, strict=True))
+        if its not in holds:
+            arrays = [pa.array([value], column.type) for value, column in zip(its, columns, strict=True)]
+            row = Batch(pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns]))
+            holds[its] = all(row.of(part)[0].as_py() is True for part in of_paths)
+        if holds[its]:
+            uris.append(uri)
+            constants.append(its)
+    return tuple(uris), tuple(constants)
+
+
+def relation_of(plan: Any) -> Any:
+    found = list(items(plan.collectLeaves()))
+    if len(found) == 1 and (behind := plan_behind(found[0])) is not None:
+        return relation_of(behind)
+    if len(found) != 1 or class_name(found[0]) != "LogicalRelation":
+        kinds = ", ".join(sorted({class_name(leaf) for leaf in found}))
+        raise NotTakenError(f"the rows come from {kinds}, not from Parquet files")
+    return found[0]
+
+
+def check_relation(spark: SparkSession, leaf: Any, least_bytes: int) -> None:
+    relation = leaf.relation()
+    if class_name(relation) != "HadoopFsRelation":
+        raise NotTakenError(f"the rows come from {class_name(relation)}, not from Parquet files")
+    file_format = str(relation.fileFormat().getClass().getName())
+    if file_format != _FORMAT:
+        raise NotTakenError(f"the files are read by {file_format.rpartition('.')[2]}, not as plain Parquet files")
+    if class_name(relation.location()) not in _LISTINGS:
+        raise NotTakenError(f"the files are listed by {class_name(relation.location())}")
+    others = sorted(name for name in _names(relation.options()) if name.lower() not in _PATHS)
+    if others:
+        raise NotTakenError(f"the reader has the option {', '.join(others)}")
+    # Spark asks the session in which the files were named, whoever plans.
+    for (name, value), conf in product(_SETTINGS.items(), (spark.conf, relation.sparkSession().conf())):
+        found = str(conf.get(name, value))
+        if found.lower() != value:
+            raise NotTakenError(f"{name} is {found}")
+    size = int(str(relation.sizeInBytes()))
+    if size < least_bytes:
+        raise NotTakenError(f"the files have {size / 2**20:.1f} MiB, and from {least_bytes / 2**20:.0f} MiB on it pays")
+
+
+def _names(options: Any) -> list[str]:
+    keys = options.keysIterator()
+    found = []
+    while keys.hasNext():
+        found.append(str(keys.next()))
+    return found
+
+
+def _below(spark: SparkSession, plan: Any) -> tuple[Mapping[int, Any], list[Any]]:
+    """What each column of a plan is in terms of its one leaf, by id, and the conditions that let rows through."""
+    kind = class_name(plan)
+    if kind == "LogicalRelation":
+        return {}, []
+    if kind == "LogicalRDD" and (behind := plan_behind(plan)) is not None:
+        known, conditions = _below(spark, behind)
+        columns = zip(items(plan.output()), items(behind.output()), strict=True)
+        its = {one.exprId().id(): known.get(other.exprId().id(), other) for one, other in columns}
+        return {**known, **its}, conditions
+    if kind not in ("Project", "Filter", "SubqueryAlias"):
+        raise NotTakenError(f"the rows go through {kind}")
+    known, conditions = _below(spark, plan.child())
+    if kind == "Filter":
+        return known, [*conditions, with_attributes(spark, plan.condition(), known)]
+    if kind == "Project":
+        named = [one for one in items(plan.projectList()) if class_name(one) == "Alias"]
+        made = {one.exprId().id(): with_attributes(spark, one.child(), known) for one in named}
+        return {**known, **made}, conditions
+    return known, conditions
