@@ -6,13 +6,10 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
-
-if TYPE_CHECKING:
 
 #: Names of reports of tasks that scan files, before there are shards' tasks, begin so.
 SCAN = "scan-"

@@ -74,9 +74,7 @@ def worked(work: FirstRows, folder: Path, paths: Sequence[Path], memory_bytes: i
     of_n, two = Value("column", COLUMNS["n"], (), ("n",)), Value("constant", COLUMNS["n"], (), (2,))
     task = RowScanTask(
         scan=ParquetScan(columns, places="__at" if work.has_places else None),
-        condition=Value(
-            "not", pa.bool_(), (Value("equal", pa.bool_(), (of_n, Value("constant", of_n.type, (), (2,)))),)
-        ),
+        condition=Value("not", pa.bool_(), (Value("equal", pa.bool_(), (of_n, two)),)),
         columns=tuple((name, name) for name in COLUMNS),
         work=work,
         side=0,
