@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import mixedmode
@@ -20,13 +22,14 @@ def state_of(world: World) -> list[str]:
     return sorted(str(row) for row in mixedmode.state_reader(str(world.checkpoints), world.spark).state().collect())
 
 
-def run(world: World, keyed: Any, engine: str, land: Any) -> list[Any]:
-    """What is out and what is kept after the backlog, and after what lands then."""
+def run(world: World, keyed: Any, engine: str, landings: Sequence[Callable[[], object]]) -> list[Any]:
+    """What is out and what is kept after the backlog, and after what lands then, each landing by itself."""
     query = world.start(keyed, {"execution.backlog.engine": engine})
     assert query.wait_for("live", 300), query.exception()
     found: list[Any] = [world.output(), state_of(world)]
-    land()
-    query.processAllAvailable()
+    for land in landings:
+        land()
+        query.processAllAvailable()
     query.stop()
     assert query.exception() is None
     return [*found, world.output(), state_of(world)]
@@ -39,7 +42,8 @@ def test_a_deduplication_goes_on_with_the_same_state(spark: SparkSession, tmp_pa
     for engine in ENGINES:
         world = World(spark, tmp_path / engine)
         keyed = make(mixedmode.read(history=world.history(HISTORY), live=world.live()))
-        found[engine] = run(world, keyed, engine, lambda world=world: world.land(HISTORY[-20:], *LIVE, new))
+        landings = [partial(world.land, events) for events in (HISTORY[-20:], *LIVE, new)]
+        found[engine] = run(world, keyed, engine, landings)
     assert found["arrow"] == found["spark"]
     assert len(found["arrow"][0]) > 20
     assert found["arrow"][1]
@@ -60,12 +64,12 @@ def test_a_join_goes_on_with_the_same_state(spark: SparkSession, tmp_path: Any, 
         right = right.selectExpr("key AS who", "ts AS paid", "value AS cents").withWatermark("paid", DELAY)
         condition = F.expr("key = who AND paid BETWEEN ts - INTERVAL 1 MINUTE AND ts + INTERVAL 2 MINUTES")
         keyed = left.withWatermark("ts", DELAY).join(right, condition, how)
-
-        def land(worlds: list[World] = worlds) -> None:
-            for world, events in zip(worlds, sides, strict=True):
-                world.land(events[-20:], [("flush", 10_000, 0)])
-
-        found[engine] = run(worlds[0], keyed, engine, land)
+        landings = [
+            partial(world.land, landed)
+            for world, events in zip(worlds, sides, strict=True)
+            for landed in (events[-20:], [("flush", 10_000, 0)])
+        ]
+        found[engine] = run(worlds[0], keyed, engine, landings)
     assert found["arrow"] == found["spark"]
     assert all(map(len, found["arrow"]))
 
